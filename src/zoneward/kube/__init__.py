@@ -1,0 +1,1 @@
+"""Kubernetes objects as typed, frozen values: names, quantities, structs, decoding and validation."""

@@ -1,0 +1,45 @@
+"""Well-known labels, annotations and values, spelt once.
+
+Everything that starts with ``zoneward.dev`` is ours; all other names belong to Kubernetes.
+"""
+
+from typing import Final
+
+# Nodes and zones.
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+NODE_EXCLUDED_LABELS: Final = (
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+)
+"""A Node with one of these labels, whatever the value, adds nothing to demand (KEP-2433 § Identifying Zones)."""
+
+# Services.
+TOPOLOGY_AWARE_HINTS_ANNOTATION: Final = "service.kubernetes.io/topology-aware-hints"
+"""The old annotation. Where it is present, even empty, it hides the new one, as upstream."""
+TOPOLOGY_MODE_ANNOTATION: Final = "service.kubernetes.io/topology-mode"
+HEADLESS: Final = "None"
+"""``spec.clusterIP`` of a headless Service."""
+
+AUTO_VALUES: Final = ("Auto", "auto")
+DISABLED_VALUES: Final = ("Disabled", "disabled", "")
+PREFER_CLOSE: Final = "PreferClose"
+PREFER_SAME_ZONE: Final = "PreferSameZone"
+PREFER_SAME_NODE: Final = "PreferSameNode"
+TRAFFIC_DISTRIBUTIONS: Final = (PREFER_CLOSE, PREFER_SAME_ZONE, PREFER_SAME_NODE)
+
+# EndpointSlices.
+SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
+MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
+HEADLESS_LABEL: Final = "service.kubernetes.io/headless"
+RESERVED_SLICE_LABELS: Final = (SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL)
+"""Labels of an EndpointSlice that are its controller's, never mirrored from the Service."""
+TRIGGER_TIME_ANNOTATION: Final = "endpoints.kubernetes.io/last-change-trigger-time"
+BUILT_IN_MANAGER: Final = "endpointslice-controller.k8s.io"
+
+# Ours.
+DOMAIN: Final = "zoneward.dev"
+MANAGER: Final = "endpointslice-controller.zoneward.dev"
+APPROACH_ANNOTATION: Final = "zoneward.dev/approach"
+"""On an EndpointSlice: ``<approach>/<heuristic>`` in force when it was written. Absent: cluster-wide."""
+ACCEPTED_CONDITION: Final = "zoneward.dev/TrafficDistributionAccepted"
+PROGRAMMED_CONDITION: Final = "zoneward.dev/TrafficDistributionProgrammed"

@@ -1,0 +1,237 @@
+"""Kubernetes objects as frozen structs of only the fields that Zoneward reads.
+
+Fields that are not listed are skipped while decoding and cost nothing. Names in Python are the API's own, in snake
+case. A list or a map may be ``null`` in what an API server or a person writes, so each is optional here, and readers say
+``pod.status.conditions or ()``. ``gc=False`` is safe: no object can refer back to itself.
+"""
+
+import msgspec
+
+Number = str | int | float
+"""A quantity as it stands in a document; `zoneward.kube.quantity` reads it exactly."""
+
+
+class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """What every struct here shares: immutable, outside the garbage collector, camel case on the wire."""
+
+
+# --- metadata ---------------------------------------------------------------------------------------------------------
+
+
+class OwnerReference(_Object, frozen=True, gc=False):
+    api_version: str = "v1"
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(_Object, frozen=True, gc=False):
+    """Metadata of a Service or an EndpointSlice."""
+
+    name: str = ""
+    generate_name: str | None = None
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+    generation: int | None = None
+    resource_version: str | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class NodeMeta(_Object, frozen=True, gc=False):
+    name: str = ""
+    labels: dict[str, str] | None = None
+
+
+class PodMeta(_Object, frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+# --- Service ----------------------------------------------------------------------------------------------------------
+
+
+class ServicePort(_Object, frozen=True, gc=False):
+    name: str = ""
+    protocol: str = "TCP"
+    port: int = 0
+    target_port: int | str | None = None
+    """A number, the name of a container's port, or absent: the same number as ``port``."""
+    node_port: int | None = None
+    app_protocol: str | None = None
+
+
+class ServiceSpec(_Object, frozen=True, gc=False):
+    type: str | None = None
+    selector: dict[str, str] | None = None
+    cluster_ip: str | None = msgspec.field(name="clusterIP", default=None)
+    cluster_ips: tuple[str, ...] | None = msgspec.field(name="clusterIPs", default=None)
+    ip_families: tuple[str, ...] | None = None
+    ports: tuple[ServicePort, ...] | None = None
+    external_ips: tuple[str, ...] | None = msgspec.field(name="externalIPs", default=None)
+    publish_not_ready_addresses: bool | None = None
+    internal_traffic_policy: str | None = None
+    external_traffic_policy: str | None = None
+    traffic_distribution: str | None = None
+    topology_keys: tuple[str, ...] | None = None
+
+
+class Condition(_Object, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class LoadBalancerIngress(_Object, frozen=True, gc=False):
+    ip: str | None = None
+
+
+class LoadBalancerStatus(_Object, frozen=True, gc=False):
+    ingress: tuple[LoadBalancerIngress, ...] | None = None
+
+
+class ServiceStatus(_Object, frozen=True, gc=False):
+    conditions: tuple[Condition, ...] | None = None
+    load_balancer: LoadBalancerStatus | None = None
+
+
+class Service(_Object, frozen=True, gc=False):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus | None = None
+
+
+# --- Node -------------------------------------------------------------------------------------------------------------
+
+
+class NodeCondition(_Object, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
+
+
+class Allocatable(_Object, frozen=True, gc=False):
+    cpu: Number | None = None
+
+
+class NodeStatus(_Object, frozen=True, gc=False):
+    allocatable: Allocatable | None = None
+    conditions: tuple[NodeCondition, ...] | None = None
+
+
+class Node(_Object, frozen=True, gc=False):
+    metadata: NodeMeta = NodeMeta()
+    status: NodeStatus | None = None
+
+
+# --- Pod --------------------------------------------------------------------------------------------------------------
+
+
+class ContainerPort(_Object, frozen=True, gc=False):
+    name: str = ""
+    container_port: int = 0
+    protocol: str = "TCP"
+
+
+class Container(_Object, frozen=True, gc=False):
+    ports: tuple[ContainerPort, ...] | None = None
+    restart_policy: str | None = None
+    """Only an init container has one; ``Always`` makes it a sidecar, whose ports count."""
+
+
+class PodSpec(_Object, frozen=True, gc=False):
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+
+
+class PodIP(_Object, frozen=True, gc=False):
+    ip: str = ""
+
+
+class PodStatus(_Object, frozen=True, gc=False):
+    phase: str = ""
+    conditions: tuple[NodeCondition, ...] | None = None
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    pod_ips: tuple[PodIP, ...] | None = msgspec.field(name="podIPs", default=None)
+
+
+class Pod(_Object, frozen=True, gc=False):
+    metadata: PodMeta = PodMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+# --- EndpointSlice ----------------------------------------------------------------------------------------------------
+
+
+class EndpointConditions(_Object, frozen=True, gc=False):
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class ForZone(_Object, frozen=True, gc=False):
+    name: str = ""
+
+
+class ForNode(_Object, frozen=True, gc=False):
+    name: str = ""
+
+
+class Hints(_Object, frozen=True, gc=False):
+    """How an endpoint should be consumed (KEP-2433 § EndpointSlice, KEP-3015 § Addition of PreferSameNode)."""
+
+    for_zones: tuple[ForZone, ...] | None = None
+    for_nodes: tuple[ForNode, ...] | None = None
+
+
+class ObjectReference(_Object, frozen=True, gc=False):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Endpoint(_Object, frozen=True, gc=False):
+    addresses: tuple[str, ...] | None = None
+    conditions: EndpointConditions | None = None
+    hostname: str | None = None
+    target_ref: ObjectReference | None = None
+    node_name: str | None = None
+    zone: str | None = None
+    hints: Hints | None = None
+
+
+class EndpointPort(_Object, frozen=True, gc=False):
+    name: str | None = None
+    protocol: str | None = None
+    port: int | None = None
+    app_protocol: str | None = None
+
+
+class EndpointSlice(_Object, frozen=True, gc=False):
+    metadata: ObjectMeta = ObjectMeta()
+    address_type: str = ""
+    endpoints: tuple[Endpoint, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+
+Object = Service | Node | Pod | EndpointSlice
+KINDS: dict[tuple[str, str], type[Object]] = {
+    ("v1", "Service"): Service,
+    ("v1", "Node"): Node,
+    ("v1", "Pod"): Pod,
+    ("discovery.k8s.io/v1", "EndpointSlice"): EndpointSlice,
+}
+"""Kinds that are read, by apiVersion and kind. Every other kind is skipped and counted."""

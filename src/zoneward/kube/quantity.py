@@ -1,0 +1,39 @@
+"""Kubernetes quantities, exact: ``3920m``, ``4``, ``3.92``, ``1e3``, ``2k``, ``1Ki``.
+
+The grammar is the API's own: a signed decimal number and either a decimal exponent, a decimal suffix (``n u m k M G T P
+E``) or a binary one (``Ki Mi Gi Ti Pi Ei``). Values are fractions, so that adding them never loses anything.
+"""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+from typing import Final
+
+_NUMBER: Final = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,3})|([a-zA-Z]{0,2}))", re.ASCII)
+_SUFFIXES: Final = {"": Fraction(1)} | {
+    suffix: Fraction(10) ** power
+    for suffix, power in {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}.items()
+} | {suffix: Fraction(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str | int | float) -> Fraction:
+    """The exact value of a quantity. Raises ValueError, with what was expected, where it is none.
+
+    A number without quotes in YAML or JSON arrives as int or float; the shortest text that reads back as the same float
+    is what its author wrote.
+    """
+    written = repr(text) if isinstance(text, float) else str(text)
+    match = _NUMBER.fullmatch(written)
+    if match is None or match[4] is not None and match[4] not in _SUFFIXES:
+        raise ValueError(f"expected a quantity such as 4, 3920m, 3.92 or 1e3, got {written!r}")
+    sign, digits, exponent, suffix = match.groups()
+    scale = _SUFFIXES[suffix] if exponent is None else Fraction(10) ** int(exponent)
+    value = Fraction(digits.rstrip(".")) * scale
+    return -value if sign == "-" else value
+
+
+def in_milli(value: Fraction) -> int:
+    """A quantity in thousandths, rounded up as Kubernetes does (``Quantity.MilliValue``)."""
+    return ceil(value * 1000)
