@@ -1,8 +1,8 @@
 """Kubernetes objects as frozen structs of only the fields that Zoneward reads.
 
 Fields that are not listed are skipped while decoding and cost nothing. Names in Python are the API's own, in snake
-case. A list or a map may be ``null`` in what an API server or a person writes, so each is optional here, and readers say
-``pod.status.conditions or ()``. ``gc=False`` is safe: no object can refer back to itself.
+case. A list or a map may be ``null`` in what an API server or a person writes, so each is optional here, and readers
+say ``pod.status.conditions or ()``. ``gc=False`` is safe: no object can refer back to itself.
 """
 
 import msgspec

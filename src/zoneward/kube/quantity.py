@@ -11,10 +11,12 @@ from math import ceil
 from typing import Final
 
 _NUMBER: Final = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,3})|([a-zA-Z]{0,2}))", re.ASCII)
-_SUFFIXES: Final = {"": Fraction(1)} | {
-    suffix: Fraction(10) ** power
-    for suffix, power in {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}.items()
-} | {suffix: Fraction(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
+_SUFFIXES: Final = {"": Fraction(1)}
+for _power, _suffix in enumerate("num", start=-3):
+    _SUFFIXES[_suffix] = Fraction(1000) ** _power
+for _power, _suffix in enumerate("kMGTPE", start=1):
+    _SUFFIXES[_suffix] = Fraction(1000) ** _power
+    _SUFFIXES[f"{_suffix.upper()}i"] = Fraction(1024) ** _power
 
 
 @lru_cache(maxsize=4096)
@@ -26,7 +28,7 @@ def parse(text: str | int | float) -> Fraction:
     """
     written = repr(text) if isinstance(text, float) else str(text)
     match = _NUMBER.fullmatch(written)
-    if match is None or match[4] is not None and match[4] not in _SUFFIXES:
+    if match is None or (match[4] is not None and match[4] not in _SUFFIXES):
         raise ValueError(f"expected a quantity such as 4, 3920m, 3.92 or 1e3, got {written!r}")
     sign, digits, exponent, suffix = match.groups()
     scale = _SUFFIXES[suffix] if exponent is None else Fraction(10) ** int(exponent)
