@@ -213,6 +213,34 @@ class Endpoint(_Object, frozen=True, gc=False):
     hints: Hints | None = None
 
 
+Identity = tuple[tuple[str, ...], str, str]
+
+
+def identity(endpoint: Endpoint) -> Identity:
+    """What makes an endpoint the same one in another slice or at another time: its addresses and the Pod behind it."""
+    addresses, target = endpoint.addresses or (), endpoint.target_ref
+    if len(addresses) > 1:
+        addresses = tuple(sorted(addresses))
+    return (addresses, target.namespace, target.name) if target else (addresses, "", "")
+
+
+def is_ready(endpoint: Endpoint) -> bool:
+    """Ready unless it says otherwise, as the API defines an absent condition."""
+    return endpoint.conditions is None or endpoint.conditions.ready is not False
+
+
+def is_serving(endpoint: Endpoint) -> bool:
+    """Serving; where that is not said, what is said about readiness."""
+    conditions = endpoint.conditions
+    if conditions is None or conditions.serving is None:
+        return is_ready(endpoint)
+    return conditions.serving
+
+
+def is_terminating(endpoint: Endpoint) -> bool:
+    return endpoint.conditions is not None and endpoint.conditions.terminating is True
+
+
 class EndpointPort(_Object, frozen=True, gc=False):
     name: str | None = None
     protocol: str | None = None

@@ -1,0 +1,252 @@
+"""ProportionalZoneCPU: as many endpoints for each zone as its share of CPU asks for, close by where possible.
+
+KEP-2433 § Heuristics sets the goal (endpoints in proportion to CPU, those of the own zone first, others from zones with
+more than they need) and § Overload the limit: no zone may expect its endpoints to get a threshold or more above a fair
+share. With T endpoints, a zone with share r that consumes n of them is overloaded by T r / n - 1. Strictly below the
+threshold t = a/b means
+
+    n > T r / (1 + t),    so at least    floor(T r b / (b + a)) + 1    endpoints,
+
+in whole numbers: twelve endpoints in five equal zones are exactly at 20 %, so not below it. An allocation exists
+exactly when these minimums add up to no more than T, because any endpoint may serve any zone. This is where upstream's
+rule falls short: it gives and takes by rounded differences, and may stop with a zone below its own minimum.
+
+Two ways lead to an allocation:
+
+- **keep**: endpoints stay where they were placed; new ones serve their own zone, or a zone that has become overloaded.
+  If every zone has its minimum then, that is the answer, and nothing moved.
+- **balance**: every zone gets between floor and ceiling of T r, starting from what it has, so that as few endpoints as
+  possible move; then single endpoints are added or taken until the sum fits.
+"""
+
+from collections.abc import MutableSequence
+
+from zoneward.routing.algorithms.results import ALLOCATED, IMPOSSIBLE, Integers
+
+
+def proportional_zone_cpu(
+    demand: Integers,
+    supply: Integers,
+    parameters: Integers,
+    previous: Integers,
+    allocation: MutableSequence[int],
+    scratch: MutableSequence[int],
+) -> int:
+    """Allocate in proportion to demand, or refuse.
+
+    ``parameters``: numerator and denominator of the threshold in force, then of the threshold to start with, which a
+    new balance aims for where it can. ``previous`` holds no endpoint for a zone without demand.
+    """
+    zones = len(demand)
+    total_demand = 0
+    total_supply = 0
+    placed = 0
+    for zone in range(zones):
+        total_demand += demand[zone]
+        total_supply += supply[zone]
+    for cell in range(zones * zones):
+        placed += previous[cell]
+        allocation[cell] = previous[cell]
+    if total_demand == 0 or total_supply == 0:
+        return IMPOSSIBLE
+
+    # Views of the scratch space by offset: what each zone consumes, its minimums, its bounds, its new endpoints.
+    consumed, required, aimed, lower, upper, fresh = 0, zones, 2 * zones, 3 * zones, 4 * zones, 5 * zones
+    sum_required = 0
+    sum_aimed = 0
+    for zone in range(zones):
+        scratch[consumed + zone] = 0
+        scratch[required + zone] = 0
+        scratch[aimed + zone] = 0
+        if demand[zone] > 0:
+            scratch[required + zone] = least_endpoints(
+                total_supply, demand[zone], total_demand, parameters[0], parameters[1]
+            )
+            scratch[aimed + zone] = least_endpoints(
+                total_supply, demand[zone], total_demand, parameters[2], parameters[3]
+            )
+        sum_required += scratch[required + zone]
+        sum_aimed += scratch[aimed + zone]
+    if sum_required > total_supply:
+        return IMPOSSIBLE
+    if sum_aimed > total_supply:
+        for zone in range(zones):
+            scratch[aimed + zone] = scratch[required + zone]
+
+    # Endpoints that were not placed before: to their own zone, or, where that has no demand, to the zone most in need.
+    for located in range(zones):
+        unplaced = supply[located]
+        for zone in range(zones):
+            unplaced -= previous[located * zones + zone]
+            scratch[consumed + zone] += previous[located * zones + zone]
+        scratch[fresh + located] = 0
+        if demand[located] > 0:
+            allocation[located * zones + located] += unplaced
+            scratch[consumed + located] += unplaced
+            scratch[fresh + located] = unplaced
+    for located in range(zones):
+        if demand[located] == 0:
+            unplaced = supply[located]
+            for zone in range(zones):
+                unplaced -= previous[located * zones + zone]
+            for _ in range(unplaced):
+                needy = _neediest(demand, scratch, consumed, zones)
+                allocation[located * zones + needy] += 1
+                scratch[consumed + needy] += 1
+
+    if placed > 0:
+        _lend_fresh(demand, allocation, scratch, consumed, aimed, fresh, zones)
+        enough = True
+        for zone in range(zones):
+            if scratch[consumed + zone] < scratch[required + zone]:
+                enough = False
+        if enough:
+            return ALLOCATED
+
+    _bound(demand, total_demand, total_supply, scratch, aimed, lower, upper, zones)
+    _balance(demand, total_supply, scratch, consumed, lower, upper, zones)
+    _move(allocation, scratch, consumed, lower, zones)
+    return ALLOCATED
+
+
+def least_endpoints(total_supply: int, demand: int, total_demand: int, numerator: int, denominator: int) -> int:
+    """The least endpoints with which a zone's overload is strictly below ``numerator / denominator``."""
+    return total_supply * demand * denominator // (total_demand * (denominator + numerator)) + 1
+
+
+def _neediest(demand: Integers, scratch: MutableSequence[int], consumed: int, zones: int) -> int:
+    """The zone with the largest demand per endpoint; the first by name where two are alike."""
+    best = -1
+    for zone in range(zones):
+        if demand[zone] > 0 and (
+            best < 0 or demand[zone] * scratch[consumed + best] > demand[best] * scratch[consumed + zone]
+        ):
+            best = zone
+    return best
+
+
+def _lend_fresh(
+    demand: Integers,
+    allocation: MutableSequence[int],
+    scratch: MutableSequence[int],
+    consumed: int,
+    aimed: int,
+    fresh: int,
+    zones: int,
+) -> None:
+    """Let new endpoints serve zones below what is aimed for: that moves nobody, since they never served anyone."""
+    for needy in range(zones):
+        while scratch[consumed + needy] < scratch[aimed + needy]:
+            giver = -1
+            for zone in range(zones):
+                if (
+                    scratch[fresh + zone] > 0
+                    and scratch[consumed + zone] > scratch[aimed + zone]
+                    and (
+                        giver < 0
+                        or demand[zone] * (scratch[consumed + giver] - 1)
+                        < demand[giver] * (scratch[consumed + zone] - 1)
+                    )
+                ):
+                    giver = zone
+            if giver < 0:
+                break
+            allocation[giver * zones + giver] -= 1
+            allocation[giver * zones + needy] += 1
+            scratch[fresh + giver] -= 1
+            scratch[consumed + giver] -= 1
+            scratch[consumed + needy] += 1
+
+
+def _bound(
+    demand: Integers,
+    total_demand: int,
+    total_supply: int,
+    scratch: MutableSequence[int],
+    aimed: int,
+    lower: int,
+    upper: int,
+    zones: int,
+) -> None:
+    """Bounds of each zone: floor and ceiling of its fair part, and never below what is aimed for."""
+    sum_lower = 0
+    for zone in range(zones):
+        fair = total_supply * demand[zone]
+        floor = fair // total_demand
+        scratch[lower + zone] = max(floor, scratch[aimed + zone])
+        scratch[upper + zone] = max(-(-fair // total_demand), scratch[aimed + zone])
+        sum_lower += scratch[lower + zone]
+    if sum_lower > total_supply:
+        # The minimums of small zones leave less than the floor to large ones.
+        for zone in range(zones):
+            scratch[lower + zone] = scratch[aimed + zone]
+
+
+def _balance(
+    demand: Integers,
+    total_supply: int,
+    scratch: MutableSequence[int],
+    consumed: int,
+    lower: int,
+    upper: int,
+    zones: int,
+) -> None:
+    """Write into ``lower`` how many endpoints each zone is to consume: what it has, within its bounds, adding up to
+    all.
+
+    The sum fits because the lower bounds add up to at most, and the upper ones to at least, all endpoints.
+    """
+    total = 0
+    for zone in range(zones):
+        target = min(max(scratch[consumed + zone], scratch[lower + zone]), scratch[upper + zone])
+        total += target
+    # From here on `upper` holds the target and `lower` the bound in the direction of the change.
+    shrink = total > total_supply
+    for zone in range(zones):
+        target = min(max(scratch[consumed + zone], scratch[lower + zone]), scratch[upper + zone])
+        if not shrink:
+            scratch[lower + zone] = scratch[upper + zone]
+        scratch[upper + zone] = target
+    while total != total_supply:
+        best = -1
+        for zone in range(zones):
+            target = scratch[upper + zone]
+            if demand[zone] == 0 or target == scratch[lower + zone]:
+                continue
+            if best < 0:
+                best = zone
+            elif shrink:
+                # Take where the rest is least loaded afterwards.
+                if demand[zone] * (scratch[upper + best] - 1) < demand[best] * (target - 1):
+                    best = zone
+            elif demand[zone] * scratch[upper + best] > demand[best] * target:
+                best = zone
+        step = -1 if shrink else 1
+        scratch[upper + best] += step
+        total += step
+    for zone in range(zones):
+        scratch[lower + zone] = scratch[upper + zone]
+
+
+def _move(
+    allocation: MutableSequence[int], scratch: MutableSequence[int], consumed: int, target: int, zones: int
+) -> None:
+    """Move endpoints from zones above their target to zones below it: home first, then other guests, then own ones."""
+    for turn in range(3):
+        for giver in range(zones):
+            for located in range(zones):
+                if (turn < 2) == (located == giver):
+                    continue
+                for needy in range(zones):
+                    if turn == 0 and needy != located:
+                        continue
+                    number = min(
+                        scratch[consumed + giver] - scratch[target + giver],
+                        scratch[target + needy] - scratch[consumed + needy],
+                        allocation[located * zones + giver],
+                    )
+                    if number > 0:
+                        allocation[located * zones + giver] -= number
+                        allocation[located * zones + needy] += number
+                        scratch[consumed + giver] -= number
+                        scratch[consumed + needy] += number

@@ -1,0 +1,20 @@
+"""Every endpoint serves its own zone (KEP-2433 § PreferZone, KEP-3015 § PreferSameZone)."""
+
+from collections.abc import MutableSequence
+
+from zoneward.routing.algorithms.results import ALLOCATED, Integers
+
+
+def same_zone(
+    demand: Integers,
+    supply: Integers,
+    parameters: Integers,  # noqa: ARG001 -- every rule has the same signature; this one has nothing to tune
+    previous: Integers,  # noqa: ARG001 -- where an endpoint is does not depend on where it served
+    allocation: MutableSequence[int],
+    scratch: MutableSequence[int],  # noqa: ARG001 -- needs no room
+) -> int:
+    """All of a zone's supply to that zone. A zone without endpoints gets none: its proxies fall back to all."""
+    zones = len(demand)
+    for zone in range(zones):
+        allocation[zone * zones + zone] = supply[zone]
+    return ALLOCATED

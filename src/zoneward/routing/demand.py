@@ -1,0 +1,109 @@
+"""Demand: the share of traffic expected to start in each zone, from the ready Nodes' allocatable CPU."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import gcd
+from typing import Literal
+
+from zoneward.kube import names
+from zoneward.kube.objects import Node
+from zoneward.kube.quantity import in_milli, parse
+from zoneward.routing.configuration import MissingCPU
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDemand:
+    """What one ready Node adds to demand. ``zone`` is None where its label is missing or empty."""
+
+    name: str
+    zone: str | None
+    weight: int
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Demand per zone as whole numbers: ``weights`` in milli-CPU or in nodes, zones in name order, every weight above
+    0.
+
+    Shares are weights over their sum; nothing is a float before a share is taken. Nodes that are not ready or carry one
+    of the excluded labels are not in here at all.
+    """
+
+    zones: tuple[str, ...]
+    weights: tuple[int, ...]
+    unit: Literal["milliCPU", "nodes"]
+    nodes: tuple[NodeDemand, ...] = ()
+    without_zone: tuple[str, ...] = ()
+    without_cpu: tuple[str, ...] = ()
+
+    @cached_property
+    def total(self) -> int:
+        return sum(self.weights)
+
+    @cached_property
+    def weight_of(self) -> dict[str, int]:
+        return dict(zip(self.zones, self.weights, strict=True))
+
+    @cached_property
+    def reduced(self) -> dict[str, int]:
+        """The weights divided by what they have in common: the same shares in smaller numbers."""
+        common = gcd(*self.weights) or 1
+        return {zone: weight // common for zone, weight in self.weight_of.items()}
+
+    def share(self, zone: str) -> float:
+        """Share of a zone, 0 to 1; 0 for a zone without demand."""
+        return self.weight_of.get(zone, 0) / self.total if self.total else 0.0
+
+
+def demand_of(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-nodes") -> Demand:
+    """Demand of a cluster (KEP-2433 § Assumptions).
+
+    Where any ready Node has no allocatable CPU, or none above 0, Nodes are counted instead, in all zones; with
+    ``missing_cpu="disable"`` CPU is used for the others, and the caller voids hints for the reason in ``without_cpu``.
+    """
+    ready = sorted((node for node in nodes if counts(node)), key=lambda node: node.metadata.name)
+    cpu = [(node.metadata.name, zone_of(node), allocatable_cpu(node)) for node in ready]
+    without_cpu = tuple(name for name, _, amount in cpu if amount <= 0)
+    by_count = bool(without_cpu) and missing_cpu == "count-nodes"
+    sums: dict[str, Fraction] = {}
+    weighed = []
+    for name, zone, amount in cpu:
+        weight = Fraction(1) if by_count else amount
+        if zone is not None:
+            sums[zone] = sums.get(zone, Fraction(0)) + weight
+        weighed.append(NodeDemand(name, zone, int(weight) if by_count else in_milli(weight)))
+    weights = {zone: int(total) if by_count else in_milli(total) for zone, total in sorted(sums.items()) if total > 0}
+    return Demand(
+        zones=tuple(weights),
+        weights=tuple(weights.values()),
+        unit="nodes" if by_count else "milliCPU",
+        nodes=tuple(weighed),
+        without_zone=tuple(name for name, zone, _ in cpu if zone is None),
+        without_cpu=without_cpu,
+    )
+
+
+def counts(node: Node) -> bool:
+    """Whether a Node's CPU counts: it is ready and carries none of the excluded labels."""
+    labels = node.metadata.labels or {}
+    return is_ready(node) and not any(label in labels for label in names.NODE_EXCLUDED_LABELS)
+
+
+def is_ready(node: Node) -> bool:
+    conditions = (node.status.conditions or ()) if node.status else ()
+    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+
+def zone_of(node: Node) -> str | None:
+    """The zone of a Node, or None where its label is missing or empty."""
+    return (node.metadata.labels or {}).get(names.ZONE_LABEL) or None
+
+
+def allocatable_cpu(node: Node) -> Fraction:
+    """Allocatable CPU in cores, exact; 0 where it is missing. Raises ValueError for text that is no quantity."""
+    allocatable = node.status.allocatable if node.status else None
+    if allocatable is None or allocatable.cpu is None:
+        return Fraction(0)
+    return parse(allocatable.cpu)

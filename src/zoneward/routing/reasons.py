@@ -1,0 +1,33 @@
+"""Why a decision came out as it did: a short code for machines, and the words for people."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """The reason of a condition, in the API's camel case."""
+
+    ENABLED = "Enabled"
+    NOT_ASKED_FOR = "NotAskedFor"
+    ACCEPTED = "Accepted"
+    UNKNOWN_VALUE = "UnknownValue"
+    FEATURE_GATE_OFF = "FeatureGateOff"
+    TOPOLOGY_KEYS = "TopologyKeys"
+    EXTERNAL_TRAFFIC_POLICY_LOCAL = "ExternalTrafficPolicyLocal"
+    NO_READY_NODES = "NoReadyNodes"
+    NODE_WITHOUT_ZONE = "NodeWithoutZone"
+    NODE_WITHOUT_CPU = "NodeWithoutCPU"
+    ONE_ZONE = "OneZone"
+    NO_READY_ENDPOINTS = "NoReadyEndpoints"
+    TOO_FEW_ENDPOINTS = "TooFewEndpoints"
+    OVERLOAD = "Overload"
+    ENDPOINT_WITHOUT_ZONE = "EndpointWithoutZone"
+    OTHERS_WITHOUT_HINTS = "OthersWithoutHints"
+    NO_SELECTOR = "NoSelector"
+    EXTERNAL_NAME = "ExternalName"
+
+
+def gravity(reason: Reason, *, active: bool) -> int:
+    """How bad a family's outcome is: 0 in force, 1 nothing asked for, 2 asked for in vain."""
+    if active:
+        return 0
+    return 1 if reason is Reason.NOT_ASKED_FOR else 2
