@@ -24,10 +24,3 @@ class Reason(StrEnum):
     OTHERS_WITHOUT_HINTS = "OthersWithoutHints"
     NO_SELECTOR = "NoSelector"
     EXTERNAL_NAME = "ExternalName"
-
-
-def gravity(reason: Reason, *, active: bool) -> int:
-    """How bad a family's outcome is: 0 in force, 1 nothing asked for, 2 asked for in vain."""
-    if active:
-        return 0
-    return 1 if reason is Reason.NOT_ASKED_FOR else 2

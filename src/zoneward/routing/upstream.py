@@ -33,7 +33,7 @@ class Refusal:
 
 
 def has_node_information(demand: Demand) -> bool:
-    """Upstream gives up on all Nodes when one ready Node lacks a zone or CPU, or when there are fewer than two zones."""
+    """Upstream gives up on all Nodes when one ready Node lacks a zone or CPU, or when there is only one zone."""
     return not demand.without_zone and not demand.without_cpu and len(demand.zones) >= 2
 
 

@@ -1,0 +1,123 @@
+"""Events of a Service: KEP-2433's six, and only when something changed (KEP-2433 § Events).
+
+What changed is told from values alone: what the slices say was in force, and what the Service's conditions say was told
+last.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from zoneward.kube import names
+from zoneward.kube.objects import Condition
+from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.approach import Approach
+from zoneward.routing.conditions import condition_of
+from zoneward.routing.decision import Decision
+from zoneward.routing.outcome import speaker
+from zoneward.routing.reasons import Reason
+
+ENABLED: Final = "TopologyAwareRoutingEnabled"
+DISABLED: Final = "TopologyAwareRoutingDisabled"
+UPSTREAM_ENABLED: Final = "TopologyAwareHintsEnabled"
+UPSTREAM_DISABLED: Final = "TopologyAwareHintsDisabled"
+
+_TOO_FEW: Final = "Insufficient number of Endpoints ({endpoints}), impossible to safely allocate proportionally"
+_MESSAGES: Final = {
+    Reason.TOO_FEW_ENDPOINTS: _TOO_FEW,
+    Reason.OVERLOAD: _TOO_FEW,
+    Reason.ENDPOINT_WITHOUT_ZONE: "1 or more Endpoints do not have a Zone specified",
+    Reason.NODE_WITHOUT_CPU: "1 or more Nodes do not have allocatable CPU specified",
+    Reason.ONE_ZONE: "Nodes only ready in 1 zone",
+    # The proposal has no words for these.
+    Reason.NODE_WITHOUT_ZONE: "1 or more Nodes do not have a Zone specified",
+    Reason.NO_READY_NODES: "No Nodes are ready",
+    Reason.NO_READY_ENDPOINTS: "No Endpoints are ready",
+    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: "externalTrafficPolicy is Local",
+}
+_UPSTREAM_MESSAGES: Final = {
+    Reason.TOO_FEW_ENDPOINTS: "Insufficient number of endpoints ({detail})",
+    Reason.OVERLOAD: "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold"
+    " ({detail})",
+    Reason.ENDPOINT_WITHOUT_ZONE: "One or more endpoints do not have a zone specified",
+    Reason.NODE_WITHOUT_CPU: "Insufficient Node information: allocatable CPU or zone not specified on one or more"
+    " nodes",
+}
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+def events_of(
+    decisions: Mapping[str, Decision], *, in_force: Iterable[str], told: Iterable[Condition]
+) -> tuple[Event, ...]:
+    """The events that a Service's new decisions are worth, by address type.
+
+    ``in_force`` holds what the existing slices were written for; ``told`` the Service's conditions. Nothing that was
+    told already is told again.
+    """
+    spoken = speaker(decisions)
+    if spoken is None:
+        return ()
+    decision = spoken[1]
+    told = tuple(told)
+    accepted = condition_of(told, names.ACCEPTED_CONDITION)
+    programmed = condition_of(told, names.PROGRAMMED_CONDITION)
+    was_on = any(each.startswith(f"{Approach.HINTS}/") for each in in_force)
+    if not _is_hints(decision):
+        if was_on or (accepted is not None and _is_annotation(accepted.message)):
+            return (Event("Normal", DISABLED, "Topology Aware Routing configuration was removed"),)
+        return ()
+    if decision.active:
+        return () if was_on else (Event("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
+    if (
+        accepted is not None
+        and accepted.message == decision.accepted_message
+        and programmed is not None
+        and programmed.reason == decision.reason
+    ):
+        return ()
+    message = _MESSAGES[decision.reason].format(endpoints=decision.endpoints)
+    return (Event("Warning", DISABLED, message),)
+
+
+def upstream_events_of(decisions: Mapping[str, Decision], *, told: Iterable[Condition]) -> tuple[Event, ...]:
+    """The events that current Kubernetes sends: on every sync that fails, and per address family.
+
+    Upstream remembers in memory; here the Service's condition stands for that.
+    """
+    programmed = condition_of(told, names.PROGRAMMED_CONDITION)
+    accepted = condition_of(told, names.ACCEPTED_CONDITION)
+    populated = (
+        programmed is not None
+        and programmed.status == "True"
+        and accepted is not None
+        and _is_annotation(accepted.message)
+    )
+    events = []
+    for address_type, decision in decisions.items():
+        where = f", addressType: {address_type}"
+        if not _is_hints(decision):
+            if populated:
+                text = f"Topology Aware Hints has been disabled{where}"
+                events.append(Event("Warning", UPSTREAM_DISABLED, text))
+        elif not decision.active:
+            text = _UPSTREAM_MESSAGES[decision.reason].format(detail=decision.message) + where
+            events.append(Event("Warning", UPSTREAM_DISABLED, text))
+        elif not populated:
+            events.append(Event("Normal", UPSTREAM_ENABLED, f"Topology Aware Hints has been enabled{where}"))
+            populated = True
+    return tuple(events)
+
+
+def _is_hints(decision: Decision) -> bool:
+    heuristic = HEURISTICS.get(decision.heuristic or "")
+    return heuristic is not None and (decision.approach is Approach.HINTS or heuristic.balances)
+
+
+def _is_annotation(setting: str) -> bool:
+    return setting.startswith((names.TOPOLOGY_AWARE_HINTS_ANNOTATION, names.TOPOLOGY_MODE_ANNOTATION))

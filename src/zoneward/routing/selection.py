@@ -1,0 +1,231 @@
+"""Which endpoints a node's proxy uses: upstream's choice, in full, for proxies of every age.
+
+KEP-2433 § Kube-Proxy, KEP-3015 § Addition of PreferSameNode, KEP-4444 § Intersection with
+internal/externalTrafficPolicy.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+from zoneward.kube import names
+from zoneward.kube.objects import Endpoint, EndpointSlice, Service, is_ready, is_serving, is_terminating
+from zoneward.routing.approach import topology_annotation
+from zoneward.routing.configuration import Gates
+
+LOCAL: Final = "Local"
+
+
+class SelectionRule(StrEnum):
+    """By which rule the cluster endpoints were chosen."""
+
+    NODE_HINTS = "node-hints"
+    ZONE_HINTS = "zone-hints"
+    ZONE_SLICES = "zone-slices"
+    ALL = "all"
+    TERMINATING = "terminating"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """What a proxy of some age makes of hints.
+
+    ``zone_hints``: heeded always, only where the Service carries a topology annotation that asks for hints, or never.
+    """
+
+    name: str
+    about: str
+    zone_hints: Literal["always", "annotated", "never"] = "always"
+    node_hints: bool = True
+
+
+CURRENT: Final = Consumer("current", "heeds forNodes, then forZones (Kubernetes 1.34 and later)")
+CONSUMERS: Final = {
+    consumer.name: consumer
+    for consumer in (
+        CURRENT,
+        Consumer("zone-hints", "heeds forZones and knows no forNodes (1.31 to 1.33)", node_hints=False),
+        Consumer(
+            "annotation", "heeds forZones only beside the annotation (1.24 to 1.30)", "annotated", node_hints=False
+        ),
+        Consumer("no-hints", "ignores hints", "never", node_hints=False),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What a Service's traffic policies mean for a proxy: whether it needs cluster endpoints, local ones, or both.
+
+    ``internal_local``: traffic that starts in the cluster uses the local ones.
+    """
+
+    uses_cluster: bool
+    uses_local: bool
+    internal_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HintsHeeded:
+    """Which hints a proxy looks at for one Service."""
+
+    zones: bool
+    nodes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a proxy uses for one Service port.
+
+    ``cluster`` serves traffic under the policy Cluster, ``local`` under Local; each is None where the policies make no
+    use of it. ``all_reachable`` is everything that this node may send to, ``has_any`` whether endpoints exist anywhere
+    (a service without any rejects, one without local ones drops); ``healthy_local`` is what a health check node port
+    tells.
+    """
+
+    cluster: tuple[Endpoint, ...] | None
+    local: tuple[Endpoint, ...] | None
+    all_reachable: tuple[Endpoint, ...]
+    rule: SelectionRule
+    has_any: bool
+    healthy_local: int
+
+    @property
+    def only_remote(self) -> bool:
+        """Endpoints exist, but this node may send to none of them."""
+        return self.has_any and not self.all_reachable
+
+
+def is_proxied(service: Service) -> bool:
+    """Whether proxies serve a Service at all: headless and ExternalName ones are left to DNS."""
+    return service.spec.cluster_ip != names.HEADLESS and service.spec.type != "ExternalName"
+
+
+def is_externally_accessible(service: Service) -> bool:
+    """Whether traffic may come from outside: by node port, load balancer address or external address."""
+    spec, status = service.spec, service.status
+    ingress = (status.load_balancer.ingress or ()) if status and status.load_balancer else ()
+    return bool(
+        any(port.node_port for port in spec.ports or ()) or spec.external_ips or any(each.ip for each in ingress)
+    )
+
+
+def policies_of(service: Service) -> Policies:
+    """Even an external policy of Local needs cluster endpoints: traffic from inside to external addresses uses them."""
+    external = is_externally_accessible(service)
+    internal_local = service.spec.internal_traffic_policy == LOCAL
+    external_local = service.spec.external_traffic_policy == LOCAL
+    return Policies(
+        uses_cluster=not internal_local or external,
+        uses_local=internal_local or (external_local and external),
+        internal_local=internal_local,
+    )
+
+
+def hints_heeded(service: Service, consumer: Consumer, gates: Gates) -> HintsHeeded:
+    """Which hints a proxy of some age and with some gates heeds for a Service."""
+    zones = consumer.zone_hints == "always"
+    if consumer.zone_hints == "annotated":
+        annotation = topology_annotation(service)
+        zones = annotation is not None and annotation[1] in names.AUTO_VALUES
+    return HintsHeeded(
+        zones=zones and gates.topology_aware_hints,
+        nodes=consumer.node_hints and gates.topology_aware_hints and gates.prefer_same_traffic_distribution,
+    )
+
+
+def endpoints_of_port(slices: Iterable[EndpointSlice], port: str, *, node: str | None = None) -> dict[str, Endpoint]:
+    """Every endpoint of a Service port by ``address:port``, over all slices, whoever manages them.
+
+    ``node`` is the proxy's own: where one address stands twice, an entry on this node wins, else the first by slice
+    name, as upstream. An address of IPv6 is written in brackets.
+    """
+    found: dict[str, Endpoint] = {}
+    for each in sorted(slices, key=lambda each: each.metadata.name):
+        for numbered in each.ports or ():
+            if (numbered.name or "") != port or numbered.port is None:
+                continue
+            for endpoint in each.endpoints or ():
+                # Of several addresses only the first is ever used.
+                address = (endpoint.addresses or ("",))[0]
+                key = f"[{address}]:{numbered.port}" if ":" in address else f"{address}:{numbered.port}"
+                if key not in found or (node is not None and endpoint.node_name == node):
+                    found[key] = endpoint
+    return found
+
+
+def endpoints_of_all_ports(slices: Iterable[EndpointSlice]) -> tuple[Endpoint, ...]:
+    """Every endpoint of a Service whatever its ports, each once by its first address; the first by slice name wins."""
+    found: dict[str, Endpoint] = {}
+    for each in sorted(slices, key=lambda each: each.metadata.name):
+        for endpoint in each.endpoints or ():
+            found.setdefault((endpoint.addresses or ("",))[0], endpoint)
+    return tuple(found.values())
+
+
+def select(
+    endpoints: Sequence[Endpoint],
+    *,
+    policies: Policies,
+    heeded: HintsHeeded,
+    node: str,
+    zone: str | None,
+) -> Selection:
+    """Choose for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label."""
+    ready = tuple(endpoint for endpoint in endpoints if is_ready(endpoint))
+    leaving = tuple(each for each in endpoints if not is_ready(each) and is_serving(each) and is_terminating(each))
+    cluster: tuple[Endpoint, ...] | None = None
+    rule = SelectionRule.ALL
+    if policies.uses_cluster:
+        rule, available = _available(ready, heeded, node, zone)
+        cluster = tuple(filter(available, ready)) if available else ready
+        if not cluster and leaving:
+            cluster, rule = leaving, SelectionRule.TERMINATING
+    local: tuple[Endpoint, ...] | None = None
+    ready_here = tuple(endpoint for endpoint in ready if endpoint.node_name == node)
+    local_terminating = False
+    if policies.uses_local:
+        local = ready_here
+        if not local:
+            local = tuple(endpoint for endpoint in leaving if endpoint.node_name == node)
+            local_terminating = bool(local)
+        if not policies.uses_cluster and local_terminating:
+            rule = SelectionRule.TERMINATING
+    has_any = bool(cluster) or (policies.uses_local and bool(ready or leaving))
+    if cluster is None:
+        all_reachable = local or ()
+    elif local is None or (rule in (SelectionRule.ALL, SelectionRule.TERMINATING) and not local_terminating):
+        all_reachable = cluster
+    else:
+        inside = {id(endpoint) for endpoint in (*cluster, *local)}
+        all_reachable = tuple(endpoint for endpoint in endpoints if id(endpoint) in inside)
+    return Selection(
+        cluster=cluster,
+        local=local,
+        all_reachable=all_reachable,
+        rule=rule,
+        has_any=has_any,
+        healthy_local=len(ready_here),
+    )
+
+
+def _available(
+    ready: Sequence[Endpoint], heeded: HintsHeeded, node: str, zone: str | None
+) -> tuple[SelectionRule, Callable[[Endpoint], bool] | None]:
+    """Hints for nodes, then for zones, then all; only if every ready endpoint has them and one of them matches."""
+    if heeded.nodes and ready and all(endpoint.hints and endpoint.hints.for_nodes for endpoint in ready):
+
+        def on_node(endpoint: Endpoint) -> bool:
+            return endpoint.hints is not None and any(each.name == node for each in endpoint.hints.for_nodes or ())
+
+        if any(map(on_node, ready)):
+            return SelectionRule.NODE_HINTS, on_node
+    if heeded.zones and ready and zone and all(endpoint.hints and endpoint.hints.for_zones for endpoint in ready):
+
+        def in_zone(endpoint: Endpoint) -> bool:
+            return endpoint.hints is not None and any(each.name == zone for each in endpoint.hints.for_zones or ())
+
+        if any(map(in_zone, ready)):
+            return SelectionRule.ZONE_HINTS, in_zone
+    return SelectionRule.ALL, None

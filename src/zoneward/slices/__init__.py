@@ -1,0 +1,3 @@
+"""Pure: endpoints, a decision and existing EndpointSlices in; slices to create, update and delete out, with least
+change.
+"""

@@ -1,0 +1,155 @@
+"""Pods to endpoints, as current Kubernetes does it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from zoneward.kube import names
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+    Identity,
+    ObjectReference,
+    Pod,
+    Service,
+    identity,
+)
+from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
+
+IPV4: Final = "IPv4"
+IPV6: Final = "IPv6"
+_FINISHED: Final = ("Failed", "Succeeded")
+# Shared by all endpoints: there are only eight.
+_CONDITIONS: Final = {
+    (ready, serving, terminating): EndpointConditions(ready=ready, serving=serving, terminating=terminating)
+    for ready in (True, False)
+    for serving in (True, False)
+    for terminating in (True, False)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PortGroup:
+    """Endpoints that serve the same ports and so may share slices, by identity."""
+
+    ports: tuple[EndpointPort, ...]
+    endpoints: dict[Identity, Endpoint]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """All endpoints of a Service in one address family; ``gone`` names Pods left out because their Node is gone."""
+
+    groups: Mapping[PortKey, PortGroup]
+    gone: tuple[str, ...] = ()
+
+
+def address_types(service: Service) -> tuple[str, ...]:
+    """The address families of a Service, IPv4 first.
+
+    Without ``ipFamilies`` the cluster IP tells; a headless Service without them gets both, because it may be older than
+    dual stack.
+    """
+    families = set(service.spec.ip_families or ())
+    if not families and (ip := service.spec.cluster_ip) and ip != names.HEADLESS:
+        families = {IPV6 if ":" in ip else IPV4}
+    return tuple(family for family in (IPV4, IPV6) if not families or family in families)
+
+
+def has_endpoint(pod: Pod) -> bool:
+    """Whether a Pod counts at all: not finished, and with an address. One that is terminating still counts."""
+    return pod.status.phase not in _FINISHED and bool(pod.status.pod_ips or pod.status.pod_ip)
+
+
+def is_pod_ready(pod: Pod) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
+
+
+def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: str) -> Endpoint | None:
+    """The endpoint of a Pod in one address family, without hints; None where it has no address there."""
+    ips = [each.ip for each in pod.status.pod_ips or ()] or [pod.status.pod_ip]
+    addresses = tuple(ip for ip in ips if ip and (":" in ip) == (address_type == IPV6))
+    if not addresses:
+        return None
+    meta, spec = pod.metadata, pod.spec
+    serving = is_pod_ready(pod)
+    terminating = meta.deletion_timestamp is not None
+    ready = service.spec.publish_not_ready_addresses is True or (serving and not terminating)
+    named = spec.hostname and spec.subdomain == service.metadata.name
+    return Endpoint(
+        addresses=addresses,
+        conditions=_CONDITIONS[ready, serving, terminating],
+        hostname=spec.hostname if named else None,
+        target_ref=ObjectReference(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid),
+        node_name=spec.node_name or None,
+        zone=zone,
+    )
+
+
+def endpoints_of_pods(
+    service: Service,
+    pods: Iterable[Pod],
+    *,
+    node_zones: Mapping[str, str | None],
+    address_type: str,
+    keep_without_node: bool = False,
+) -> Endpoints:
+    """Group a Service's Pods by the ports they serve.
+
+    ``node_zones`` has every Node that exists, with its zone or None. A Pod on a Node that does not is left out, unless
+    the Service publishes addresses that are not ready, or ``keep_without_node`` says that no Nodes are known at all.
+    """
+    common = None if has_named_targets(service) else ports_of(service, None)
+    keep = keep_without_node or service.spec.publish_not_ready_addresses is True
+    groups: dict[PortKey, PortGroup] = {}
+    gone = []
+    common_group: PortGroup | None = None
+    for pod in pods:
+        if not has_endpoint(pod):
+            continue
+        if common is not None:
+            if common_group is None:
+                common_group = groups[port_key(common)] = PortGroup(common, {})
+            group = common_group
+        else:
+            ports = ports_of(service, pod)
+            group = groups.setdefault(port_key(ports), PortGroup(ports, {}))
+        node = pod.spec.node_name
+        if node not in node_zones and not keep:
+            gone.append(pod.metadata.name)
+            continue
+        endpoint = endpoint_of(pod, service, zone=node_zones.get(node), address_type=address_type)
+        if endpoint is not None:
+            group.endpoints[identity(endpoint)] = endpoint
+    return Endpoints(groups, tuple(sorted(gone)))
+
+
+def endpoints_of_slices(slices: Iterable[EndpointSlice]) -> Endpoints:
+    """The endpoints that slices hold already, for snapshots without Pods: each once, without its hints."""
+    groups: dict[PortKey, PortGroup] = {}
+    seen: set[Identity] = set()
+    for each in slices:
+        for endpoint in each.endpoints or ():
+            key = identity(endpoint)
+            if key in seen:
+                continue
+            seen.add(key)
+            group = groups.setdefault(port_key(each.ports), PortGroup(each.ports or (), {}))
+            group.endpoints[key] = without_hints(endpoint)
+    return Endpoints(groups)
+
+
+def without_hints(endpoint: Endpoint) -> Endpoint:
+    """The same endpoint with nothing said about who should consume it."""
+    if endpoint.hints is None:
+        return endpoint
+    return Endpoint(
+        addresses=endpoint.addresses,
+        conditions=endpoint.conditions,
+        hostname=endpoint.hostname,
+        target_ref=endpoint.target_ref,
+        node_name=endpoint.node_name,
+        zone=endpoint.zone,
+    )

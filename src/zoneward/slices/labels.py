@@ -1,0 +1,27 @@
+"""Labels of an EndpointSlice: the Service's own, and the three that belong to the slice's controller."""
+
+from collections.abc import Mapping
+
+from zoneward.kube import names
+from zoneward.kube.objects import Service
+from zoneward.slices.ports import is_headless
+
+
+def slice_labels(service: Service, *, manager: str) -> dict[str, str]:
+    """The labels that every slice of a Service carries. A reserved label on the Service is not mirrored."""
+    labels = mirrored(service.metadata.labels)
+    if is_headless(service):
+        labels[names.HEADLESS_LABEL] = ""
+    labels[names.SERVICE_NAME_LABEL] = service.metadata.name
+    labels[names.MANAGED_BY_LABEL] = manager
+    return labels
+
+
+def mirrored(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """Labels without the reserved ones."""
+    return {name: value for name, value in (labels or {}).items() if name not in names.RESERVED_SLICE_LABELS}
+
+
+def need_update(existing: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
+    """Whether mirrored labels differ. Reserved ones alone never cause a write, as upstream."""
+    return mirrored(existing) != mirrored(wanted)

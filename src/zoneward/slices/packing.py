@@ -1,0 +1,289 @@
+"""Endpoints into EndpointSlices with the fewest changes, as current Kubernetes packs them.
+
+Endpoints stay in the slice they are in. What is left over fills slices that change anyway, the fullest first; then a
+single unchanged slice that it fits into best; then new slices. Slices are never rebalanced: readers pay for every
+write.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from zoneward.kube import names
+from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, OwnerReference, Service, identity
+from zoneward.slices.endpoints import PortGroup, without_hints
+from zoneward.slices.labels import need_update
+from zoneward.slices.naming import slice_name
+from zoneward.slices.ports import PortKey, port_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What all slices of a Service in one address family have in common.
+
+    ``in_force`` is what slices remember of the decision, or None. ``compare_hints`` is off where hints are set after
+    packing, as upstream does.
+    """
+
+    service: Service
+    address_type: str
+    labels: Mapping[str, str]
+    in_force: str | None = None
+    compare_hints: bool = True
+    max_endpoints: int = 100
+
+
+@dataclass(slots=True)
+class Packed:
+    """Slices by what happens to them, in the making. New ones have no name yet."""
+
+    create: list[EndpointSlice] = field(default_factory=list)
+    update: list[EndpointSlice] = field(default_factory=list)
+    unchanged: list[EndpointSlice] = field(default_factory=list)
+    delete: list[EndpointSlice] = field(default_factory=list)
+    added: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SliceChanges:
+    """What has to be written: whole slices as they should be, by name. ``delete`` holds them as they are."""
+
+    create: tuple[EndpointSlice, ...] = ()
+    update: tuple[EndpointSlice, ...] = ()
+    unchanged: tuple[EndpointSlice, ...] = ()
+    delete: tuple[EndpointSlice, ...] = ()
+    added: int = 0
+    removed: int = 0
+
+    @property
+    def after(self) -> tuple[EndpointSlice, ...]:
+        """The slices that exist when everything is written, by name."""
+        return tuple(sorted((*self.create, *self.update, *self.unchanged), key=lambda each: each.metadata.name))
+
+
+def pack(target: Target, existing: Iterable[EndpointSlice], groups: Mapping[PortKey, PortGroup]) -> Packed:
+    """Pack every port group into the existing slices of one Service and address family.
+
+    ``existing`` are slices that may be changed. One that belongs to an earlier Service of the same name is deleted.
+    """
+    packed = Packed()
+    by_ports: dict[PortKey, list[EndpointSlice]] = {}
+    count = 0
+    for each in sorted(existing, key=lambda each: each.metadata.name):
+        count += 1
+        if is_owned(each, target.service):
+            by_ports.setdefault(port_key(each.ports), []).append(each)
+        else:
+            packed.delete.append(each)
+    for key in sorted(groups):
+        _pack_group(target, by_ports.pop(key, []), groups[key], packed)
+    for slices in by_ports.values():
+        packed.delete.extend(slices)
+    if len(packed.delete) == count and not packed.create:
+        _hold_place(target, packed)
+    return packed
+
+
+def is_owned(each: EndpointSlice, service: Service) -> bool:
+    """Whether a slice belongs to this very Service: no owner is named, or its UID is the Service's."""
+    owners = [owner for owner in each.metadata.owner_references or () if owner.controller]
+    return not owners or not service.metadata.uid or any(owner.uid == service.metadata.uid for owner in owners)
+
+
+def _pack_group(target: Target, existing: Sequence[EndpointSlice], group: PortGroup, packed: Packed) -> None:
+    wanted = dict(group.endpoints)
+    changing: list[tuple[EndpointSlice, list[Endpoint]]] = []
+    unchanged: dict[str, EndpointSlice] = {}
+    for each in existing:
+        kept, differs = _keep(each, wanted, compare_hints=target.compare_hints)
+        size = len(each.endpoints or ())
+        packed.removed += size - len(kept)
+        if differs or len(kept) != size:
+            if kept:
+                changing.append(
+                    (each, kept if target.compare_hints else [without_hints(endpoint) for endpoint in kept])
+                )
+            else:
+                packed.delete.append(each)
+        elif _meta_differs(each, target):
+            changing.append((each, kept))
+        else:
+            unchanged[each.metadata.name] = each
+    packed.added += len(wanted)
+    # By identity, so that the order in which Pods arrive does not matter; taken from the end.
+    left = [wanted[key] for key in sorted(wanted, reverse=True)]
+    for _, kept in sorted(changing, key=lambda item: -len(item[1])):
+        _fill(kept, left, target.max_endpoints)
+    while left:
+        fitting = _best_fit(unchanged.values(), len(left), target.max_endpoints)
+        if fitting is not None:
+            del unchanged[fitting.metadata.name]
+            kept = list(fitting.endpoints or ())
+            changing.append((fitting, kept))
+            _fill(kept, left, target.max_endpoints)
+        else:
+            fresh: list[Endpoint] = []
+            _fill(fresh, left, target.max_endpoints)
+            packed.create.append(_new_slice(target, group, fresh))
+    for each, kept in changing:
+        packed.update.append(_updated(each, target, kept))
+    packed.unchanged.extend(unchanged.values())
+
+
+def _keep(each: EndpointSlice, wanted: dict[Identity, Endpoint], *, compare_hints: bool) -> tuple[list[Endpoint], bool]:
+    """The endpoints of a slice that are still wanted, as they should be; they are taken out of ``wanted``."""
+    kept = []
+    differs = False
+    for endpoint in each.endpoints or ():
+        desired = wanted.pop(identity(endpoint), None)
+        if desired is None:
+            continue
+        if desired != (endpoint if compare_hints else without_hints(endpoint)):
+            differs = True
+            kept.append(desired)
+        else:
+            kept.append(endpoint)
+    return kept, differs
+
+
+def _meta_differs(each: EndpointSlice, target: Target) -> bool:
+    annotations = each.metadata.annotations or {}
+    return (
+        need_update(each.metadata.labels, target.labels)
+        or annotations.get(names.APPROACH_ANNOTATION) != target.in_force
+    )
+
+
+def _fill(endpoints: list[Endpoint], left: list[Endpoint], most: int) -> None:
+    while left and len(endpoints) < most:
+        endpoints.append(left.pop())
+
+
+def _best_fit(slices: Iterable[EndpointSlice], number: int, most: int) -> EndpointSlice | None:
+    """The slice that takes ``number`` more endpoints and has the least room left then; the first by name."""
+    best, least = None, most
+    if number >= most:
+        return None
+    for each in slices:
+        room = most - number - len(each.endpoints or ())
+        if 0 <= room < least:
+            best, least = each, room
+    return best
+
+
+def _annotations(existing: Mapping[str, str] | None, in_force: str | None) -> dict[str, str] | None:
+    annotations = dict(existing or {})
+    if in_force is None:
+        annotations.pop(names.APPROACH_ANNOTATION, None)
+    else:
+        annotations[names.APPROACH_ANNOTATION] = in_force
+    return annotations or None
+
+
+def _updated(each: EndpointSlice, target: Target, endpoints: Iterable[Endpoint]) -> EndpointSlice:
+    metadata = replace(
+        each.metadata,
+        labels=dict(target.labels),
+        annotations=_annotations(each.metadata.annotations, target.in_force),
+    )
+    return replace(each, metadata=metadata, endpoints=tuple(endpoints))
+
+
+def _new_slice(target: Target, group: PortGroup | None, endpoints: Iterable[Endpoint]) -> EndpointSlice:
+    """A slice without a name. Where the Service has no UID (a file written by hand) it has no owner either."""
+    meta = target.service.metadata
+    owner = OwnerReference(
+        api_version="v1", kind="Service", name=meta.name, uid=meta.uid, controller=True, block_owner_deletion=True
+    )
+    return EndpointSlice(
+        metadata=ObjectMeta(
+            namespace=meta.namespace,
+            labels=dict(target.labels),
+            annotations=_annotations(None, target.in_force),
+            owner_references=(owner,) if meta.uid else None,
+        ),
+        address_type=target.address_type,
+        endpoints=tuple(endpoints),
+        ports=group.ports if group else (),
+    )
+
+
+def _hold_place(target: Target, packed: Packed) -> None:
+    """A Service always has a slice: without endpoints, one without ports. One that is there already just stays."""
+    placeholder = _new_slice(target, None, ())
+    if len(packed.delete) == 1:
+        there = packed.delete[0]
+        same = (
+            not there.endpoints
+            and not there.ports
+            and there.address_type == placeholder.address_type
+            and (there.metadata.labels or {}) == placeholder.metadata.labels
+            and is_owned(there, target.service)
+        )
+        if same and not _meta_differs(there, target):
+            packed.unchanged.append(packed.delete.pop())
+            return
+    packed.create.append(placeholder)
+
+
+def finish(
+    packed: Packed,
+    existing: Iterable[EndpointSlice],
+    *,
+    service: Service,
+    taken: Iterable[str],
+    trigger_time: str | None,
+) -> SliceChanges:
+    """Turn packed slices into writes.
+
+    A create and a delete become one update; no write is left whose content does not change; a Service that is being
+    deleted gets no new slice; new slices get their names. ``taken`` are the names of all slices in the namespace;
+    ``trigger_time`` goes into the annotation of everything written (RFC 3339; None removes it).
+    """
+    before = {each.metadata.name: each for each in existing}
+    create, delete = list(packed.create), []
+    update = list(packed.update)
+    for each in packed.delete:
+        if create and create[-1].address_type == each.address_type and is_owned(each, service):
+            fresh = create.pop()
+            metadata = replace(
+                each.metadata, labels=fresh.metadata.labels, annotations=_merged(each.metadata, fresh.metadata)
+            )
+            update.append(replace(fresh, metadata=metadata))
+        else:
+            delete.append(each)
+    if service.metadata.deletion_timestamp is not None:
+        create = []
+    used = set(taken)
+    named = []
+    for each in create:
+        name = slice_name(service, address_type=each.address_type, ports=port_key(each.ports), taken=used)
+        used.add(name)
+        named.append(_triggered(replace(each, metadata=replace(each.metadata, name=name)), trigger_time))
+    changed = [each for each in update if each != before[each.metadata.name]]
+    same = [each for each in update if each == before[each.metadata.name]]
+    return SliceChanges(
+        create=tuple(named),
+        update=tuple(_triggered(each, trigger_time) for each in changed),
+        unchanged=(*packed.unchanged, *same),
+        delete=tuple(delete),
+        added=packed.added,
+        removed=packed.removed,
+    )
+
+
+def _merged(existing: ObjectMeta, fresh: ObjectMeta) -> dict[str, str] | None:
+    return _annotations(existing.annotations, (fresh.annotations or {}).get(names.APPROACH_ANNOTATION))
+
+
+def _triggered(each: EndpointSlice, trigger_time: str | None) -> EndpointSlice:
+    annotations = dict(each.metadata.annotations or {})
+    if trigger_time is None:
+        annotations.pop(names.TRIGGER_TIME_ANNOTATION, None)
+    else:
+        annotations[names.TRIGGER_TIME_ANNOTATION] = trigger_time
+    if annotations == (each.metadata.annotations or {}):
+        return each
+    return replace(each, metadata=replace(each.metadata, annotations=annotations or None))

@@ -1,0 +1,66 @@
+"""Which ports a Pod serves a Service on, and which Pods may therefore share an EndpointSlice."""
+
+from collections.abc import Iterable
+
+from zoneward.kube import names
+from zoneward.kube.objects import Container, EndpointPort, Pod, Service, ServicePort
+
+PortKey = tuple[tuple[str, int, str, str], ...]
+
+
+def port_key(ports: Iterable[EndpointPort] | None) -> PortKey:
+    """What makes two lists of ports the same one, whatever their order; ``null`` and empty are alike."""
+    keys = [(port.name or "", port.port or 0, port.protocol or "TCP", port.app_protocol or "") for port in ports or ()]
+    return tuple(sorted(keys))
+
+
+def has_named_targets(service: Service) -> bool:
+    """Whether a port's number depends on the Pod."""
+    return any(isinstance(port.target_port, str) for port in service.spec.ports or ())
+
+
+def ports_of(service: Service, pod: Pod | None) -> tuple[EndpointPort, ...]:
+    """The ports of a Service on one Pod, as upstream resolves them: a target name that the Pod lacks drops that port.
+
+    ``pod`` may be None where no target is a name. A headless Service may have no ports at all.
+    """
+    found = []
+    for port in service.spec.ports or ():
+        number = target_of(port, pod)
+        if number is not None:
+            found.append(
+                EndpointPort(name=port.name, protocol=port.protocol, port=number, app_protocol=port.app_protocol)
+            )
+    return tuple(found)
+
+
+def target_of(port: ServicePort, pod: Pod | None) -> int | None:
+    """The number behind a Service port on a Pod: a number, the port itself where no target is given, or a name looked
+    up.
+
+    Names are looked up in containers, then in sidecars (init containers that always restart), by name and protocol.
+    """
+    target = port.target_port
+    if target is None or target == 0 or target == "":
+        return port.port
+    if isinstance(target, int):
+        return target
+    spec = pod.spec if pod is not None else None
+    sidecars = (each for each in (spec.init_containers or ()) if each.restart_policy == "Always") if spec else ()
+    for container in (*((spec.containers or ()) if spec else ()), *sidecars):
+        number = _named(container, target, port.protocol)
+        if number is not None:
+            return number
+    return None
+
+
+def _named(container: Container, name: str, protocol: str) -> int | None:
+    for port in container.ports or ():
+        if port.name == name and port.protocol == protocol:
+            return port.container_port
+    return None
+
+
+def is_headless(service: Service) -> bool:
+    """Whether slices get the headless label: no cluster IP, or ``None``."""
+    return service.spec.cluster_ip in (None, "", names.HEADLESS)
