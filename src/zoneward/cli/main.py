@@ -1,0 +1,76 @@
+"""``zoneward``, also installed as ``kubectl-zoneward``. Commands are imported when they are called."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Final
+
+import click
+
+_COMMANDS: Final = {
+    "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
+    "route": ("zoneward.cli.route", "Show what the proxy on one node would select."),
+    "version": ("zoneward.cli.version", "Print the version."),
+    "completion": ("zoneward.cli.completion", "Print a shell completion script."),
+}
+
+
+class _Commands(click.Group):
+    """Knows every command by name and help, and imports only the one that is called: starting must not be felt."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
+        if name not in _COMMANDS:
+            return None
+        command = import_module(_COMMANDS[name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_) for name, (_, help_) in _COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def cli() -> None:
+    """Keep Kubernetes Service traffic in its own zone without overloading anyone.
+
+    Save what is in a cluster with `kubectl get services,nodes,pods,endpointslices -A -o json > cluster.json`, then try
+    `zoneward plan -f cluster.json`; or start with `zoneward plan --sample`.
+    """
+
+
+def main() -> None:
+    """Run a command. Exit status: 0 done, 2 bad usage or bad input with one line on standard error."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command with arguments and return its exit status."""
+    from zoneward.kube.input_error import InputError
+
+    name = "kubectl zoneward" if os.path.basename(sys.argv[0]).startswith("kubectl-") else "zoneward"  # noqa: PTH119
+    try:
+        result = cli.main(arguments, prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    except InputError as error:
+        return _fail(str(error))
+    except click.Abort:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Keep the interpreter from complaining when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str) -> int:
+    click.echo(f"zoneward: {' '.join(message.split())}", err=True)
+    return 2

@@ -1,0 +1,91 @@
+"""Options that several commands share, and what they come to."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final, Literal
+
+import click
+
+from zoneward.routing.approach import WHAT_IF_VALUES
+
+Color = Literal["auto", "always", "never"]
+TABLE_WIDTH: Final = 100
+_WIDEST: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for on the command line, the same for every command that plans."""
+
+    files: tuple[str, ...] = ()
+    sample: bool = False
+    namespace: str | None = None
+    selector: str | None = None
+    services: tuple[str, ...] = ()
+    upstream: bool = False
+    config: str | None = None
+    what_if: str | None = None
+    color: Color = "auto"
+    quiet: bool = False
+    verbose: int = 0
+
+
+_FILES_HELP: Final = "A snapshot: file, directory, or - for standard input (YAML or JSON, also gzip). May be repeated."
+_WHAT_IF_HELP: Final = "As if every selected Service asked for it: " + ", ".join(
+    value for value in WHAT_IF_VALUES if value != "auto"
+)
+_OPTIONS: Final = (
+    click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
+    click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),
+    click.option("-n", "--namespace", metavar="NAME", help="Only Services in this namespace."),
+    click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces (the default for files)."),
+    click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
+    click.option("--what-if", type=click.Choice(WHAT_IF_VALUES), metavar="VALUE", help=_WHAT_IF_HELP + "."),
+    click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
+    click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags win over it."),
+    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+                 help="Colour in tables; NO_COLOR is obeyed."),
+    click.option("-q", "--quiet", is_flag=True, help="No notes on standard error."),
+    click.option("-v", "--verbose", count=True, help="More notes on standard error."),
+    click.argument("services", nargs=-1, metavar="[[NAMESPACE/]SERVICE]..."),
+)  # fmt: skip
+
+
+def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of `Options`; it receives them as one ``options``."""
+
+    @wraps(function)
+    def with_options(*, all_namespaces: bool, namespace: str | None, compat: str | None, **rest: Any) -> Any:
+        if all_namespaces and namespace is not None:
+            raise click.UsageError("-n and -A: expected one of them, got both")
+        own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
+        options = Options(namespace=namespace, upstream=compat == "upstream", **rest)
+        return function(options=options, **own)
+
+    wrapped: Callable[..., Any] = with_options
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def note(options: Options, text: str, *, verbose: bool = False) -> None:
+    """A line on standard error, unless it is not wanted."""
+    if not options.quiet and (not verbose or options.verbose):
+        click.echo(f"zoneward: {text}", err=True)
+
+
+def wants_color(options: Options) -> bool:
+    """Whether tables are coloured: as asked, else on a terminal without NO_COLOR."""
+    if options.color != "auto":
+        return options.color == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table_width(*, wide: bool = False) -> int:
+    """Columns for a table: those of the terminal, else 100; a wide one never gets less than it needs."""
+    if sys.stdout.isatty():
+        return os.get_terminal_size(sys.stdout.fileno()).columns or TABLE_WIDTH
+    return _WIDEST if wide else TABLE_WIDTH

@@ -1,0 +1,60 @@
+"""``zoneward plan``: the EndpointSlices that each Service would get, and what would come of it."""
+
+import sys
+from typing import Any
+
+import click
+
+from zoneward.cli.options import Options, note, planning_options, table_width, wants_color
+
+
+@click.command("plan")
+@planning_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml", "slices-json"]),
+    default="table",
+    show_default=True,
+    help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices.",
+)
+def command(*, options: Options, output: str) -> None:
+    """Show which endpoints each zone would use, how much traffic would stay in its zone, who would be overloaded,
+    and why. Nothing is written anywhere.
+
+    \b
+    zoneward plan --sample
+    zoneward plan -f cluster.json --what-if PreferSameZone
+    zoneward plan -f cluster.json -n shop cart checkout -o json
+    """
+    from zoneward.cli.planning import plan_for
+
+    planned = plan_for(options)
+    plans, configuration = planned.plans, planned.configuration
+    if output == "json":
+        from zoneward.report.decisions import as_json, decisions_document
+
+        _write(as_json(decisions_document(plans)))
+    elif output in ("table", "wide"):
+        from zoneward.report.tables import plan_table, print_table
+
+        wide = output == "wide"
+        width = table_width(wide=wide)
+        demand = planned.surroundings.demand
+        table = plan_table(plans, demand=demand, configuration=configuration, width=width, wide=wide)
+        click.echo(print_table(table, color=wants_color(options), width=width), nl=False, color=True)
+    else:
+        from zoneward.report.decisions import as_json
+        from zoneward.report.manifests import as_yaml, replaced_slices, slices_document, warning
+
+        document: Any = slices_document(plans)
+        replaced = replaced_slices(plans)
+        lines = list(warning(replaced, upstream=configuration.upstream))
+        text = as_json(document) if output == "slices-json" else as_yaml(document, lines).encode()
+        _write(text)
+        for line in lines:
+            note(options, line)
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)

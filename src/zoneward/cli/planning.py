@@ -1,0 +1,121 @@
+"""From options to plans: read the snapshot, choose Services, plan each of them."""
+
+import gc
+import sys
+from dataclasses import dataclass
+
+import click
+
+from zoneward.cli.configuring import configuration_for
+from zoneward.cli.options import Options, note
+from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import Service
+from zoneward.kube.selector import parse_selector
+from zoneward.routing.approach import as_if_asked
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import demand_of
+from zoneward.routing.rules import listed
+from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.sources.snapshot import Snapshot, read_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A snapshot and what it comes to, Services by namespace and name."""
+
+    snapshot: Snapshot
+    surroundings: Surroundings
+    plans: tuple[ServicePlan, ...]
+
+    @property
+    def configuration(self) -> Configuration:
+        return self.surroundings.configuration
+
+
+def plan_for(options: Options) -> Planned:
+    """Plan the selected Services of the snapshot. Raises InputError or a usage error; nothing is written before."""
+    configuration = configuration_for(options)
+    # One run, no cycles to speak of, and millions of values: the collector would only walk them over and over.
+    gc.disable()
+    snapshot = _snapshot(options)
+    services = _chosen(snapshot, options)
+    surroundings = Surroundings(
+        demand=demand_of(snapshot.nodes, missing_cpu=configuration.hints.missing_cpu),
+        node_zones=snapshot.node_zones,
+        configuration=configuration,
+        pods_known=snapshot.has_pods,
+    )
+    taken: dict[str, set[str]] = {}
+    for each in snapshot.slices:
+        taken.setdefault(each.metadata.namespace, set()).add(each.metadata.name)
+    plans = tuple(
+        plan_service(
+            as_if_asked(service, options.what_if) if options.what_if else service,
+            pods=snapshot.pods_of(service),
+            slices=snapshot.slices_of(service),
+            surroundings=surroundings,
+            taken=taken.get(service.metadata.namespace, ()),
+        )
+        for service in services
+    )
+    return Planned(snapshot, surroundings, plans)
+
+
+def _snapshot(options: Options) -> Snapshot:
+    if options.sample:
+        if options.files:
+            raise click.UsageError("-f and --sample: expected one of them, got both")
+        from importlib.resources import as_file
+
+        from zoneward.sample import cluster
+
+        with as_file(cluster()) as path:
+            snapshot = read_snapshot([str(path)], stdin=None)
+    elif options.files:
+        snapshot = read_snapshot(options.files, stdin=sys.stdin.buffer)
+    else:
+        raise click.UsageError("expected -f PATH or --sample (this version reads snapshots, not live clusters)")
+    for warning in snapshot.warnings:
+        note(options, warning)
+    if snapshot.skipped:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(snapshot.skipped.items()))
+        number = sum(snapshot.skipped.values())
+        note(options, f"skipped {number} objects of kinds that are not needed: {kinds}", verbose=True)
+    if not snapshot.has_pods:
+        note(options, "no Pods in the snapshot: endpoints are taken from its EndpointSlices")
+    if not snapshot.nodes:
+        note(options, "no Nodes in the snapshot: zones and demand are unknown")
+    return snapshot
+
+
+def _chosen(snapshot: Snapshot, options: Options) -> list[Service]:
+    services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    if options.namespace is not None:
+        services = [each for each in services if each.metadata.namespace == options.namespace]
+    if options.selector is not None:
+        try:
+            selector = parse_selector(options.selector)
+        except ValueError as error:
+            raise click.UsageError(f"--selector: {error}") from error
+        services = [each for each in services if selector.matches(each.metadata.labels)]
+    if options.services:
+        services = [each for name in options.services for each in _named(name, services)]
+        services = list({(each.metadata.namespace, each.metadata.name): each for each in services}.values())
+    if not services:
+        note(options, "no Service to show")
+    return services
+
+
+def _named(name: str, services: list[Service]) -> list[Service]:
+    namespace, slash, service = name.rpartition("/")
+    found = [
+        each
+        for each in services
+        if each.metadata.name == service and (not slash or each.metadata.namespace == namespace)
+    ]
+    if not found:
+        known = (
+            listed(tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in services)) or "there are none"
+        )
+        raise InputError(f"Service {name}", f"expected one of the {len(services)} selected Services ({known})")
+    return found

@@ -1,0 +1,43 @@
+"""``zoneward route``: what the proxy on one node would select."""
+
+import sys
+
+import click
+
+from zoneward.cli.options import Options, planning_options, table_width, wants_color
+from zoneward.routing.selection import CONSUMERS, CURRENT
+
+
+@click.command("route")
+@planning_options
+@click.option("--node", required=True, metavar="NAME", help="The node whose proxy is asked.")
+@click.option(
+    "--consumer",
+    type=click.Choice(list(CONSUMERS)),
+    default=CURRENT.name,
+    show_default=True,
+    help="; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values()) + ".",
+)
+@click.option("--as-is", is_flag=True, help="Use the slices as they are in the snapshot, not as planned.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(*, options: Options, node: str, consumer: str, as_is: bool, output: str) -> None:
+    """Show what the proxy on a node would select for every Service port, and by which rule.
+
+    \b
+    zoneward route --sample --node ip-10-0-1-10
+    zoneward route -f cluster.json --node n1 --what-if PreferSameNode --consumer zone-hints
+    """
+    from zoneward.cli.planning import plan_for
+    from zoneward.cli.routing import route_of
+    from zoneward.report.decisions import as_json
+    from zoneward.report.routes import route_table
+
+    route = route_of(plan_for(options), node=node, consumer=CONSUMERS[consumer], as_is=as_is)
+    if output == "json":
+        sys.stdout.buffer.write(as_json(route))
+    else:
+        from zoneward.report.tables import print_table
+
+        width = table_width()
+        text = print_table(route_table(route, width=width), color=wants_color(options), width=width)
+        click.echo(text, nl=False, color=True)

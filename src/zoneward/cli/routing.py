@@ -1,0 +1,63 @@
+"""From plans to what one node's proxy selects."""
+
+from collections.abc import Iterable
+
+from zoneward.cli.planning import Planned
+from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import Endpoint, EndpointSlice
+from zoneward.report.routes import PortRoute, Route
+from zoneward.routing.rules import listed
+from zoneward.routing.selection import Consumer, endpoints_of_port, hints_heeded, is_proxied, policies_of, select
+from zoneward.slices.plan import ServicePlan
+
+
+def route_of(planned: Planned, *, node: str, consumer: Consumer, as_is: bool) -> Route:
+    """What the proxy on ``node`` selects for every port of every planned Service. Raises InputError for a node unknown.
+
+    With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
+    """
+    zones = planned.snapshot.node_zones
+    if node not in zones:
+        known = listed(tuple(sorted(zones))) or "there are none"
+        raise InputError("--node", f"expected one of the {len(zones)} Nodes in the snapshot ({known}), got {node!r}")
+    ports: list[PortRoute] = []
+    for plan in planned.plans:
+        if not is_proxied(plan.service):
+            continue
+        policies = policies_of(plan.service)
+        heeded = hints_heeded(plan.service, consumer, planned.configuration.gates)
+        for address_type, slices in _slices(planned, plan, as_is=as_is):
+            for port in plan.service.spec.ports or ():
+                found = endpoints_of_port(slices, port.name, node=node)
+                addresses = {id(endpoint): address for address, endpoint in found.items()}
+                selection = select(tuple(found.values()), policies=policies, heeded=heeded, node=node, zone=zones[node])
+                ports.append(
+                    PortRoute(
+                        namespace=plan.service.metadata.namespace,
+                        service=plan.service.metadata.name,
+                        address_type=address_type,
+                        port=port.name,
+                        port_number=port.port,
+                        protocol=port.protocol,
+                        cluster=_named(selection.cluster, addresses),
+                        local=_named(selection.local, addresses),
+                        all_reachable=_named(selection.all_reachable, addresses) or (),
+                        rule=selection.rule,
+                        known=len(found),
+                    )
+                )
+    return Route(node=node, zone=zones[node], ports=tuple(ports))
+
+
+def _slices(planned: Planned, plan: ServicePlan, *, as_is: bool) -> Iterable[tuple[str, tuple[EndpointSlice, ...]]]:
+    if not as_is:
+        return [(family.address_type, family.slices) for family in plan.families]
+    slices = planned.snapshot.slices_of(plan.service)
+    return [
+        (family.address_type, tuple(each for each in slices if each.address_type == family.address_type))
+        for family in plan.families
+    ]
+
+
+def _named(endpoints: Iterable[Endpoint] | None, addresses: dict[int, str]) -> tuple[str, ...] | None:
+    return None if endpoints is None else tuple(addresses[id(endpoint)] for endpoint in endpoints)

@@ -1,0 +1,70 @@
+"""EndpointSlices as ``kubectl apply`` takes them: a v1 List, in JSON or in YAML with a header that warns."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice
+from zoneward.slices.plan import ServicePlan
+
+
+def slices_document(plans: Iterable[ServicePlan]) -> dict[str, Any]:
+    """A v1 List of every slice that the plans want to exist, whether it has to be written or is there already."""
+    slices = (each for plan in plans for family in plan.families for each in family.changes.after)
+    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [slice_document(each) for each in slices]}
+
+
+def slice_document(each: EndpointSlice) -> dict[str, Any]:
+    """One slice without what the API server fills in: a stale version or UID would make it refuse the object."""
+    meta = each.metadata
+    metadata: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace}
+    for name, value in (("labels", meta.labels), ("annotations", meta.annotations)):
+        if value:
+            metadata[name] = dict(value)
+    if meta.owner_references:
+        metadata["ownerReferences"] = msgspec.to_builtins(meta.owner_references)
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata,
+        "addressType": each.address_type,
+        "endpoints": msgspec.to_builtins(each.endpoints or ()),
+        "ports": msgspec.to_builtins(each.ports or ()),
+    }
+
+
+def replaced_slices(plans: Iterable[ServicePlan]) -> tuple[str, ...]:
+    """``namespace/name`` of every slice of the built-in controller that the plans would replace."""
+    return tuple(
+        f"{each.metadata.namespace}/{each.metadata.name}"
+        for plan in plans
+        for slices in (*(family.replaced for family in plan.families), plan.surplus)
+        for each in slices
+        if (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.BUILT_IN_MANAGER
+    )
+
+
+def warning(replaced: tuple[str, ...], *, upstream: bool) -> Iterator[str]:
+    """What has to be known before these slices are applied, line by line."""
+    if upstream:
+        yield "EndpointSlices as the built-in controller would write them; where it runs, it changes them back."
+        return
+    yield "Do not apply these slices beside the built-in EndpointSlice controller: every endpoint would be listed"
+    yield "twice, and proxies would take either copy, with its hints or without."
+    if replaced:
+        yield f"These {len(replaced)} slices of the built-in controller would have to go:"
+        yield from (f"  {name}" for name in replaced)
+    else:
+        yield "This snapshot holds no slice of the built-in controller; where it runs, all of its slices of these"
+        yield f"Services would have to go (label {names.MANAGED_BY_LABEL}: {names.BUILT_IN_MANAGER})."
+
+
+def as_yaml(document: Any, header: Iterable[str]) -> str:
+    """YAML behind a header of comments."""
+    import yaml
+
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    comments = "".join(f"# {line}".rstrip() + "\n" for line in header)
+    return comments + yaml.dump(document, Dumper=dumper, sort_keys=False, default_flow_style=False, width=4096)

@@ -1,0 +1,64 @@
+"""What one node's proxy selects, as JSON (``route -o json``) and as a table."""
+
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from zoneward.report.tables import aligned
+
+
+class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One Service port in one address family, as ``address:port``.
+
+    ``cluster`` and ``local`` are null where the traffic policies make no use of them; ``known`` counts the endpoints
+    that were there to choose from.
+    """
+
+    namespace: str
+    service: str
+    address_type: str
+    port: str
+    port_number: int
+    protocol: str
+    cluster: tuple[str, ...] | None
+    local: tuple[str, ...] | None
+    all_reachable: tuple[str, ...]
+    rule: str
+    known: int
+
+
+class Route(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Everything that one node's proxy selects. ``zone`` is null where the node has none."""
+
+    node: str
+    zone: str | None
+    ports: tuple[PortRoute, ...]
+
+
+def route_table(route: Route, *, width: int) -> RenderableType:
+    """A line a Service port, in ``width`` columns."""
+    heading = Text.assemble("Proxy on ", (route.node, "bold"), " in zone ", (route.zone or "(none)", "bold"))
+    rows = []
+    for each in route.ports:
+        port = each.port or str(each.port_number)
+        name = f"{each.namespace}/{each.service}:{port}" + ("" if each.protocol == "TCP" else f"/{each.protocol}")
+        style = "green" if each.rule.endswith("hints") else "yellow" if each.rule == "terminating" else ""
+        used = Text(f"{len(each.all_reachable)} of {each.known}")
+        rows.append([Text(name), Text(each.rule, style), used, _endpoints(each)])
+    table = aligned(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width)
+    legend = Text("USES: endpoints this node may send to, of all of the port's. More: -o json.", "dim")
+    return Group(heading, table, legend)
+
+
+def _endpoints(each: PortRoute) -> Text:
+    parts: list[tuple[str, Sequence[str]]] = []
+    if each.local is not None and each.cluster is not None:
+        parts = [("cluster ", each.cluster), ("local ", each.local)]
+    else:
+        parts = [("local " if each.cluster is None else "", each.all_reachable)]
+    text = Text()
+    for number, (label, addresses) in enumerate(parts):
+        text.append("; " if number else "").append(label, "dim").append(" ".join(addresses) or "none")
+    return text

@@ -1,0 +1,240 @@
+"""Plans and routes as terminal tables: a line a Service, made for a person and for 100 columns."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from zoneward.kube.objects import Service
+from zoneward.report.decisions import slice_counts
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import Demand
+from zoneward.routing.reasons import Reason
+from zoneward.routing.rules import counted
+from zoneward.routing.traffic import Traffic, ZoneTraffic
+from zoneward.slices.plan import FamilyPlan, ServicePlan
+
+_MOST_ZONE_COLUMNS = 6
+_SHORTEST_REASON = 16
+_WORDS = {
+    "ProportionalZoneCPU": "zones by their CPU",
+    "PreferZone": "its own zone",
+    "PreferSameZone": "its own zone",
+    "PreferSameNode": "its own node, else zone",
+}
+_IN_SHORT = {
+    Reason.TOPOLOGY_KEYS: "topologyKeys is set",
+    Reason.UNKNOWN_VALUE: "unknown value",
+    Reason.FEATURE_GATE_OFF: "feature gate is off",
+    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: "external is Local",
+    Reason.NO_READY_NODES: "no ready node",
+    Reason.NODE_WITHOUT_ZONE: "node without zone",
+    Reason.NODE_WITHOUT_CPU: "node without CPU",
+    Reason.ONE_ZONE: "nodes in one zone",
+    Reason.NO_READY_ENDPOINTS: "none is ready",
+    Reason.TOO_FEW_ENDPOINTS: "{endpoints} for {zones} zones",
+    Reason.OVERLOAD: "{endpoints} would overload",
+    Reason.ENDPOINT_WITHOUT_ZONE: "pod without zone",
+    Reason.NO_SELECTOR: "no selector",
+}
+"""A few words for a line; ``-o wide`` and the rules have the numbers."""
+
+
+def plan_table(
+    plans: Sequence[ServicePlan], *, demand: Demand, configuration: Configuration, width: int, wide: bool = False
+) -> RenderableType:
+    """What each Service would get, a line each, in ``width`` columns.
+
+    ``wide`` tells the approach and the whole reason, over as many lines as that takes.
+    """
+    zones = demand.zones if len(demand.zones) <= _MOST_ZONE_COLUMNS else ()
+    short = _short_names(demand.zones)
+    names = dict(zip(demand.zones, short, strict=True))
+    columns = ["SERVICE"]
+    if wide:
+        columns.append("APPROACH")
+    columns.extend(short[: len(zones)])
+    columns.extend(("IN ZONE", "WORST", "MEAN", "SLICES") if wide else ("IN ZONE", "WORST", "SLICES"))
+    rows = []
+    for plan in plans:
+        for family in plan.families:
+            traffic = family.traffic
+            cells = [_service(plan, family)]
+            if wide:
+                cells.append(Text(_approach(family)))
+            cells.extend(_zone(traffic, zone, configuration) for zone in zones)
+            cells.append(_share(traffic.in_zone if traffic else None))
+            cells.append(_overload(traffic.max_overload if traffic else None, configuration))
+            if wide:
+                cells.append(_share(traffic.mean_overload if traffic else None))
+            rows.append([*cells, _changes(plan, family), _goes_to(plan.service, family, names, whole=wide)])
+        if not plan.families:
+            why = Text(f"nowhere: {plan.service.spec.type} has no endpoints", "dim")
+            rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
+    table = aligned(
+        (*columns, "TRAFFIC GOES TO"),
+        rows,
+        right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
+        width=width,
+        whole=wide,
+    )
+    return Group(_heading(demand, short), table, _legend(plans, each_zone=bool(zones), wide=wide))
+
+
+def aligned(
+    columns: Sequence[str], rows: Sequence[Sequence[Text]], *, right: Collection[str], width: int, whole: bool = False
+) -> Table:
+    """A table in which every column but the last is as wide as it needs to be.
+
+    The last one takes the rest: it is cut, or, where the ``whole`` text is wanted, goes on in more lines.
+    """
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    needed = 0
+    for number, name in enumerate(columns[:-1]):
+        widest = max((row[number].cell_len for row in rows), default=0)
+        size = max(widest, cell_len(name))
+        needed += size + 2
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=True, width=size + 1)
+    rest = max(width - needed, _SHORTEST_REASON)
+    table.add_column(columns[-1], no_wrap=not whole, width=rest)
+    for row in rows:
+        if not whole:
+            row[-1].truncate(rest, overflow="ellipsis")
+        table.add_row(*row)
+    return table
+
+
+def _heading(demand: Demand, short: Sequence[str]) -> Text:
+    text = Text()
+    if not demand.zones:
+        return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
+    what = "CPU" if demand.unit == "milliCPU" else "number"
+    text.append("Traffic starts in ")
+    for number, zone in enumerate(demand.zones):
+        label = zone if short[number] == zone else f"{short[number]} = {zone}"
+        text.append("  " if number else "").append(label, "bold").append(f" {demand.share(zone):.0%}")
+    return text.append(f"  ({what} of {counted(len(demand.nodes), 'ready node')})", "dim")
+
+
+def _legend(plans: Sequence[ServicePlan], *, each_zone: bool, wide: bool) -> Text:
+    lines = []
+    if each_zone:
+        lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
+    lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
+    replaced = sum(len(family.replaced) for plan in plans for family in plan.families)
+    if replaced:
+        lines.append(f"{counted(replaced, 'slice')} of the built-in controller would be replaced, counted as deleted.")
+    more = "" if wide else "-o wide (whole reasons), "
+    lines.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
+    return Text("\n".join(lines), "dim")
+
+
+def _name(plan: ServicePlan) -> str:
+    return f"{plan.service.metadata.namespace}/{plan.service.metadata.name}"
+
+
+def _approach(family: FamilyPlan) -> str:
+    decision = family.decision
+    return f"{decision.approach}/{decision.heuristic}" if decision.heuristic else decision.approach
+
+
+def _service(plan: ServicePlan, family: FamilyPlan) -> Text:
+    text = Text(_name(plan))
+    if len(plan.families) > 1:
+        text.append(f" {family.address_type[-1]}", "dim")
+    return text
+
+
+def _zone(traffic: Traffic | None, zone: str, configuration: Configuration) -> Text:
+    each = traffic.zones.get(zone) if traffic else None
+    if each is None:
+        return Text("-", "dim")
+    return Text(f"{each.located}>{_short_number(each.consumed)}", _colour(_above(each), configuration))
+
+
+def _short_number(number: float) -> str:
+    """Whole numbers whole, means with one digit."""
+    return f"{number:.0f}" if number == int(number) or number >= 10 else f"{number:.1f}"
+
+
+def _above(each: ZoneTraffic) -> float:
+    return each.overload if each.overload is not None else 0.0
+
+
+def _share(share: float | None) -> Text:
+    return Text("-", "dim") if share is None else Text(f"{share:.0%}")
+
+
+def _overload(overload: float | None, configuration: Configuration) -> Text:
+    if overload is None:
+        return Text("-", "dim")
+    return Text(f"+{overload:.0%}", _colour(overload, configuration))
+
+
+def _colour(overload: float, configuration: Configuration) -> str:
+    """Green below the threshold to start, yellow below the one to keep, red above."""
+    if overload < configuration.hints.start_threshold:
+        return "green"
+    return "yellow" if overload < configuration.hints.keep_threshold else "red"
+
+
+def _changes(plan: ServicePlan, family: FamilyPlan) -> Text:
+    counts = slice_counts(plan, family)
+    text = Text()
+    for sign, number, style in (
+        ("+", counts.create, "green"),
+        ("~", counts.update, "yellow"),
+        ("-", counts.delete, "red"),
+        ("=", counts.unchanged, "dim"),
+    ):
+        if number:
+            text.append(" " if text else "").append(f"{sign}{number}", style)
+    return text
+
+
+def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, whole: bool) -> Text:
+    """Where traffic goes, and why: the whole reason, or a few words for it."""
+    decision, traffic = family.decision, family.traffic
+    if service.spec.internal_traffic_policy == "Local":
+        text = Text("its own node only", "default")
+        if traffic and traffic.dropped:
+            text.append(f", {traffic.dropped:.0%} dropped", "red")
+        return text.append(": internalTrafficPolicy is Local", "default") if whole else text
+    if decision.reason is Reason.NOT_ASKED_FOR:
+        return Text("all zones: nothing asked for", "dim")
+    if not decision.active:
+        words = _IN_SHORT.get(decision.reason, decision.message)
+        why = decision.message if whole else words.format(endpoints=decision.endpoints, zones=len(short))
+        return Text("all zones", "yellow").append(f": {why}", "default")
+    void = next((rule for rule in decision.rules if rule.rule == "slices-of-others" and not rule.passed), None)
+    if void is not None:
+        why = void.detail if whole else "others lack hints"
+        return Text("all zones", "yellow").append(f": {why}", "default")
+    text = Text(_WORDS.get(decision.heuristic or "", decision.heuristic or ""), "green")
+    if whole:
+        text.append(f": {decision.message}", "default")
+    elif traffic and decision.heuristic != "ProportionalZoneCPU":
+        empty = [short.get(zone, zone) for zone, each in traffic.zones.items() if each.demand and not each.located]
+        if empty:
+            text.append(f"; {', '.join(empty)}: all zones", "default")
+    return text
+
+
+def _short_names(zones: Sequence[str]) -> list[str]:
+    """Zone names without what they have in common: ``a b c`` for ``eu-central-1a``, ``-1b``, ``-1c``."""
+    common = 0
+    while len(zones) > 1 and len({zone[: common + 1] for zone in zones}) == 1 and common < len(zones[0]):
+        common += 1
+    short = [zone[common:] for zone in zones]
+    return short if all(short) else list(zones)
+
+
+def print_table(table: RenderableType, *, color: bool, width: int) -> str:
+    """Render to text. ``width`` in columns."""
+    console = Console(width=width, force_terminal=color, no_color=not color, color_system="standard" if color else None)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
