@@ -1,0 +1,159 @@
+"""The forms that text in the API has: names, labels, keys and addresses, each with upstream's words for what is wrong.
+
+Every ``*_problems`` yields one message per broken rule, nothing for good text. Rules and words are those of Kubernetes'
+``k8s.io/apimachinery/pkg/api/validate/content`` and ``pkg/util/validation/ip.go`` as of v1.36; lengths are in bytes.
+"""
+
+import re
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_NAME: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_ENDS: Final = "and must start and end with an alphanumeric character"
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def label_problems(text: str) -> Iterator[str]:
+    """A DNS label (RFC 1123) in lower case, up to 63 bytes."""
+    yield from _too_long(text, 63)
+    if re.fullmatch(_LABEL, text):
+        return
+    if re.fullmatch(_SUBDOMAIN, text):
+        yield "must not contain dots"
+        return
+    rule = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
+    yield _mismatch(f"{rule}, {_ENDS}", _LABEL, "my-name", "123-abc")
+
+
+def subdomain_problems(text: str) -> Iterator[str]:
+    """A DNS subdomain (RFC 1123) in lower case, up to 253 bytes: what names of Nodes and EndpointSlices are."""
+    yield from _too_long(text, 253)
+    if not re.fullmatch(_SUBDOMAIN, text):
+        rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+        yield _mismatch(f"{rule}, {_ENDS}", _SUBDOMAIN, "example.com")
+
+
+def label_value_problems(text: str) -> Iterator[str]:
+    """The value of a label, as a zone's name is one: empty, or up to 63 bytes."""
+    yield from _too_long(text, 63)
+    if text and not re.fullmatch(_NAME, text):
+        rule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.'"
+        yield _mismatch(f"{rule}, {_ENDS}", f"({_NAME})?", "MyValue", "my_value", "12345")
+
+
+def qualified_name_problems(text: str) -> Iterator[str]:
+    """The key of a label: a name of up to 63 bytes, with a DNS subdomain and a slash before it or without."""
+    rule = f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS}"
+    mismatch = _mismatch(rule, _NAME, "MyName", "my.name", "123-abc")
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        yield f"a valid label key {mismatch} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return
+    if slash and not prefix:
+        yield "prefix part must be non-empty"
+    elif slash:
+        yield from (f"prefix part {problem}" for problem in subdomain_problems(prefix))
+    if not name:
+        yield "name part must be non-empty"
+    yield from (f"name part {problem}" for problem in _too_long(name, 63))
+    if not re.fullmatch(_NAME, name):
+        yield f"name part {mismatch}"
+
+
+def size(text: str) -> int:
+    """Length in bytes, which is what the API's limits count."""
+    return len(text.encode(errors="surrogatepass"))
+
+
+def _too_long(text: str, limit: int) -> Iterator[str]:
+    if size(text) > limit:
+        yield f"must be no more than {limit} bytes"
+
+
+def _mismatch(rule: str, pattern: str, *examples: str) -> str:
+    # The comma and the two spaces around "or" are upstream's own, and what people search the web for.
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+Address = IPv4Address | IPv6Address
+_LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
+
+
+def parse_address(text: str) -> Address | None:
+    """What upstream's sloppy parser reads: leading zeros are ignored, and no IPv6 zone is allowed. None: no address."""
+    try:
+        return None if "%" in text else ip_address(_LEADING_ZEROS.sub("", text))
+    except ValueError:
+        return None
+
+
+def address_problems(text: str, *, canonical: bool) -> Iterator[str]:
+    """An IP address of either family, at most one problem; ``canonical``: spelt as RFC 5952 spells it."""
+    address = parse_address(text)
+    if address is None:
+        yield "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    elif not _is_strict(text):
+        yield "must not have leading 0s"
+    elif isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        yield "must not be an IPv4-mapped IPv6 address"
+    elif canonical and str(address) != text:
+        yield f"must be in canonical form ({quoted(str(address))})"
+
+
+def _is_strict(text: str) -> bool:
+    # Of the spellings that `parse_address` lets through, this refuses only zeros that C libraries take for octal.
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def destination_problems(text: str, address: Address) -> Iterator[str]:
+    """An address that traffic can be sent to from another node (upstream's ``ValidateEndpointIP``).
+
+    Multicast beyond the link passes, which upstream itself calls probably a bug.
+    """
+    if address.is_unspecified:
+        yield f"may not be unspecified ({text})"
+    if address.is_loopback:
+        yield "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+    if address.is_link_local:
+        yield "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+    if _is_link_local_multicast(address.packed):
+        yield "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+
+
+def _is_link_local_multicast(packed: bytes) -> bool:
+    if len(packed) == 4:
+        return packed[:3] == b"\xe0\x00\x00"
+    # The low half of the second byte is the scope, whatever the flags in its high half say (RFC 4291 § 2.7).
+    return packed[0] == 0xFF and packed[1] & 0x0F == 2
+
+
+# --- quotes -----------------------------------------------------------------------------------------------------------
+
+
+def quoted(text: str) -> str:
+    """Text as a Go string literal, as upstream's messages have it: what cannot be seen is spelt out."""
+    return '"' + "".join(map(_literal, text)) + '"'
+
+
+def _literal(character: str) -> str:
+    code = ord(character)
+    if character in '"\\':
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    if code in range(7, 14):
+        return "\\" + "abtnvfr"[code - 7]
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

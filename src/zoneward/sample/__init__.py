@@ -1,0 +1,13 @@
+"""A sample cluster that comes with the package: an online shop in three zones, for a first look and for tests."""
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+
+def cluster() -> Traversable:
+    """The sample cluster, a YAML file of many documents: Namespaces, Nodes, Services, one EndpointSlice and Pods.
+
+    ``cluster().read_bytes()`` gives its text, ``importlib.resources.as_file(cluster())`` a path on disk, also where the
+    package is installed as an archive. ``examples/sample/make.py`` makes the file.
+    """
+    return files(__name__) / "cluster.yaml"

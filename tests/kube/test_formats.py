@@ -1,0 +1,177 @@
+"""What text in the API may look like, and upstream's words where it does not."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from zoneward.kube.formats import (
+    address_problems,
+    destination_problems,
+    label_problems,
+    label_value_problems,
+    parse_address,
+    qualified_name_problems,
+    quoted,
+    size,
+    subdomain_problems,
+)
+
+LABEL: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+SUBDOMAIN: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LABEL_VALUE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+NAME: Final = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+KEY: Final = f"a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+TOO_LONG: Final = "must be no more than {} bytes"
+
+
+@pytest.mark.parametrize(
+    ("problems", "text", "expected"),
+    [
+        (label_problems, "123-abc", []),
+        (label_problems, "a" * 63, []),
+        (label_problems, "a" * 64, [TOO_LONG.format(63)]),
+        (label_problems, "-" * 64, [TOO_LONG.format(63), LABEL]),
+        (label_problems, "", [LABEL]),
+        (label_problems, "aCapital", [LABEL]),
+        (label_problems, "abc\n", [LABEL]),
+        (label_problems, "a.b", ["must not contain dots"]),
+        (label_problems, "a..b", [LABEL]),
+        (subdomain_problems, "node-1.example.com", []),
+        (subdomain_problems, "a" * 253, []),
+        (subdomain_problems, "a" * 254, [TOO_LONG.format(253)]),
+        (subdomain_problems, "", [SUBDOMAIN]),
+        (subdomain_problems, "Node_1", [SUBDOMAIN]),
+        (subdomain_problems, "example.com.", [SUBDOMAIN]),
+        (label_value_problems, "", []),
+        (label_value_problems, "Zone_A.1", []),
+        (label_value_problems, "é", [LABEL_VALUE]),
+        (label_value_problems, "é" * 32, [TOO_LONG.format(63), LABEL_VALUE]),
+        (label_value_problems, "zone-a\n", [LABEL_VALUE]),
+        (qualified_name_problems, "HTTP", []),
+        (qualified_name_problems, "kubernetes.io/h2c", []),
+        (qualified_name_problems, "", ["name part must be non-empty", f"name part {NAME}"]),
+        (qualified_name_problems, "--", [f"name part {NAME}"]),
+        (qualified_name_problems, "/h2c", ["prefix part must be non-empty"]),
+        (
+            qualified_name_problems,
+            "Example.com/",
+            [f"prefix part {SUBDOMAIN}", "name part must be non-empty", f"name part {NAME}"],
+        ),
+        (qualified_name_problems, "a/" + "b" * 64, [f"name part {TOO_LONG.format(63)}"]),
+        (qualified_name_problems, "a/b/c", [KEY]),
+    ],
+)
+def test_a_name_is_told_every_rule_that_it_breaks(
+    problems: Callable[[str], Iterator[str]], text: str, expected: list[str]
+) -> None:
+    assert list(problems(text)) == expected
+
+
+NO_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+ZEROS: Final = "must not have leading 0s"
+MAPPED: Final = "must not be an IPv4-mapped IPv6 address"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("0.0.0.0", None),
+        ("255.255.255.255", None),
+        ("2001:db8::1", None),
+        ("::", None),
+        ("", NO_ADDRESS),
+        ("1.2.3", NO_ADDRESS),
+        ("1.2.3.256", NO_ADDRESS),
+        ("1.2.3.0/24", NO_ADDRESS),
+        ("-1.0.0.0", NO_ADDRESS),
+        ("10.1.2.3%eth0", NO_ADDRESS),
+        ("fe80::1%eth0", NO_ADDRESS),
+        ("[2001:db8::1]", NO_ADDRESS),
+        ("2001:db8::10005", NO_ADDRESS),
+        ("1::2::3", NO_ADDRESS),
+        ("10.1.2.03", ZEROS),
+        ("0000010.1.2.3", ZEROS),
+        ("2001:db8::00001", ZEROS),
+        ("::ffff:10.1.2.03", ZEROS),
+        ("::ffff:10.1.2.3", MAPPED),
+        ("::ffff:a01:203", MAPPED),
+        ("2001:DB8::1", 'must be in canonical form ("2001:db8::1")'),
+        ("2001:db8:0:0::1", 'must be in canonical form ("2001:db8::1")'),
+        ("0001::", 'must be in canonical form ("1::")'),
+        ("::10.1.2.3", 'must be in canonical form ("::a01:203")'),
+    ],
+)
+def test_an_address_has_one_spelling(text: str, problem: str | None) -> None:
+    assert list(address_problems(text, canonical=True)) == ([] if problem is None else [problem])
+
+
+def test_where_any_spelling_will_do_an_address_need_not_be_canonical() -> None:
+    assert not list(address_problems("2001:DB8:0::1", canonical=False))
+
+
+LOOPBACK: Final = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+LINK_LOCAL: Final = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+MULTICAST: Final = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("10.1.2.3", None),
+        ("224.0.1.1", None),
+        ("255.255.255.255", None),
+        ("a00:100::4", None),
+        ("ff05::1:3", None),
+        ("0.0.0.0", "may not be unspecified (0.0.0.0)"),
+        ("::", "may not be unspecified (::)"),
+        ("127.9.9.9", LOOPBACK),
+        ("::1", LOOPBACK),
+        ("169.254.169.254", LINK_LOCAL),
+        ("fe80::9656:d028:8652:66b6", LINK_LOCAL),
+        ("febf::1", LINK_LOCAL),
+        ("fec0::1", None),
+        ("224.0.0.18", MULTICAST),
+        ("ff02::1", MULTICAST),
+        ("ff12::1", MULTICAST),
+    ],
+)
+def test_a_destination_is_an_address_beyond_its_own_link(text: str, problem: str | None) -> None:
+    address = parse_address(text)
+    assert address is not None
+    assert list(destination_problems(text, address)) == ([] if problem is None else [problem])
+
+
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [
+        ("zone-a", '"zone-a"'),
+        ("é 😀", '"é 😀"'),
+        ('a"b\\', r'"a\"b\\"'),
+        ("\a\b\t\n\v\f\r", r'"\a\b\t\n\v\f\r"'),
+        ("\x00\x1b\x7f", r'"\x00\x1b\x7f"'),
+        ("\xa0\u200b\U000e0001", r'"\u00a0\u200b\U000e0001"'),
+    ],
+)
+def test_what_cannot_be_seen_is_spelt_out(text: str, literal: str) -> None:
+    assert quoted(text) == literal
+
+
+def test_sizes_are_in_bytes() -> None:
+    assert size("aé😀\ud800") == 1 + 2 + 4 + 3

@@ -1,0 +1,80 @@
+"""The conformance vectors of ``../shared/vectors``: how to read them, and the proof that none is passed over.
+
+A module that runs a file of vectors has one table from kinds to functions, one from ids that are left out to reasons,
+and two tests: `check_complete`, and one that is parametrized over the cases that are run. `test_validation` is the
+pattern.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+VECTORS: Final = Path(__file__).resolve().parents[3] / "shared" / "vectors"
+
+Case = dict[str, Any]
+"""One line of a file: ``id``, ``kind``, and what the file's kinds hold beside them."""
+
+SELECTION: Final = "selection"
+"""The kind of cases that name none: what a node's proxy selects."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaterIssue:
+    """What the case exercises is the work of an issue that is not done yet."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class InnerStep:
+    """The case looks into a step inside upstream's code that has no counterpart here; cases of ``kind`` see its
+    outcome."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class DesignRow:
+    """The project decided otherwise, in this row of the table in ``../shared/design.md``."""
+
+    row: str
+
+
+Reason = LaterIssue | InnerStep | DesignRow
+
+
+def load(name: str) -> list[Case]:
+    """The cases of one file, ``.json`` (a list) or ``.jsonl`` (one a line), in its order.
+
+    Raises FileNotFoundError where the vectors are not beside the repository: no test passes for want of its cases.
+    """
+    path = VECTORS / name
+    if not path.is_file():
+        raise FileNotFoundError(f"expected conformance vectors at {path}: shared/ belongs beside the repository")
+    content = path.read_bytes()
+    lines = path.suffix == ".jsonl"
+    cases = msgspec.json.Decoder(Case).decode_lines(content) if lines else msgspec.json.decode(content, type=list[Case])
+    return [{"kind": SELECTION, **case} for case in cases]
+
+
+def check_complete(cases: Iterable[Case], run_kinds: Collection[str], left_out: Mapping[str, Reason]) -> None:
+    """Raises AssertionError that names every case that is neither run nor left out, or both; every id left out that no
+    case has; every kind run that no case is of; and every id that two cases share."""
+    kind_of: dict[str, str] = {}
+    faults = []
+    for case in cases:
+        if case["id"] in kind_of:
+            faults.append(f"{case['id']}: two cases have this id")
+        kind_of[case["id"]] = case["kind"]
+    for id_, kind in kind_of.items():
+        if kind in run_kinds and id_ in left_out:
+            faults.append(f"{id_}: left out, though kind {kind} is run")
+        if kind not in run_kinds and id_ not in left_out:
+            faults.append(f"{id_}: neither is kind {kind} run nor is the case left out for a reason")
+    faults += [f"{id_}: left out, but there is no such case" for id_ in left_out if id_ not in kind_of]
+    faults += [f"{kind}: run, but no case is of this kind" for kind in run_kinds if kind not in kind_of.values()]
+    if faults:
+        raise AssertionError("\n".join(["the vectors are not all accounted for:", *faults]))

@@ -1,0 +1,41 @@
+"""The proof of completeness fails where it should: otherwise it proves nothing."""
+
+import pytest
+from tests.vectors.cases import VECTORS, Case, LaterIssue, check_complete, load
+
+CASES: list[Case] = [{"id": "a-1", "kind": "a"}, {"id": "b-1", "kind": "b"}]
+
+
+def test_cases_that_are_each_run_or_left_out_are_complete() -> None:
+    check_complete(CASES, {"a"}, {"b-1": LaterIssue(1)})
+
+
+@pytest.mark.parametrize(
+    ("run_kinds", "left_out", "fault"),
+    [
+        pytest.param({"a"}, [], "b-1: neither is kind b run nor", id="neither"),
+        pytest.param({"a", "b"}, ["b-1"], "b-1: left out, though kind b is run", id="both"),
+        pytest.param({"a", "b"}, ["c-1"], "c-1: left out, but there is no such case", id="unknown-id"),
+        pytest.param({"a", "b", "c"}, [], "c: run, but no case is of this kind", id="unknown-kind"),
+    ],
+)
+def test_a_gap_is_named(run_kinds: set[str], left_out: list[str], fault: str) -> None:
+    with pytest.raises(AssertionError, match=fault):
+        check_complete(CASES, run_kinds, dict.fromkeys(left_out, LaterIssue(1)))
+
+
+def test_an_id_that_two_cases_share_is_named() -> None:
+    with pytest.raises(AssertionError, match="a-1: two cases have this id"):
+        check_complete([*CASES, CASES[0]], {"a", "b"}, {})
+
+
+def test_missing_vectors_are_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match="expected conformance vectors at"):
+        load("absent.json")
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(VECTORS.glob("*.json*"))])
+def test_every_file_can_be_read(name: str) -> None:
+    cases = load(name)
+    assert cases
+    assert all(isinstance(case["id"], str) and isinstance(case["kind"], str) for case in cases)
