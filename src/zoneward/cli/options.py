@@ -34,9 +34,7 @@ class Options:
 
 
 _FILES_HELP: Final = "A snapshot: file, directory, or - for standard input (YAML or JSON, also gzip). May be repeated."
-_WHAT_IF_HELP: Final = "As if every selected Service asked for it: " + ", ".join(
-    value for value in WHAT_IF_VALUES if value != "auto"
-)
+_WHAT_IF_HELP: Final = "As if every selected Service asked for it: " + ", ".join(WHAT_IF_VALUES)
 _OPTIONS: Final = (
     click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
     click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),

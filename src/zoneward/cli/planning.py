@@ -34,9 +34,18 @@ class Planned:
 
 def plan_for(options: Options) -> Planned:
     """Plan the selected Services of the snapshot. Raises InputError or a usage error; nothing is written before."""
-    configuration = configuration_for(options)
-    # One run, no cycles to speak of, and millions of values: the collector would only walk them over and over.
+    # Millions of values and no cycles to speak of: the collector would only walk them over and over.
+    was_on = gc.isenabled()
     gc.disable()
+    try:
+        return _planned(options)
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _planned(options: Options) -> Planned:
+    configuration = configuration_for(options)
     snapshot = _snapshot(options)
     services = _chosen(snapshot, options)
     surroundings = Surroundings(

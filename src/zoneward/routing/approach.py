@@ -54,7 +54,14 @@ _DISTRIBUTIONS: Final = {
     names.PREFER_SAME_NODE: registry.PREFER_SAME_NODE,
 }
 
-WHAT_IF_VALUES: Final = (*_TOPOLOGY_MODE_HEURISTICS, names.PREFER_SAME_ZONE, names.PREFER_SAME_NODE, "none")
+WHAT_IF_VALUES: Final = (
+    "Auto",
+    registry.PROPORTIONAL_ZONE_CPU.name,
+    registry.PREFER_ZONE.name,
+    names.PREFER_SAME_ZONE,
+    names.PREFER_SAME_NODE,
+    "none",
+)
 
 
 def topology_annotation(service: Service) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any, Final, Literal, get_args
 
 from zoneward.kube import names
+from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_SLICE
 
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "ZonewardConfiguration"
@@ -60,7 +61,7 @@ class Configuration:
     gates: Gates = field(default_factory=Gates)
     default_approach: DefaultApproach = "ClusterWide"
     hints: HintsSettings = field(default_factory=HintsSettings)
-    max_endpoints_per_slice: int = 100
+    max_endpoints_per_slice: int = DEFAULT_ENDPOINTS_PER_SLICE
     upstream: bool = False
     unused: tuple[str, ...] = ()
 
@@ -91,9 +92,10 @@ class Configuration:
         ):
             if refused:
                 raise ConfigurationError(f"featureGates: expected a combination that works, got {reason}")
-        if not 1 <= self.max_endpoints_per_slice <= 1000:
+        if self.max_endpoints_per_slice not in ENDPOINTS_PER_SLICE:
             raise ConfigurationError(
-                f"maxEndpointsPerSlice: expected a number from 1 to 1000, got {self.max_endpoints_per_slice}"
+                f"maxEndpointsPerSlice: expected a number from {ENDPOINTS_PER_SLICE[0]} to {ENDPOINTS_PER_SLICE[-1]},"
+                f" got {self.max_endpoints_per_slice}"
             )
         for name, value in (
             ("startThreshold", self.hints.start_threshold),

@@ -311,8 +311,8 @@ class _Deciding:
             for zone, weight in self.demand.weight_of.items()
         )
         return (
-            f"{counted(number, 'endpoint')} shared out to {counted(len(self.demand.zones), 'zone')},"
-            f" at most {_percent(worst)} above fair (in {zone})"
+            f"no zone is more than {_percent(worst)} above fair ({zone} is);"
+            f" {counted(number, 'endpoint')} for {counted(len(self.demand.zones), 'zone')}"
         )
 
     # --- results --------------------------------------------------------------------------------------------------

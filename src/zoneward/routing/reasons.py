@@ -21,6 +21,4 @@ class Reason(StrEnum):
     TOO_FEW_ENDPOINTS = "TooFewEndpoints"
     OVERLOAD = "Overload"
     ENDPOINT_WITHOUT_ZONE = "EndpointWithoutZone"
-    OTHERS_WITHOUT_HINTS = "OthersWithoutHints"
     NO_SELECTOR = "NoSelector"
-    EXTERNAL_NAME = "ExternalName"

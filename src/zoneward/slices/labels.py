@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.slices.ports import is_headless
 
 
 def slice_labels(service: Service, *, manager: str) -> dict[str, str]:
@@ -25,3 +24,8 @@ def mirrored(labels: Mapping[str, str] | None) -> dict[str, str]:
 def need_update(existing: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
     """Whether mirrored labels differ. Reserved ones alone never cause a write, as upstream."""
     return mirrored(existing) != mirrored(wanted)
+
+
+def is_headless(service: Service) -> bool:
+    """Whether slices get the headless label: no cluster IP, or ``None``."""
+    return service.spec.cluster_ip in (None, "", names.HEADLESS)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from zoneward.kube import names
 from zoneward.kube.objects import Container, EndpointPort, Pod, Service, ServicePort
 
 PortKey = tuple[tuple[str, int, str, str], ...]
@@ -59,8 +58,3 @@ def _named(container: Container, name: str, protocol: str) -> int | None:
         if port.name == name and port.protocol == protocol:
             return port.container_port
     return None
-
-
-def is_headless(service: Service) -> bool:
-    """Whether slices get the headless label: no cluster IP, or ``None``."""
-    return service.spec.cluster_ip in (None, "", names.HEADLESS)

@@ -1,0 +1,1 @@
+"""Speed and memory, measured: ``make bench``, or ``python -m bench NAME...`` for some of it."""

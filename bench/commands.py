@@ -1,0 +1,34 @@
+"""The commands as a user runs them, on a large snapshot and on none."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from bench.measuring import MIB, ZONEWARD, Figure, run
+from bench.snapshots import large_snapshot
+
+
+def plan_json() -> Iterator[Figure]:
+    """``plan -o json`` from JSON: at most 10 s and 1 GiB."""
+    path = large_snapshot("json")
+    measured = run([*ZONEWARD, "plan", "-q", "-f", str(path), "-o", "json"])
+    yield Figure(f"plan -o json, {path.stat().st_size / MIB:.0f} MiB of JSON", measured.wall, "s", 10)
+    yield Figure("  peak memory", measured.peak / MIB, "MiB", 1024)
+
+
+def plan_yaml() -> Iterator[Figure]:
+    """The same from YAML, reported."""
+    path = large_snapshot("yaml")
+    measured = run([*ZONEWARD, "plan", "-q", "-f", str(path), "-o", "json"])
+    yield Figure(f"plan -o json, {path.stat().st_size / MIB:.0f} MiB of YAML", measured.wall, "s")
+    yield Figure("  peak memory", measured.peak / MIB, "MiB")
+
+
+def start() -> Iterator[Figure]:
+    """``zoneward --help``: under 0.2 s, the median of 15."""
+    runs = [run([*ZONEWARD, "--help"]).wall for _ in range(15)]
+    yield Figure("zoneward --help, median of 15", median(runs), "s", 0.2)
+    yield Figure("zoneward plan --sample, median of 5", median(_sample() for _ in range(5)), "s")
+
+
+def _sample() -> float:
+    return run([*ZONEWARD, "plan", "--sample"]).wall

@@ -1,0 +1,22 @@
+"""A large snapshot to measure with, made once and kept: 50,000 pods of realistic size, 2,000 nodes, 2,000 Services."""
+
+from pathlib import Path
+
+from zoneward.sources.lists import write_json, write_yaml
+from zoneward.sources.synthetic import synthetic_cluster
+
+PODS, NODES, SERVICES, SEED = 50_000, 2_000, 2_000, 20_260_601
+CACHE = Path(".cache/bench")
+
+
+def large_snapshot(form: str) -> Path:
+    """The snapshot as ``json`` or ``yaml``; made on first use, then kept in the cache folder."""
+    path = CACHE / f"{PODS}-{NODES}-{SERVICES}-{SEED}.{form}"
+    if not path.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".part")
+        objects = synthetic_cluster(seed=SEED, pods=PODS, nodes=NODES, services=SERVICES)
+        with unfinished.open("wb") as stream:
+            (write_json if form == "json" else write_yaml)(objects, stream)
+        unfinished.rename(path)
+    return path

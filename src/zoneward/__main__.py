@@ -1,0 +1,5 @@
+"""``python -m zoneward``."""
+
+from zoneward.cli.main import main
+
+main()

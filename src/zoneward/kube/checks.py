@@ -1,0 +1,107 @@
+"""What an object has to satisfy beyond its types before anything is computed from it.
+
+This is about input that would make an answer wrong or impossible. Whether an API server would take an object is
+another matter: see `zoneward.kube.validation`. Values of annotations and ``trafficDistribution`` are left alone: their
+readers keep what they do not know.
+"""
+
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from zoneward.kube import names, quantity
+from zoneward.kube.formats import label_value_problems
+from zoneward.kube.input_error import Misfit, show
+from zoneward.kube.objects import EndpointSlice, Node, Object, ObjectMeta, Pod, PodMeta, Service
+from zoneward.kube.validation import ADDRESS_TYPES
+
+DEFAULT_NAMESPACE: Final = "default"
+MAX_CPU: Final = 10**9
+"""Allocatable CPUs of one Node. No machine has as many, and sums over all Nodes stay within 64 bits in milli-CPU."""
+
+_MAX_PORT: Final = 65535
+_PORT: Final = f"a port number from 0 to {_MAX_PORT}"
+_QUANTITY: Final = "a quantity such as 4, 3920m, 3.92 or 1e3"
+_LABEL_VALUE: Final = "a label value: at most 63 letters, digits and inner '-', '_' or '.'"
+
+
+def checked(thing: Object) -> Object:
+    """The object, with the namespace ``default`` where it has none and should have one. Raises Misfit."""
+    if not thing.metadata.name:
+        raise Misfit("metadata.name", "a name", "nothing")
+    match thing:
+        case Pod():
+            _check_pod(thing)
+            return thing if thing.metadata.namespace else replace(thing, metadata=_in_default(thing.metadata))
+        case EndpointSlice():
+            _check_slice(thing)
+            return thing if thing.metadata.namespace else replace(thing, metadata=_in_default(thing.metadata))
+        case Service():
+            _check_service(thing)
+            return thing if thing.metadata.namespace else replace(thing, metadata=_in_default(thing.metadata))
+        case Node():
+            _check_node(thing)
+            return thing
+
+
+_Meta = TypeVar("_Meta", ObjectMeta, PodMeta)
+
+
+def _in_default(metadata: _Meta) -> _Meta:
+    return replace(metadata, namespace=DEFAULT_NAMESPACE)
+
+
+def _check_pod(pod: Pod) -> None:
+    for field, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
+        for i, container in enumerate(containers or ()):
+            for j, port in enumerate(container.ports or ()):
+                if not 0 <= port.container_port <= _MAX_PORT:
+                    where = f"spec.{field}[{i}].ports[{j}].containerPort"
+                    raise Misfit(where, _PORT, show(port.container_port))
+
+
+def _check_service(service: Service) -> None:
+    for index, port in enumerate(service.spec.ports or ()):
+        numbers = (("port", port.port), ("targetPort", port.target_port), ("nodePort", port.node_port))
+        for field, number in numbers:
+            if isinstance(number, int) and not 0 <= number <= _MAX_PORT:
+                raise Misfit(f"spec.ports[{index}].{field}", _PORT, show(number))
+
+
+def _check_slice(slice_: EndpointSlice) -> None:
+    if slice_.address_type not in ADDRESS_TYPES:
+        got = show(slice_.address_type) if slice_.address_type else "nothing"
+        raise Misfit("addressType", "IPv4, IPv6 or FQDN", got)
+    for index, port in enumerate(slice_.ports or ()):
+        if port.port is not None and not 0 <= port.port <= _MAX_PORT:
+            raise Misfit(f"ports[{index}].port", _PORT, show(port.port))
+    for index, endpoint in enumerate(slice_.endpoints or ()):
+        _check_zone(endpoint.zone, "endpoints[{}].zone", index)
+        if endpoint.hints is not None:
+            for number, zone in enumerate(endpoint.hints.for_zones or ()):
+                _check_zone(zone.name, "endpoints[{}].hints.forZones[{}].name", index, number)
+
+
+def _check_node(node: Node) -> None:
+    _check_zone((node.metadata.labels or {}).get(names.ZONE_LABEL), f"metadata.labels[{names.ZONE_LABEL}]")
+    allocatable = node.status.allocatable if node.status is not None else None
+    if allocatable is None or allocatable.cpu is None:
+        return
+    field, cpu = "status.allocatable.cpu", allocatable.cpu
+    try:
+        amount = quantity.parse(cpu)
+    except ValueError:
+        raise Misfit(field, _QUANTITY, show(cpu)) from None
+    if not 0 <= amount <= MAX_CPU:
+        raise Misfit(field, "a quantity from 0 to 1G", show(cpu))
+
+
+def _check_zone(zone: str | None, field: str, *indices: int) -> None:
+    if zone and not _is_label_value(zone):
+        raise Misfit(field.format(*indices), _LABEL_VALUE, show(zone))
+
+
+@lru_cache(maxsize=1024)
+def _is_label_value(text: str) -> bool:
+    return not any(label_value_problems(text))
