@@ -112,7 +112,7 @@ def _heading(demand: Demand, short: Sequence[str]) -> Text:
     if not demand.zones:
         return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
     what = "CPU" if demand.unit == "milliCPU" else "number"
-    text.append("Traffic starts in ")
+    text.append("Demand: ")
     for number, zone in enumerate(demand.zones):
         label = zone if short[number] == zone else f"{short[number]} = {zone}"
         text.append("  " if number else "").append(label, "bold").append(f" {demand.share(zone):.0%}")

@@ -1,0 +1,140 @@
+"""Bad input: one line that points, exit status 2, nothing on standard output. What is normal is no error."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.running import SAMPLE, Commands
+
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {topology.kubernetes.io/zone: a}}\n"
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {selector: {app: web}}\n"
+
+# What is wrong -> (the file, words that its line must hold).
+BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "malformed YAML": (b"apiVersion: v1\nkind: [Service\n", ("line 3",)),
+    "malformed JSON": (b'{"apiVersion": "v1", "kind": "Service"]', ("document 1", "malformed")),
+    "truncated JSON": (b'{"apiVersion": "v1", "kind": "List", "items": [{"kind": "Ser', ("document 1",)),
+    "truncated YAML": (b'apiVersion: v1\nkind: Service\nmetadata: {name: "we', ("document 1",)),
+    "truncated gzip": (gzip.compress(SERVICE.encode())[:-9], ("gzip",)),
+    "wrong type": (
+        SERVICE.encode() + b"---\n" + SERVICE.replace("{app: web}", "[app]").encode(),
+        ("document 2", "spec.selector"),
+    ),
+    "number as label": (SERVICE.replace("namespace: shop", "labels: {tier: 1}").encode(), ("metadata.labels", "tier")),
+    "Service without name": (SERVICE.replace("name: web, ", "").encode(), ("Service", "metadata.name")),
+    "negative CPU": (
+        f"{NODE}status: {{allocatable: {{cpu: '-2'}}}}".encode(),
+        ("Node n1", "status.allocatable.cpu", "-2"),
+    ),
+    "CPU that is no quantity": (f"{NODE}status: {{allocatable: {{cpu: four}}}}".encode(), ("allocatable.cpu", "four")),
+    "zone name with spaces": (NODE.replace("zone: a", "zone: zone a").encode(), ("Node n1", "zone a")),
+    "text": (b"hello\nworld\n", ("line 1", "expected an object")),
+    "binary junk": (bytes(range(256)) * 4096, ("expected",)),
+    "zeros": (b"\0" * (1 << 20), ("expected",)),
+    "a list of numbers": (b"[1, 2, 3]", ("expected",)),
+    "no kind": (b"metadata: {name: x}\n", ("kind",)),
+    "nothing known": (b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n", ("ConfigMap",)),
+    "empty": (b"", ("expected",)),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("command", [("plan",), ("plan", "-o", "json"), ("route", "--node", "n1")])
+def test_bad_input_is_one_line_that_points(
+    zoneward: Commands, tmp_path: Path, what: str, command: tuple[str, ...]
+) -> None:
+    data, words = BAD[what]
+    path = tmp_path / "cluster.yaml"
+    path.write_bytes(data)
+    result = zoneward(*command, "-f", SAMPLE, "-f", path) if what != "nothing known" else zoneward(*command, "-f", path)
+    if what == "empty":
+        result = zoneward(*command, "-f", path)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"zoneward: {path}")
+    assert result.err.count("\n") == 1
+    for word in words:
+        assert word in result.err, result.err
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("missing", lambda _path: None),
+        ("a folder without any object", lambda path: path.mkdir()),
+        ("a folder of other files", lambda path: (path.mkdir(), (path / "notes.txt").write_text("hi"))),
+    ],
+)
+def test_paths_that_hold_nothing_are_bad_input(
+    zoneward: Commands, tmp_path: Path, name: str, make: Callable[[Path], object]
+) -> None:
+    path = tmp_path / name.replace(" ", "-")
+    make(path)
+    result = zoneward("plan", "-f", path)
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert str(path) in result.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: Deployment\napiVersion: apps/v1\n", "apiVersion: expected zoneward.dev/v1alpha1, got 'apps/v1'"),
+        ("hints: {startThreshold: 20%}", "hints.startThreshold: expected a share above 0"),
+        ("hints: {keepThreshold: 0.1}", "hints.keepThreshold: expected at least startThreshold (0.2), got 0.1"),
+        ("maxEndpointsPerSlice: 2000", "maxEndpointsPerSlice: expected a number from 1 to 1000, got 2000"),
+        ("featureGates: {ServiceTopology: true}", "got TopologyAwareHints together with ServiceTopology"),
+        ("featureGates: {ServiceTrafficPolicy: false}", "got TopologyAwareHints without ServiceTrafficPolicy"),
+        ("colour: blue", "colour: expected one of"),
+        ("hints: [", "expected YAML or JSON"),
+    ],
+)
+def test_bad_configuration_is_one_line_that_points(zoneward: Commands, tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "zoneward.yaml"
+    head = "" if "apiVersion" in text else "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    path.write_text(head + text)
+    result = zoneward("plan", "--sample", "--config", path)
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert words in result.err
+
+
+def test_an_unknown_service_is_bad_input(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", "shop/carts")
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert "Service shop/carts: expected one of the 16 selected Services" in result.err
+
+
+def test_what_is_normal_in_a_cluster_is_no_error(zoneward: Commands, tmp_path: Path) -> None:
+    def pod(name: str, ip: str, node: str = "n1", phase: str = "Running") -> dict[str, object]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}},
+            "spec": {"nodeName": node, "containers": None},
+            "status": {
+                "phase": phase,
+                "podIP": ip,
+                "podIPs": [{"ip": ip}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+
+    pods = [
+        pod("on-the-host-1", "192.0.2.1"),
+        pod("on-the-host-2", "192.0.2.1"),
+        pod("finished", "10.0.0.2", phase="Succeeded"),
+        pod("on-a-node-that-is-gone", "10.0.0.3", node="gone"),
+    ]
+    other = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": None, "spec": 3}
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*pods, other]}))
+    (tmp_path / "rest.yml").write_text(f"{NODE}---\n{SERVICE}---\n---\nkind: List\napiVersion: v1\nitems: null\n")
+    result = zoneward("plan", "-f", tmp_path, "-o", "json")
+    assert (result.status, result.err) == (0, "")
+    decision = json.loads(result.out)["decisions"][0]
+    assert decision["endpoints"] == 2
+    assert {
+        "rule": "pod-nodes",
+        "passed": False,
+        "detail": "1 pod left out: their node is gone (on-a-node-that-is-gone)",
+    } in (decision["rules"])

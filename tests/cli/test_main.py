@@ -1,0 +1,96 @@
+"""The command itself: help, wrong usage, starting fast, ending quietly."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tests.cli.running import Commands
+
+from zoneward import __version__
+
+COMMANDS = ("plan", "route", "version", "completion")
+HEAVY = ("msgspec", "rich", "yaml", "zoneward.slices", "zoneward.sources")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_help_names_every_command(zoneward: Commands, arguments: tuple[str, ...]) -> None:
+    result = zoneward(*arguments)
+    assert result.status == 0
+    for command in COMMANDS:
+        assert f"\n  {command} " in result.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(zoneward: Commands, command: str) -> None:
+    result = zoneward(command, "--help")
+    assert result.status == 0
+    assert result.out.startswith("Usage: zoneward")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("plna",), "No such command 'plna'."),
+        (("plan",), "expected -f PATH or --sample"),
+        (("plan", "--sample", "-f", "x"), "-f and --sample: expected one of them, got both"),
+        (("plan", "--sample", "-n", "shop", "-A"), "-n and -A: expected one of them, got both"),
+        (("plan", "--sample", "-o", "xml"), "Invalid value for '-o'"),
+        (("plan", "--sample", "--what-if", "auto-zone"), "Invalid value for '--what-if'"),
+        (("plan", "--sample", "--compat", "downstream"), "Invalid value for '--compat'"),
+        (("plan", "--sample", "-l", "a b"), "--selector: expected key=value"),
+        (("plan", "--sample", "--frobnicate"), "No such option"),
+        (("route", "--sample"), "Missing option '--node'"),
+        (("completion", "tcsh"), "Invalid value for"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(zoneward: Commands, arguments: tuple[str, ...], line: str) -> None:
+    result = zoneward(*arguments)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+    assert line in result.err
+
+
+def test_version_is_the_package_s(zoneward: Commands) -> None:
+    assert zoneward("version").out.startswith(f"zoneward {__version__} ")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, json\nfrom zoneward.cli.main import run\nrun(['--help'])\nprint(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert [name for name in loaded if name.startswith(HEAVY)] == []
+
+
+def test_a_reader_that_stops_early_is_no_error() -> None:
+    command = f"set -o pipefail; {sys.executable} -m zoneward plan --sample -o json | head -c 10"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(zoneward: Commands, shell: str) -> None:
+    result = zoneward("completion", shell)
+    assert result.status == 0
+    assert "_ZONEWARD_COMPLETE" in result.out
+
+
+def test_completion_completes_commands_and_values() -> None:
+    for words, expected in (("zoneward pl", "plan"), ("zoneward plan --what-if PreferSameN", "PreferSameNode")):
+        done = subprocess.run(
+            [sys.executable, "-c", "import sys; sys.argv=['zoneward']; from zoneward.cli.main import main; main()"],
+            env={"_ZONEWARD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"plain,{expected}" in done.stdout, done
+
+
+def test_it_is_a_kubectl_plugin_too() -> None:
+    from importlib.metadata import entry_points
+
+    scripts = {point.name: point.value for point in entry_points(group="console_scripts")}
+    assert scripts["kubectl-zoneward"] == scripts["zoneward"]

@@ -1,0 +1,225 @@
+"""``zoneward plan`` as people and scripts use it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.running import SAMPLE, Commands
+
+from zoneward.kube import names
+from zoneward.routing.approach import WHAT_IF_VALUES
+
+# The design's shape, which scripts rely on: fields may be added, these keep their names and meaning.
+SHAPE: dict[str, tuple[type, ...]] = {
+    "namespace": (str,),
+    "service": (str,),
+    "addressType": (str,),
+    "approach": (str,),
+    "heuristic": (str, type(None)),
+    "active": (bool,),
+    "reason": (str,),
+    "endpoints": (int,),
+    "zones": (dict,),
+    "allocation": (dict, type(None)),
+    "inZoneTraffic": (float, int, type(None)),
+    "maxOverload": (float, int, type(None)),
+    "meanOverload": (float, int, type(None)),
+    "slices": (dict,),
+    "rules": (list,),
+    "events": (list,),
+    "conditions": (list,),
+}
+
+
+def decisions(zoneward: Commands, *arguments: str | Path) -> dict[str, dict[str, Any]]:
+    """Decisions by Service (``name`` or ``name IPv6``)."""
+    result = zoneward("plan", "-q", *arguments, "-o", "json")
+    assert result.status == 0, result.err
+    found: dict[str, dict[str, Any]] = {}
+    for each in json.loads(result.out)["decisions"]:
+        found[each["service"] + (" IPv6" if each["addressType"] == "IPv6" else "")] = each
+    return found
+
+
+def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
+    found = decisions(zoneward, "--sample")
+    for each in found.values():
+        for field, types in SHAPE.items():
+            assert isinstance(each[field], types), (each["service"], field)
+        assert set(each["slices"]) == {"create", "update", "delete", "unchanged"}
+        for rule in each["rules"]:
+            assert set(rule) == {"rule", "passed", "detail"}
+        for zone in each["zones"].values():
+            assert set(zone) == {"demand", "located", "consumed", "expected", "overload"}
+        assert each["active"] is (each["allocation"] is not None)
+    assert found["search"]["allocation"]["eu-central-1a"]["eu-central-1a"] == 4
+    assert found["cart"]["conditions"][0] == {
+        "type": "zoneward.dev/TrafficDistributionAccepted",
+        "status": "True",
+        "reason": "Accepted",
+        "message": "spec.trafficDistribution: PreferSameZone",
+    }
+
+
+def test_a_service_without_slices_is_skipped_by_name(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", "-o", "json")
+    assert json.loads(result.out)["skipped"] == [
+        {"namespace": "shop", "service": "mail", "reason": "ExternalName: it has no endpoints"}
+    ]
+
+
+@pytest.mark.parametrize("output", ["table", "wide"])
+def test_the_table_has_a_line_for_every_service_and_says_how_to_see_more(zoneward: Commands, output: str) -> None:
+    result = zoneward("plan", "--sample", "-o", output)
+    for service in ("shop/search", "shop/cart", "payments/bank-gateway", "kube-system/kube-dns", "shop/mail"):
+        assert re.search(rf"^{service} ", result.out, re.MULTILINE), service
+    assert "-o json (every rule that was asked)" in result.out
+
+
+def test_the_table_fits_100_columns_with_a_line_a_service(zoneward: Commands) -> None:
+    lines = zoneward("plan", "--sample").out.splitlines()
+    assert max(map(len, lines)) <= 100
+    services = [line for line in lines if re.match(r"(shop|payments|kube-system)/", line)]
+    assert len(services) == len(decisions(zoneward, "--sample")) + 1  # and the ExternalName
+
+
+def test_colour_is_there_when_asked_for_and_only_then(zoneward: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = zoneward("plan", "--sample").out
+    assert "\x1b" not in plain
+    coloured = zoneward("plan", "--sample", "--color=always").out
+    assert "\x1b[31m+701%" in coloured, "an overload above the threshold is red"
+    bare = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert [line.rstrip() for line in bare.splitlines()] == plain.splitlines()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in zoneward("plan", "--sample").out
+    assert zoneward("plan", "--sample", "--color=always").out == coloured, "what is asked for wins"
+
+
+def test_yaml_is_a_list_that_kubectl_apply_takes(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", "-o", "yaml")
+    document = yaml.safe_load(result.out)
+    assert (document["apiVersion"], document["kind"]) == ("v1", "List")
+    for item in document["items"]:
+        assert (item["apiVersion"], item["kind"]) == ("discovery.k8s.io/v1", "EndpointSlice")
+        assert item["metadata"]["labels"][names.MANAGED_BY_LABEL] == names.MANAGER
+        assert set(item["metadata"]) <= {"name", "namespace", "labels", "annotations", "ownerReferences"}
+        assert re.fullmatch(
+            rf"{item['metadata']['labels'][names.SERVICE_NAME_LABEL]}-[0-9a-f]{{10}}", item["metadata"]["name"]
+        )
+    assert json.loads(zoneward("plan", "--sample", "-o", "slices-json").out) == document
+
+
+def with_built_in_slices(folder: Path, zoneward: Commands) -> Path:
+    """The sample with slices of the built-in controller for every Service."""
+    text = zoneward("plan", "-q", "--sample", "--compat=upstream", "-o", "yaml").out
+    path = folder / "built-in.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_yaml_warns_which_slices_would_have_to_go(zoneward: Commands, tmp_path: Path) -> None:
+    built_in = with_built_in_slices(tmp_path, zoneward)
+    names_of = {item["metadata"]["name"] for item in yaml.safe_load(built_in.read_text())["items"]}
+    result = zoneward("plan", "-f", SAMPLE, "-f", built_in, "-o", "yaml")
+    header = [line for line in result.out.splitlines() if line.startswith("#")]
+    assert "every endpoint would be listed" in header[0]
+    named = {line.rpartition("/")[2] for line in header if line.startswith("#   ")}
+    assert named == names_of
+    for line in header:
+        assert line[2:] in result.err
+    found = decisions(zoneward, "-f", SAMPLE, "-f", built_in)
+    assert sum(each["slices"]["delete"] for each in found.values()) == len(names_of)
+    assert {name for each in found.values() for name in each["replacedSlices"]} == names_of
+
+
+def test_compat_upstream_changes_nothing_that_upstream_wrote(zoneward: Commands, tmp_path: Path) -> None:
+    built_in = with_built_in_slices(tmp_path, zoneward)
+    found = decisions(zoneward, "-f", SAMPLE, "-f", built_in, "--compat=upstream")
+    assert not any(each["slices"][change] for each in found.values() for change in ("create", "update", "delete"))
+
+
+def test_planning_again_with_the_first_plan_fed_back_changes_nothing(zoneward: Commands, tmp_path: Path) -> None:
+    first = tmp_path / "slices.yaml"
+    first.write_text(zoneward("plan", "--sample", "-o", "yaml").out)
+    again = zoneward("plan", "-f", SAMPLE, "-f", first, "-o", "yaml")
+    assert yaml.safe_load(again.out) == yaml.safe_load(first.read_text())
+    found = decisions(zoneward, "-f", SAMPLE, "-f", first)
+    for each in found.values():
+        assert not any(each["slices"][change] for change in ("create", "update", "delete")), each["service"]
+
+
+def test_a_changed_annotation_changes_that_service_alone(zoneward: Commands, tmp_path: Path) -> None:
+    text = SAMPLE.read_text()
+    assert text.count("auto-zone") == 1
+    changed = tmp_path / "cluster.yaml"
+    changed.write_text(text.replace("auto-zone", "PreferZone"))
+    before, after = decisions(zoneward, "--sample"), decisions(zoneward, "-f", changed)
+    assert {name for name, each in after.items() if each != before[name]} == {"wishlist"}
+    assert (before["wishlist"]["active"], after["wishlist"]["active"]) == (False, True)
+
+
+@pytest.mark.parametrize("value", WHAT_IF_VALUES)
+def test_what_if_asks_for_every_selected_service(zoneward: Commands, value: str) -> None:
+    heuristics = {"Auto": "ProportionalZoneCPU", "none": None}
+    found = decisions(zoneward, "--sample", "--what-if", value)
+    for each in found.values():
+        if each["service"] != "bank-gateway":
+            assert each["heuristic"] == heuristics.get(value, value), each["service"]
+
+
+def test_services_are_chosen_by_namespace_label_and_name(zoneward: Commands) -> None:
+    everything = decisions(zoneward, "--sample", "-A")
+    assert set(decisions(zoneward, "--sample", "-n", "payments")) == {"api", "api IPv6", "bank-gateway", "ledger"}
+    assert set(decisions(zoneward, "--sample", "shop/cart", "search")) == {"cart", "search"}
+    labelled = decisions(zoneward, "--sample", "-l", "k8s-app=kube-dns")
+    assert set(labelled) == {"kube-dns"}
+    assert everything["cart"] == decisions(zoneward, "--sample", "cart")["cart"], "others have no say"
+
+
+def test_nothing_selected_is_said_and_no_error(zoneward: Commands) -> None:
+    result = zoneward("plan", "--sample", "-n", "nowhere", "-o", "json")
+    assert (result.status, json.loads(result.out)) == (0, {"decisions": [], "skipped": []})
+    assert result.err == "zoneward: no Service to show\n"
+    assert zoneward("plan", "--sample", "-n", "nowhere", "-o", "json", "-q").err == ""
+
+
+def test_verbose_tells_what_was_skipped(zoneward: Commands) -> None:
+    assert zoneward("plan", "--sample").err == ""
+    assert "skipped 3 objects of kinds that are not needed: 3 v1/Namespace" in zoneward("plan", "--sample", "-v").err
+
+
+def test_configuration_is_read_and_flags_win(zoneward: Commands, tmp_path: Path) -> None:
+    config = tmp_path / "zoneward.yaml"
+    config.write_text(
+        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+        "hints: {startThreshold: 0.01, keepThreshold: 0.01}\nmaxEndpointsPerSlice: 50\n"
+    )
+    found = decisions(zoneward, "--sample", "--config", config)
+    assert not found["search"]["active"]
+    assert found["catalog"]["slices"]["create"] == 5
+    assert decisions(zoneward, "--sample", "--config", config, "--compat=upstream")["search"]["active"]
+
+
+def test_subsetting_in_the_configuration_is_told_to_do_nothing_yet(zoneward: Commands, tmp_path: Path) -> None:
+    config = tmp_path / "zoneward.yaml"
+    config.write_text(
+        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\nsubsetting: {algorithm: local}\n"
+    )
+    result = zoneward("plan", "--sample", "--config", config)
+    assert "subsetting: read and checked, but this version has no subsetting yet" in result.err
+
+
+def test_snapshots_without_pods_take_endpoints_from_their_slices(zoneward: Commands, tmp_path: Path) -> None:
+    kept = [each for each in yaml.safe_load_all(SAMPLE.read_text()) if each["kind"] not in ("Pod", "EndpointSlice")]
+    bare = tmp_path / "bare.yaml"
+    bare.write_text(yaml.safe_dump_all(kept))
+    built_in = with_built_in_slices(tmp_path, zoneward)
+    found = decisions(zoneward, "-f", bare, "-f", built_in)
+    with_pods = decisions(zoneward, "-f", SAMPLE, "-f", built_in)
+    for name in ("search", "cart", "catalog"):
+        assert found[name]["allocation"] == with_pods[name]["allocation"]
+    result = zoneward("plan", "-f", bare, "-f", built_in)
+    assert "no Pods in the snapshot: endpoints are taken from its EndpointSlices" in result.err

@@ -1,0 +1,84 @@
+"""``zoneward route`` as people and scripts use it."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.cli.running import SAMPLE, Commands
+
+from zoneward.routing.selection import CONSUMERS
+
+NODE = "worker-a2"
+
+
+def ports(zoneward: Commands, *arguments: str) -> dict[str, dict[str, Any]]:
+    """Ports by ``service:port``; of dual-stack Services those of IPv4."""
+    result = zoneward("route", "--node", NODE, *arguments, "-o", "json")
+    assert result.status == 0, result.err
+    document = json.loads(result.out)
+    assert (document["node"], document["zone"]) == (NODE, "eu-central-1a")
+    return {f"{each['service']}:{each['port']}": each for each in document["ports"] if each["addressType"] == "IPv4"}
+
+
+def test_json_has_the_shape_that_scripts_rely_on(zoneward: Commands) -> None:
+    found = ports(zoneward, "--sample")
+    for each in found.values():
+        assert {"namespace", "service", "port", "protocol", "cluster", "local", "allReachable", "rule"} <= set(each)
+    assert found["log-agent:otlp-grpc"]["cluster"] is None, "internalTrafficPolicy: Local makes no use of it"
+    assert found["cart:http"]["local"] is None
+    assert found["cart:http"]["cluster"] == found["cart:http"]["allReachable"]
+    assert len(found["cart:http"]["cluster"]) == 1
+
+
+def test_headless_and_external_services_are_left_to_dns(zoneward: Commands) -> None:
+    services = {name.partition(":")[0] for name in ports(zoneward, "--sample")}
+    assert services.isdisjoint({"ledger", "mail"})
+
+
+def test_the_rule_says_why(zoneward: Commands) -> None:
+    found = ports(zoneward, "--sample")
+    assert found["kube-dns:dns"]["rule"] == "node-hints"
+    assert found["search:grpc"]["rule"] == "zone-hints"
+    assert found["checkout:http"]["rule"] == "all"
+
+
+@pytest.mark.parametrize(
+    ("consumer", "rules"),
+    [
+        ("current", ("node-hints", "zone-hints", "zone-hints")),
+        ("zone-hints", ("zone-hints", "zone-hints", "zone-hints")),
+        ("annotation", ("all", "all", "zone-hints")),
+        ("no-hints", ("all", "all", "all")),
+    ],
+)
+def test_older_proxies_heed_less(zoneward: Commands, consumer: str, rules: tuple[str, ...]) -> None:
+    found = ports(zoneward, "--sample", "--consumer", consumer)
+    assert tuple(found[port]["rule"] for port in ("kube-dns:dns", "cart:http", "search:grpc")) == rules
+
+
+def test_every_consumer_is_explained(zoneward: Commands) -> None:
+    text = " ".join(zoneward("route", "--help").out.split())
+    for consumer in CONSUMERS.values():
+        assert consumer.about in text
+
+
+def test_as_is_reads_the_slices_of_the_snapshot(zoneward: Commands) -> None:
+    found = ports(zoneward, "-f", str(SAMPLE), "--as-is")
+    assert found["cart:http"]["allReachable"] == [], "the sample holds no slice for it"
+    assert len(found["bank-gateway:https"]["allReachable"]) == 2
+
+
+def test_the_table_has_a_line_for_every_port_and_fits_100_columns(zoneward: Commands) -> None:
+    lines = zoneward("route", "--sample", "--node", NODE).out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any(line.startswith("shop/cart:http ") for line in lines)
+    assert lines[0] == f"Proxy on {NODE} in zone eu-central-1a"
+
+
+def test_an_unknown_node_is_bad_input(zoneward: Commands) -> None:
+    result = zoneward("route", "--sample", "--node", "worker-z9")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == (
+        "zoneward: --node: expected one of the 24 Nodes in the snapshot"
+        " (control-a1, worker-a1, worker-a2 and 21 more), got 'worker-z9'\n"
+    )
