@@ -230,11 +230,8 @@ def is_ready(endpoint: Endpoint) -> bool:
 
 
 def is_serving(endpoint: Endpoint) -> bool:
-    """Serving; where that is not said, what is said about readiness."""
-    conditions = endpoint.conditions
-    if conditions is None or conditions.serving is None:
-        return is_ready(endpoint)
-    return conditions.serving
+    """Serving unless it says otherwise, as upstream's proxy reads it (the API's text would ask for readiness)."""
+    return endpoint.conditions is None or endpoint.conditions.serving is not False
 
 
 def is_terminating(endpoint: Endpoint) -> bool:

@@ -36,14 +36,14 @@ def sniff(source: str, head: bytes) -> str:
         except zlib.error as error:
             raise _corrupt(source, error) from None
     encoding = _encoding(head)
+    if encoding == "utf-8":
+        _refuse_control_characters(source, head)
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(head)
     except UnicodeDecodeError as error:
         raise _not_text(source, encoding, error.object[error.start], error.start) from None
     head = text.removeprefix("\ufeff").encode()
-    control = _CONTROL.search(head)
-    if control is not None:
-        raise _not_text(source, "YAML or JSON", control[0][0], control.start())
+    _refuse_control_characters(source, head)
     start = 0
     while (blank := _INSIGNIFICANT.match(head, start)) is not None and blank.end() > start:
         start = blank.end()
@@ -68,12 +68,17 @@ def unpack(source: str, data: bytes | bytearray) -> bytes | bytearray:
 
 
 def _encoding(head: bytes) -> str:
-    """By the byte order mark, else by where the zero of the first ASCII character is."""
-    if head.startswith(codecs.BOM_UTF16_LE) or (len(head) > 1 and head[0] and not head[1]):
+    """By the byte order mark, else by where the zero is beside a first character that text may begin with."""
+    if head.startswith(codecs.BOM_UTF16_LE) or re.match(rb"[\t\n\r -~]\0", head):
         return "utf-16-le"
-    if head.startswith(codecs.BOM_UTF16_BE) or (len(head) > 1 and not head[0] and head[1]):
+    if head.startswith(codecs.BOM_UTF16_BE) or re.match(rb"\0[\t\n\r -~]", head):
         return "utf-16-be"
     return "utf-8"
+
+
+def _refuse_control_characters(source: str, head: bytes) -> None:
+    if control := _CONTROL.search(head):
+        raise _not_text(source, "YAML or JSON", control[0][0], control.start())
 
 
 def _decompress(source: str, data: bytes | bytearray, *, may_hold_zeros: bool) -> bytearray:

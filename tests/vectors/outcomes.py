@@ -1,0 +1,115 @@
+"""What came out, in the words of the vectors, and the comparison of the two."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from tests.vectors.cases import Case
+
+from zoneward.kube.objects import Endpoint, EndpointSlice
+from zoneward.routing.events import Event
+from zoneward.slices.plan import ServicePlan
+
+
+def check(got: Mapping[str, object], expected: Case, *, skipped: Collection[str] = (), where: str = "") -> None:
+    """Raises AssertionError that names every expected field that came out otherwise.
+
+    An expected field that is neither in ``got`` nor ``skipped`` is a fault too: none is passed over by accident.
+    """
+    faults = []
+    for field, want in expected.items():
+        if field in skipped:
+            continue
+        if field not in got:
+            faults.append(f"{field}: expected, but this test does not look at it")
+        elif got[field] != want:
+            faults.append(f"{field}: expected {want!r}, got {got[field]!r}")
+    if faults:
+        raise AssertionError("\n".join([where, *faults] if where else faults))
+
+
+# --- a plan -----------------------------------------------------------------------------------------------------------
+
+
+def slices_after(plan: ServicePlan) -> list[EndpointSlice]:
+    """Every slice of the Service's own once the plan is carried out."""
+    return [each for family in plan.families for each in family.changes.after]
+
+
+def writes(plan: ServicePlan) -> dict[str, int]:
+    """How many slices are created, updated and deleted."""
+    changes = [family.changes for family in plan.families]
+    return {
+        "create": sum(len(each.create) for each in changes),
+        "update": sum(len(each.update) for each in changes),
+        "delete": sum(len(each.delete) for each in changes) + len(plan.surplus),
+    }
+
+
+def endpoints_added(plan: ServicePlan) -> int:
+    return sum(family.changes.added for family in plan.families)
+
+
+def endpoints_removed(plan: ServicePlan) -> int:
+    return sum(family.changes.removed for family in plan.families)
+
+
+def pods_left_out(plan: ServicePlan) -> str:
+    """What the plan says about Pods whose Node is gone: upstream's reconcile returns them as an error."""
+    rules = [rule for family in plan.families for rule in family.decision.rules if rule.rule == "pod-nodes"]
+    return "; ".join(rule.detail for rule in rules if not rule.passed)
+
+
+# --- hints ------------------------------------------------------------------------------------------------------------
+
+
+def name_of(endpoint: Endpoint) -> str:
+    """The name of the Pod behind an endpoint."""
+    assert endpoint.target_ref is not None
+    return endpoint.target_ref.name
+
+
+def zone_hints(endpoint: Endpoint) -> list[str]:
+    return [zone.name for zone in (endpoint.hints.for_zones or ())] if endpoint.hints else []
+
+
+def node_hints(endpoint: Endpoint) -> list[str]:
+    return [node.name for node in (endpoint.hints.for_nodes or ())] if endpoint.hints else []
+
+
+def hints_of(endpoint: Endpoint) -> dict[str, list[str]] | None:
+    """Both kinds of hints, or None where the endpoint has none at all."""
+    if endpoint.hints is None:
+        return None
+    return {"for_zones": zone_hints(endpoint), "for_nodes": node_hints(endpoint)}
+
+
+def endpoints_in(slices: Iterable[EndpointSlice]) -> list[Endpoint]:
+    return [endpoint for each in slices for endpoint in each.endpoints or ()]
+
+
+def hints_per_zone(slices: Iterable[EndpointSlice]) -> dict[str, int]:
+    return dict(Counter(zone for endpoint in endpoints_in(slices) for zone in zone_hints(endpoint)))
+
+
+def hints_per_node(slices: Iterable[EndpointSlice]) -> dict[str, int]:
+    return dict(Counter(node for endpoint in endpoints_in(slices) for node in node_hints(endpoint)))
+
+
+def cross_zone_hints(slices: Iterable[EndpointSlice]) -> int:
+    """Hints to another zone than the endpoint's own."""
+    return sum(zone != endpoint.zone for endpoint in endpoints_in(slices) for zone in zone_hints(endpoint))
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def events_meant(expected: Sequence[Case], *, address_type: str = "IPv4") -> tuple[Event, ...]:
+    """Expected events in full: upstream appends the numbers, then the address type, to the stem of a message."""
+    return tuple(event_meant(each, address_type=address_type) for each in expected)
+
+
+def event_meant(expected: Case, *, address_type: str = "IPv4") -> Event:
+    numbers = expected.get("message_counts")
+    detail = f" ({numbers['endpoints']} endpoints, {numbers['zones']} zones)" if numbers else ""
+    message = f"{expected['message_stem']}{detail}, addressType: {address_type}"
+    return Event(expected["type"], expected["reason"], message)

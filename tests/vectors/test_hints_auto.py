@@ -1,0 +1,268 @@
+"""``hints_auto.json``: the annotation's heuristic as current Kubernetes runs it, from Nodes to hints and events."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pytest
+from tests.vectors.building import (
+    a_node,
+    a_service,
+    an_endpoint,
+    an_existing_slice,
+    asking_service,
+    endpoint_conditions,
+    pod_behind,
+)
+from tests.vectors.cases import Case, LaterIssue, Reason, check_complete, load
+from tests.vectors.outcomes import (
+    check,
+    cross_zone_hints,
+    endpoints_added,
+    endpoints_in,
+    endpoints_removed,
+    event_meant,
+    events_meant,
+    hints_per_zone,
+    name_of,
+    slices_after,
+    writes,
+    zone_hints,
+)
+from tests.vectors.planning import decision_for, packed_from, plan, set_hints, upstream_demand
+
+from zoneward.kube.names import TOPOLOGY_MODE_ANNOTATION
+from zoneward.kube.objects import Condition, Endpoint
+from zoneward.routing.conditions import conditions_of
+from zoneward.routing.configuration import Configuration, Gates
+from zoneward.routing.events import upstream_events_of
+from zoneward.routing.upstream import ZoneRange, has_node_information
+from zoneward.slices.packing import Packed
+from zoneward.slices.upstream import allowed_hints, givers_and_receivers, share_out
+
+CONTROLLERS: Final = ("changed_slices_metric_label",)
+"""Expected fields about metrics: they wait for the controller (issue 7)."""
+AUTO: Final = {TOPOLOGY_MODE_ANNOTATION: "Auto"}
+
+
+# --- Nodes and numbers ------------------------------------------------------------------------------------------------
+
+
+def set_nodes(case: Case) -> None:
+    demand = upstream_demand(map(a_node, case["input"]["nodes"]))
+    sufficient = has_node_information(demand)
+    got = {
+        "sufficient_node_info": sufficient,
+        "cpu_milli_by_zone": demand.weight_of if sufficient else None,
+        "cpu_ratio_by_zone": {zone: demand.share(zone) for zone in demand.zones} if sufficient else None,
+    }
+    check(got, case["expected"])
+
+
+def allocations(case: Case) -> None:
+    # Where the endpoints are has no influence on what each zone may have.
+    packed = readiness_only([{"ready": case["input"]["ready_endpoints"], "unready": 0}])
+    decision = decision_for(a_service(annotations=AUTO), packed, nodes=map(a_node, case["input"]["nodes"]))
+    told = [each for each in upstream_events_of({"IPv4": decision}, told=()) if each.type == "Warning"]
+    got = {
+        zone: {"minimum": each.minimum, "maximum": each.maximum, "desired": pytest.approx(each.desired, abs=1e-9)}
+        for zone, each in (decision.ranges or {}).items()
+    }
+    expected = case["expected"]
+    meant = [event_meant(expected["event"])] if expected["event"] else []
+    check({"allocations": got or None, "event": told}, {**expected, "event": meant})
+
+
+def ready_total(case: Case) -> None:
+    slices = case["input"]["slices"]
+    packed = Packed(
+        create=readiness_only(slices["to_create"]).create,
+        update=readiness_only(slices["to_update"]).create,
+        unchanged=readiness_only(slices["unchanged"]).create,
+    )
+    decision = decision_for(a_service(annotations=AUTO), packed, nodes=())
+    assert decision.endpoints == case["expected"]["ready_endpoints"]
+
+
+def readiness_only(shapes: list[Case]) -> Packed:
+    """New slices of so many endpoints that are ready, and so many that are not."""
+    ready, unready = (Endpoint(zone="zone-a", conditions=endpoint_conditions(ready=each)) for each in (True, False))
+    service = a_service()
+    return Packed(
+        create=[
+            an_existing_slice("s", [ready] * each["ready"] + [unready] * each["unready"], service=service)
+            for each in shapes
+        ]
+    )
+
+
+# --- steps inside -----------------------------------------------------------------------------------------------------
+
+
+def giving_receiving(case: Case) -> None:
+    giving, receiving = givers_and_receivers(case["input"]["desired_by_zone"], case["input"]["allocated_by_zone"])
+    check({"giving": giving, "receiving": receiving}, case["expected"])
+
+
+def redistribute(case: Case) -> None:
+    packed = packed_from({"to_create": case["input"]["slices"], "to_update": [], "unchanged": []}, a_service())
+    before = hints_per_zone(packed.create)
+    slices = [list(each.endpoints or ()) for each in packed.create]
+    share_out(slices, dict(case["input"]["giving"]), dict(case["input"]["receiving"]))
+    after = hints_per_zone(an_existing_slice("s", endpoints, service=a_service()) for endpoints in slices)
+    change = {zone: after.get(zone, 0) - before.get(zone, 0) for zone in {**before, **after}}
+    assert {zone: number for zone, number in change.items() if number} == case["expected"]["net_change_by_zone"]
+
+
+def existing_hints_check(case: Case) -> None:
+    slice_ = an_existing_slice("s", [an_endpoint(each) for each in case["input"]["endpoints"]], service=a_service())
+    ranges = {zone: ZoneRange(0, maximum, 0.0) for zone, maximum in case["input"]["maximum_by_zone"].items()}
+    counts = allowed_hints(slice_, case["input"]["already_allocated_by_zone"], ranges)
+    check({"slice_can_stay_unchanged": counts is not None, "hints_by_zone": counts}, case["expected"])
+
+
+# --- hints and events -------------------------------------------------------------------------------------------------
+
+
+def add_hints(case: Case) -> None:
+    given, expected = case["input"], case["expected"]
+    service = asking_service(given["service"], external_traffic_policy=given.get("service_external_traffic_policy"))
+    hinted = set_hints(
+        service,
+        packed_from(given["slices"], service),
+        nodes=map(a_node, given["nodes"]),
+        address_type=given["address_type"],
+    )
+    packed = hinted.packed
+    written = (*packed.create, *packed.update)
+    got = {
+        "hints_per_zone": hints_per_zone((*written, *packed.unchanged)) or None,
+        "events": hinted.events,
+        "slices_to_create": [each.metadata.name for each in packed.create],
+        "slices_to_update": [each.metadata.name for each in packed.update],
+        "slices_unchanged": [each.metadata.name for each in packed.unchanged],
+        "cross_zone_hints": cross_zone_hints(written),
+        "cross_zone_hints_scope": "slices listed as created or updated",
+        "hints_by_endpoint": expected["hints_by_endpoint"]
+        and {name_of(each): zone_hints(each) or None for each in endpoints_in((*written, *packed.unchanged))},
+    }
+    meant = events_meant(expected["events"], address_type=given["address_type"])
+    check(got, {**expected, "events": meant})
+
+
+def reconcile_topology(case: Case) -> None:
+    given, expected = case["input"], case["expected"]
+    service = asking_service(given["service"])
+    namespace = service.metadata.namespace
+    shapes = [*given.get("endpoints", ()), *(each for old in given["existing_slices"] for each in old["endpoints"])]
+    pods = [pod_behind(each, namespace=namespace) for each in shapes if each["id"] in given["desired_endpoints"]]
+    existing = [
+        an_existing_slice(
+            old["id"], [an_endpoint(each, namespace=namespace) for each in old["endpoints"]], service=service
+        )
+        for old in given["existing_slices"]
+    ]
+    gates = Gates(topology_aware_hints=given["topology_engine_enabled"])
+    planned = plan(
+        service,
+        nodes=[a_node(each) for each in given["nodes"]],
+        pods=pods,
+        slices=existing,
+        configuration=Configuration(gates=gates).as_upstream(),
+    )
+    after = slices_after(planned)
+    got = {
+        "hints_per_zone": hints_per_zone(after) or None,
+        "cross_zone_hints": cross_zone_hints(after),
+        "changes": writes(planned),
+        "final_slice_count": len(after),
+        "endpoints_added": endpoints_added(planned),
+        "endpoints_removed": endpoints_removed(planned),
+        "events": planned.events,
+    }
+    meant = events_meant(expected["events"], address_type=given["address_type"])
+    # How upstream's test looks at events is no fact about the outcome.
+    check(got, {**expected, "events": meant}, skipped=(*CONTROLLERS, "events_checked_by_upstream_test"))
+
+
+def event_sequence(case: Case) -> None:
+    nodes = [a_node(each) for each in case["input"]["nodes"]]
+    told: tuple[Condition, ...] = ()
+    got = []
+    for step in case["input"]["steps"]:
+        value = step["annotation_value"]
+        service = a_service(annotations={} if value is None else {TOPOLOGY_MODE_ANNOTATION: value})
+        decisions = {}
+        for family, endpoints in step["endpoints_by_family"].items():
+            slices = {"to_create": [{"id": "s1", "endpoints": endpoints}], "to_update": [], "unchanged": []}
+            decisions[family] = decision_for(service, packed_from(slices, service), nodes=nodes)
+        got.append(upstream_events_of(decisions, told=told))
+        told = conditions_of(decisions)
+    assert got == [events_meant(step) for step in case["expected"]["events_per_step"]]
+
+
+def node_update_sequence(case: Case) -> None:
+    given = case["input"]
+    service = asking_service(given["service"])
+    nodes: dict[str, Case] = {}
+    told: tuple[Condition, ...] = ()
+    events, hints = [], []
+    for step in given["steps"]:
+        assert step["then"] == "sync"
+        nodes |= {node["name"]: node for node in step.get("nodes", ())}
+        for name, change in step.get("node_update", {}).items():
+            nodes[name] = {**nodes[name], **change}
+        hinted = set_hints(
+            service,
+            packed_from(given["slices"], service),
+            nodes=map(a_node, nodes.values()),
+            address_type=given["address_type"],
+            told=told,
+        )
+        told = hinted.told
+        events.append(hinted.events)
+        hints.append(hints_per_zone((*hinted.packed.create, *hinted.packed.update)) or None)
+    meant = [events_meant(each, address_type=given["address_type"]) for each in case["expected"]["events_per_step"]]
+    check(
+        {"events_per_step": events, "hints_per_zone_per_step": hints},
+        {**case["expected"], "events_per_step": meant},
+    )
+
+
+RUN: Final[Mapping[str, Callable[[Case], None]]] = {
+    "set_nodes": set_nodes,
+    "allocations": allocations,
+    "ready_total": ready_total,
+    "giving_receiving": giving_receiving,
+    "redistribute": redistribute,
+    "existing_hints_check": existing_hints_check,
+    "add_hints": add_hints,
+    "reconcile_topology": reconcile_topology,
+    "event_sequence": event_sequence,
+    "node_update_sequence": node_update_sequence,
+}
+CONTROLLER: Final = LaterIssue(7)
+"""Which Services a change of Nodes puts into the queue."""
+LEFT_OUT: Final[Mapping[str, Reason]] = {
+    "auto-nodechange-01": CONTROLLER,
+    "auto-nodechange-02": CONTROLLER,
+    "auto-nodechange-03": CONTROLLER,
+    "auto-nodechange-04": CONTROLLER,
+    "auto-nodechange-05": CONTROLLER,
+    "auto-nodechange-06": CONTROLLER,
+    "auto-nodechange-07": CONTROLLER,
+    "auto-nodechange-08": CONTROLLER,
+    "auto-nodechange-09": CONTROLLER,
+    "auto-nodechange-10": CONTROLLER,
+    "auto-nodechange-11": CONTROLLER,
+    "auto-nodechange-13": CONTROLLER,
+}
+CASES: Final = load("hints_auto.json")
+
+
+def test_every_case_is_run_or_left_out_for_a_reason() -> None:
+    check_complete(CASES, RUN, LEFT_OUT)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] in RUN])
+def test_hints_for_the_annotation_are_upstreams(case: Case) -> None:
+    RUN[case["kind"]](case)

@@ -1,0 +1,175 @@
+"""``random_hints.jsonl``: random clusters, step by step, through the real reconciler of v1.36.3."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+import pytest
+from tests.vectors.cases import Case, Reason, check_complete, load
+from tests.vectors.outcomes import (
+    check,
+    endpoints_in,
+    hints_per_zone,
+    node_hints,
+    pods_left_out,
+    slices_after,
+    writes,
+    zone_hints,
+)
+from tests.vectors.planning import plan
+
+from zoneward.kube.objects import KINDS, Condition, Endpoint, EndpointPort, EndpointSlice, is_ready
+from zoneward.routing.configuration import Configuration
+from zoneward.slices.plan import ServicePlan
+
+CONTROLLERS: Final = ("requeued_by_node_change",)
+"""Whether a change of Nodes puts the Service into the queue waits for the controller (issue 7)."""
+PER_SLICE: Final = 100
+"""Endpoints per slice where a case says nothing about it."""
+
+
+def reconcile(case: Case) -> None:
+    """Reconcile step by step. What a step leaves is what the next one finds: slices, and what was told about them."""
+    configuration = Configuration(max_endpoints_per_slice=case.get("max_endpoints_per_slice", PER_SLICE)).as_upstream()
+    slices: list[EndpointSlice] = []
+    told: tuple[Condition, ...] = ()
+    for number, step in enumerate(case["steps"]):
+        objects = by_kind(step["objects"])
+        (service,) = objects["Service"]
+        planned = plan(
+            service,
+            nodes=objects["Node"],
+            pods=objects["Pod"],
+            slices=objects["EndpointSlice"] or slices,
+            told=told,
+            configuration=configuration,
+        )
+        slices, told = slices_after(planned), planned.conditions
+        expected = step["expected"]
+        with_ports = any("ports" in each for each in expected.get("endpoints", ()))
+        got = came_out(planned, with_ports=with_ports)
+        check(got, wanted(expected), skipped=CONTROLLERS, where=f"step {number}")
+
+
+def came_out(planned: ServicePlan, *, with_ports: bool) -> dict[str, object]:
+    """What a step came to. Its endpoints are shown with their ports only in the cases that are about ports."""
+    after = slices_after(planned)
+    endpoints = endpoints_in(after)
+    return {
+        "hints_by_zone": hints_per_zone(after),
+        "hints_by_endpoint": {address(each): shown_hints(each) for each in endpoints if each.hints},
+        "endpoints": by_address(
+            [shown(each, slice_.ports if with_ports else None) for slice_ in after for each in slice_.endpoints or ()]
+        ),
+        "endpoints_total": len(endpoints),
+        "endpoints_ready": sum(map(is_ready, endpoints)),
+        "slices": len(after),
+        "slice_sizes": sorted(len(each.endpoints or ()) for each in after),
+        "events": [event.reason for event in planned.events],
+        "event_messages": [event.message for event in planned.events],
+        "writes": writes(planned),
+        # What upstream's reconcile returns as an error is a rule here.
+        "error": bool(pods_left_out(planned)),
+    }
+
+
+def wanted(expected: Case) -> Case:
+    """What is expected of us: the same, without what varies from run to run upstream, and without its idle writes."""
+    varies = expected.get("varies", ())
+    rest = {field: value for field, value in expected.items() if field not in ("varies", "hints_by_zone_any", *varies)}
+    rest["error"] = "error" in expected
+    if rest.get("slices", 0) is None:
+        # Where their sizes vary, so does their number.
+        assert "slice_sizes" in varies
+        del rest["slices"]
+    if not rest["hints_by_endpoint"] and expected["hints_by_zone"]:
+        # Upstream picks at random which endpoints of a zone go to another.
+        del rest["hints_by_endpoint"]
+    if "hints_by_zone_any" in expected:
+        rest["hints_by_zone"] = AnyOf(expected["hints_by_zone_any"])
+    if "writes" in rest:
+        counts = dict(rest["writes"])
+        counts["update"] -= counts.pop("update_without_change", 0)
+        rest["writes"] = counts
+    if "slice_sizes" in rest:
+        rest["slice_sizes"] = sorted(rest["slice_sizes"])
+    if "endpoints" in rest:
+        rest["endpoints"] = by_address(rest["endpoints"])
+    return rest
+
+
+class AnyOf:
+    """Equal to each of several outcomes: upstream has all of them, for its order is random."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, outcomes: list[object]) -> None:
+        self.outcomes = outcomes
+
+    def __eq__(self, other: object) -> bool:
+        return other in self.outcomes
+
+    def __repr__(self) -> str:
+        return f"any of {self.outcomes}"
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+def by_kind(documents: list[dict[str, Any]]) -> defaultdict[str, list[Any]]:
+    objects: defaultdict[str, list[Any]] = defaultdict(list)
+    for each in documents:
+        objects[each["kind"]].append(msgspec.convert(each, KINDS[each["apiVersion"], each["kind"]]))
+    return objects
+
+
+def address(endpoint: Endpoint) -> str:
+    assert endpoint.addresses is not None
+    (only,) = endpoint.addresses
+    return only
+
+
+def shown(endpoint: Endpoint, ports: tuple[EndpointPort, ...] | None) -> dict[str, object]:
+    """An endpoint in the words of the file, where what is absent is left out."""
+    assert endpoint.conditions is not None
+    fields = {
+        "ip": address(endpoint),
+        "ready": endpoint.conditions.ready,
+        "serving": endpoint.conditions.serving,
+        "terminating": endpoint.conditions.terminating,
+        "zone": endpoint.zone,
+        "nodeName": endpoint.node_name,
+        "hostname": endpoint.hostname,
+        "ports": ",".join(f"{port.name}:{port.port}/{port.protocol}" for port in ports or ()) or None,
+    }
+    return {field: value for field, value in fields.items() if value is not None}
+
+
+def by_address(endpoints: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """In one order: where endpoints lie in slices is no part of the comparison."""
+    return sorted(endpoints, key=lambda each: (each["ip"], str(sorted(each.items(), key=str))))
+
+
+def shown_hints(endpoint: Endpoint) -> dict[str, list[str]]:
+    both = {"forZones": zone_hints(endpoint), "forNodes": node_hints(endpoint)}
+    return {kind: values for kind, values in both.items() if values}
+
+
+RUN: Final[Mapping[str, Callable[[Case], None]]] = {
+    "auto": reconcile,
+    "traffic_distribution": reconcile,
+    "oddity": reconcile,
+    "scale": reconcile,
+}
+LEFT_OUT: Final[Mapping[str, Reason]] = {}
+CASES: Final = load("random_hints.jsonl")
+
+
+def test_every_case_is_run_or_left_out_for_a_reason() -> None:
+    check_complete(CASES, RUN, LEFT_OUT)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] in RUN])
+def test_random_clusters_are_reconciled_as_upstream_does(case: Case) -> None:
+    RUN[case["kind"]](case)

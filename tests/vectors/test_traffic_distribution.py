@@ -1,0 +1,163 @@
+"""``traffic_distribution.json``: hints for ``spec.trafficDistribution``, what they change in slices, who is reached."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pytest
+from tests.vectors.building import a_node, a_pod, a_service, annotations_of, asking_service, pod_behind
+from tests.vectors.cases import Case, LaterIssue, Reason, check_complete, load
+from tests.vectors.outcomes import (
+    check,
+    cross_zone_hints,
+    endpoints_added,
+    endpoints_in,
+    hints_of,
+    hints_per_node,
+    hints_per_zone,
+    name_of,
+    slices_after,
+    writes,
+    zone_hints,
+)
+from tests.vectors.planning import packed_from, plan, set_hints
+
+from zoneward.kube.objects import Condition, EndpointSlice
+from zoneward.routing.configuration import Configuration, Gates
+from zoneward.routing.selection import CURRENT, endpoints_of_port, hints_heeded, policies_of, select
+
+CONTROLLERS: Final = (
+    "changed_slices_metric_label",
+    "services_count_by_traffic_distribution",
+    "wait_limit_seconds_per_step",
+)
+"""Expected fields about metrics and about time: they wait for the controller (issue 7)."""
+
+
+def reconcile_hints(case: Case) -> None:
+    service = asking_service(case["input"])
+    given = packed_from(case["input"]["slices"], service)
+    packed = set_hints(service, given, nodes=()).packed
+    slices = (*packed.create, *packed.update, *packed.unchanged)
+    got = {
+        "hints_by_endpoint": {name_of(each): hints_of(each) for each in endpoints_in(slices)},
+        "slices_to_create": [each.metadata.name for each in packed.create],
+        "slices_to_update": [each.metadata.name for each in packed.update],
+        "slices_unchanged": [each.metadata.name for each in packed.unchanged],
+    }
+    check(got, case["expected"])
+    assert given == packed_from(case["input"]["slices"], service), "what was given must stay as it was"
+
+
+def reconcile_service(case: Case) -> None:
+    given = case["input"]
+    assert not given["existing_slices"]
+    service = asking_service(given["service"])
+    planned = plan(
+        service,
+        nodes=[a_node(each) for each in given["nodes"]],
+        pods=[pod_behind(each, namespace=service.metadata.namespace) for each in given["endpoints"]],
+        configuration=with_gate(given["switches"]["PreferSameTrafficDistribution"]),
+    )
+    after = slices_after(planned)
+    got = {
+        "zone_hints": hints_per_zone(after),
+        "node_hints": hints_per_node(after),
+        "endpoints_without_zone_hint": sum(not zone_hints(each) for each in endpoints_in(after)),
+        "cross_zone_hints": cross_zone_hints(after),
+        "changes": writes(planned),
+        "endpoints_added": endpoints_added(planned),
+    }
+    # Whether upstream's test looks at hints for nodes is no fact about the outcome.
+    check(got, case["expected"], skipped=(*CONTROLLERS, "node_hints_checked_by_upstream_test"))
+
+
+def service_transition(case: Case) -> None:
+    """A Service whose settings change, or a gate that does, with the slices of each step left to the next."""
+    steps = case["input"]["steps"]
+    if "event" in steps[0]:
+        gate_transition(case)
+        return
+    nodes = [a_node(each) for each in case["input"]["nodes"]]
+    pods = [pod_behind(each, namespace="ns") for each in case["input"]["endpoints"]]
+    configuration = Configuration(max_endpoints_per_slice=case["input"]["max_endpoints_per_slice"]).as_upstream()
+    slices: list[EndpointSlice] = []
+    told: tuple[Condition, ...] = ()
+    hints = []
+    for step in steps:
+        service = asking_service(step)
+        planned = plan(service, nodes=nodes, pods=pods, slices=slices, told=told, configuration=configuration)
+        slices, told = slices_after(planned), planned.conditions
+        hints.append({name_of(each): hints_of(each) for each in endpoints_in(slices)})
+    check({"hints_per_step": hints}, case["expected"], skipped=CONTROLLERS)
+
+
+RESTART: Final = "controller restart only"
+"""What a controller does when it starts is issue 7's. The case itself says that what these steps show depends on when
+one looks; the steps after them are about the gate alone."""
+
+
+def gate_transition(case: Case) -> None:
+    number_of_pods = {"first endpoint": 1, "second endpoint added": 2, "one endpoint deleted": 1}
+    nodes = [a_node({"name": "node-1", "zone": "zone-1"})]
+    service = a_service(traffic_distribution=case["input"]["traffic_distribution"])
+    slices: list[EndpointSlice] = []
+    for step, wanted in zip(case["input"]["steps"], case["expected"]["node_hints_present_per_step"], strict=True):
+        if step["event"] == RESTART:
+            continue
+        pods = [a_pod(f"p{n}", ips=[f"10.0.0.{n + 1}"], node="node-1") for n in range(number_of_pods[step["event"]])]
+        planned = plan(service, nodes=nodes, pods=pods, slices=slices, configuration=with_gate(step["switch"]))
+        slices = slices_after(planned)
+        assert bool(hints_per_node(slices)) == wanted, step
+
+
+def routing(case: Case) -> None:
+    """Every endpoint that a client's node selects is reached sooner or later, and no other: there is no chance here."""
+    given = case["input"]
+    places = {each["node"]: a_node({"name": each["node"], "zone": each["zone"]}) for each in given["servers"]}
+    places |= {each["node"]: a_node({"name": each["node"], "zone": each["zone"]}) for each in given["clients"]}
+    service = a_service(
+        annotations=annotations_of(given),
+        traffic_distribution=given["traffic_distribution"],
+        internal_traffic_policy=given["internal_traffic_policy"],
+    )
+    pods = [
+        a_pod(server["id"], ips=[f"10.0.0.{number}"], node=server["node"])
+        for number, server in enumerate(given["servers"], start=1)
+    ]
+    planned = plan(service, nodes=list(places.values()), pods=pods)
+    reached = {}
+    for client in given["clients"]:
+        selection = select(
+            tuple(endpoints_of_port(slices_after(planned), "http", node=client["node"]).values()),
+            policies=policies_of(service),
+            heeded=hints_heeded(service, CURRENT, Gates()),
+            node=client["node"],
+            zone=client["zone"],
+        )
+        reached[client["id"]] = sorted(name_of(each) for each in selection.cluster or ())
+    # How many requests upstream's test sends says nothing here.
+    check({"reached_servers_by_client": reached}, case["expected"], skipped=("minimum_consecutive_good_requests",))
+
+
+def with_gate(prefer_same_traffic_distribution: bool) -> Configuration:
+    gates = Gates(prefer_same_traffic_distribution=prefer_same_traffic_distribution)
+    return Configuration(gates=gates).as_upstream()
+
+
+RUN: Final[Mapping[str, Callable[[Case], None]]] = {
+    "reconcile_hints": reconcile_hints,
+    "reconcile_service": reconcile_service,
+    "service_transition": service_transition,
+    "routing": routing,
+}
+LEFT_OUT: Final[Mapping[str, Reason]] = {"td-metric-01": LaterIssue(7)}
+CASES: Final = load("traffic_distribution.json")
+
+
+def test_every_case_is_run_or_left_out_for_a_reason() -> None:
+    check_complete(CASES, RUN, LEFT_OUT)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] in RUN])
+def test_traffic_distribution_is_upstreams(case: Case) -> None:
+    RUN[case["kind"]](case)

@@ -1,0 +1,228 @@
+"""``validation.json``: what an API server accepts, the limits that a controller of EndpointSlices keeps to, and which
+setting wins."""
+
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import Final
+
+import pytest
+from tests.vectors.building import a_node, a_pod, a_service, some_hints
+from tests.vectors.cases import Case, LaterIssue, Reason, check_complete, load
+from tests.vectors.outcomes import check, endpoints_in, hints_of
+from tests.vectors.planning import UPSTREAM, plan
+
+from zoneward.kube import validation
+from zoneward.kube.names import HEADLESS
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+    ForNode,
+    ForZone,
+    Hints,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
+from zoneward.kube.validation import FieldError
+from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
+from zoneward.routing.approach import Approach, asked_for
+from zoneward.routing.configuration import Configuration, Gates
+from zoneward.routing.rules import Rules
+from zoneward.routing.selection import CURRENT, hints_heeded, policies_of, select
+
+METADATA: Final = ObjectMeta(name="hello", namespace="world", resource_version="1")
+
+
+def slice_hints(case: Case) -> None:
+    zones = tuple(ForZone(name=name) for name in case["input"].get("forZones", ()))
+    nodes = tuple(ForNode(name=name) for name in case["input"].get("forNodes", ()))
+    endpoint = Endpoint(addresses=addresses(1), hints=Hints(for_zones=zones, for_nodes=nodes))
+    errors = validation.validate_endpoint_slice(a_slice(endpoint))
+    assert [located(error) for error in errors] == case["expected"]["errors"]
+    assert (not errors, len(errors)) == (case["expected"]["valid"], case["expected"]["error_count"])
+
+
+def slice_shape(case: Case) -> None:
+    slice_, topology = shaped(case["input"])
+    errors = validation.validate_endpoint_slice(slice_, deprecated_topology=topology)
+    assert (not errors, len(errors)) == (case["expected"]["valid"], case["expected"]["error_count"]), errors
+
+
+def service_traffic_distribution(case: Case) -> None:
+    value = case["input"]["value"]
+    assert (value is not None) == case["input"]["field_present"]
+    (gate,) = case["input"]["switches"].values()
+    service = Service(spec=ServiceSpec(traffic_distribution=value))
+    errors = validation.validate_traffic_distribution(service, prefer_same_traffic_distribution=gate)
+    expected = case["expected"]["error"]
+    assert [located(error) for error in errors] == ([] if expected is None else [expected])
+    assert (not errors) == case["expected"]["valid"]
+
+
+def service_traffic_distribution_scope(case: Case) -> None:
+    errors = {}
+    for type_, headless in product(case["input"]["service_types"], case["input"]["headless"]):
+        cluster_ip = HEADLESS if headless else "10.96.0.1"
+        spec = ServiceSpec(type=type_, cluster_ip=cluster_ip, traffic_distribution=case["input"]["value"])
+        errors[type_, headless] = validation.validate_traffic_distribution(Service(spec=spec))
+    assert (not any(errors.values())) == case["expected"]["valid_for_all"], errors
+
+
+def limits(case: Case) -> None:
+    old, new = a_slice(), EndpointSlice(metadata=METADATA, address_type="IPv6")
+    changed = validation.validate_endpoint_slice_update(new, old=old)
+    assert case["expected"] == {
+        "max_endpoints_per_slice": validation.MAX_ENDPOINTS,
+        "max_addresses_per_endpoint": validation.MAX_ADDRESSES,
+        "max_ports_per_slice": validation.MAX_PORTS,
+        "max_zone_hints": validation.MAX_ZONE_HINTS,
+        "max_deprecated_topology_labels": validation.MAX_TOPOLOGY_LABELS,
+        "address_types": list(validation.ADDRESS_TYPES),
+        "port_protocols": list(validation.PROTOCOLS),
+        "address_type_immutable": [error.field for error in changed] == ["addressType"],
+    }
+
+
+LATER_OPTIONS: Final = {
+    "concurrent_service_endpoint_syncs": LaterIssue(7),
+    "endpointslice_updates_batch_period_seconds": LaterIssue(7),
+}
+"""The part of the controller's options that waits for the controller."""
+
+
+def controller_options(case: Case) -> None:
+    checked = {
+        "max_endpoints_per_slice": {
+            "default": validation.DEFAULT_ENDPOINTS_PER_SLICE,
+            "min": validation.ENDPOINTS_PER_SLICE[0],
+            "max": validation.ENDPOINTS_PER_SLICE[-1],
+        }
+    }
+    assert checked == {option: rule for option, rule in case["expected"].items() if option not in LATER_OPTIONS}
+
+
+def annotation(case: Case) -> None:
+    service = a_service(annotations=case["input"]["annotations"])
+    heuristic = asked_for(service, UPSTREAM, Rules()).heuristic
+    check({"auto_hints_enabled": heuristic is PROPORTIONAL_ZONE_CPU}, case["expected"])
+
+
+def precedence(case: Case) -> None:
+    """Which setting hints come from, or whose endpoints traffic goes to, from inside and outside the cluster."""
+    if "hint_source" in case["expected"]:
+        check({"hint_source": hint_source(case["input"])}, case["expected"])
+    else:
+        check(routing_by_policy(case["input"]), case["expected"])
+
+
+def hint_source(given: Case) -> str | None:
+    # Two zones are what the heuristic needs at least.
+    zones = ("zone-a", "zone-b") if given.get("auto_possible", True) else ("zone-a",)
+    nodes = [a_node({"name": zone, "zone": zone, "cpu": "1", "ready": True}) for zone in zones]
+    pods = [a_pod(zone, ips=[f"10.0.0.{number}"], node=zone) for number, zone in enumerate(zones, start=1)]
+    service = a_service(annotations=given["annotations"], traffic_distribution=given["traffic_distribution"])
+    gates = Gates(topology_aware_hints=given.get("topology_engine_enabled", True))
+    (family,) = plan(service, nodes=nodes, pods=pods, configuration=Configuration(gates=gates).as_upstream()).families
+    hinted = all(hints_of(endpoint) for endpoint in endpoints_in(family.changes.after))
+    assert hinted == family.decision.active
+    sources = {Approach.HINTS: "annotation", Approach.TRAFFIC_DISTRIBUTION: "traffic_distribution"}
+    return sources[family.decision.approach] if hinted else None
+
+
+def routing_by_policy(given: Case) -> dict[str, str]:
+    """``topology`` where hints choose, ``local`` where the policy does: one endpoint is here, one elsewhere in the
+    zone, one in another zone."""
+    policies = {"internal": given["internal_traffic_policy"], "external": given["external_traffic_policy"]}
+    service = a_service(
+        type="NodePort",
+        ports=(ServicePort(port=80, node_port=30080),),
+        internal_traffic_policy=policies["internal"],
+        external_traffic_policy=policies["external"],
+    )
+    assert given["topology_in_use"]
+    here, near, far = (
+        Endpoint(addresses=(f"10.0.0.{number}",), node_name=node, hints=some_hints(zones=[zone]))
+        for number, (node, zone) in enumerate([("here", "zone-a"), ("near", "zone-a"), ("far", "zone-b")], start=1)
+    )
+    selection = select(
+        (here, near, far),
+        policies=policies_of(service),
+        heeded=hints_heeded(service, CURRENT, Gates()),
+        node="here",
+        zone="zone-a",
+    )
+    by_policy = {"Cluster": selection.cluster, "Local": selection.local}
+    words = {(here, near): "topology", (here,): "local"}
+    return {f"{origin}_routing": words[by_policy[policy] or ()] for origin, policy in policies.items()}
+
+
+RUN: Final[Mapping[str, Callable[[Case], None]]] = {
+    "slice_hints": slice_hints,
+    "slice_shape": slice_shape,
+    "service_traffic_distribution": service_traffic_distribution,
+    "service_traffic_distribution_scope": service_traffic_distribution_scope,
+    "limits": limits,
+    "controller_options": controller_options,
+    "annotation": annotation,
+    "precedence": precedence,
+}
+SANDBOX: Final = LaterIssue(6)
+"""What an API server does around validation: the sandbox."""
+LEFT_OUT: Final[Mapping[str, Reason]] = {
+    "val-td-17": SANDBOX,
+    "val-drop-01": SANDBOX,
+    "val-drop-02": SANDBOX,
+    "val-drop-03": SANDBOX,
+    "val-drop-04": SANDBOX,
+    "val-drop-05": SANDBOX,
+    "val-drop-06": SANDBOX,
+    "val-drop-07": SANDBOX,
+    "val-gen-01": SANDBOX,
+    "val-gen-02": SANDBOX,
+    "val-gen-03": SANDBOX,
+    "val-gen-04": SANDBOX,
+    "val-gen-05": SANDBOX,
+    "val-gate-01": SANDBOX,
+}
+CASES: Final = load("validation.json")
+
+
+def test_every_case_is_run_or_left_out_for_a_reason() -> None:
+    check_complete(CASES, RUN, LEFT_OUT)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] in RUN])
+def test_validation_is_upstreams(case: Case) -> None:
+    RUN[case["kind"]](case)
+
+
+# --- what the cases' inputs stand for ---------------------------------------------------------------------------------
+
+
+def addresses(count: int) -> tuple[str, ...]:
+    return tuple(f"10.1.2.{index % 255}" for index in range(count))
+
+
+def a_slice(*endpoints: Endpoint, ports: tuple[EndpointPort, ...] = ()) -> EndpointSlice:
+    return EndpointSlice(metadata=METADATA, address_type="IPv4", endpoints=endpoints, ports=ports)
+
+
+def shaped(shape: Case) -> tuple[EndpointSlice, dict[int, dict[str, str]]]:
+    """The EndpointSlice that has this shape and is good otherwise, and its deprecated labels by endpoint."""
+    known = {"object", "endpoints", "ports", "port_names", "addresses", "deprecated_topology"}
+    assert shape.keys() <= known, f"a shape that this test does not know: {shape}"
+    if "object" in shape:
+        assert shape["object"] == "empty"
+        return EndpointSlice(), {}
+    names = shape.get("port_names") or [f"http-{index}" for index in range(shape.get("ports", 1))]
+    ports = tuple(EndpointPort(name=name, protocol="TCP") for name in names)
+    endpoint = Endpoint(addresses=addresses(shape.get("addresses", 1)))
+    slice_ = a_slice(*[endpoint] * shape.get("endpoints", 1), ports=ports)
+    return slice_, {0: shape["deprecated_topology"]} if "deprecated_topology" in shape else {}
+
+
+def located(error: FieldError) -> dict[str, str]:
+    """What the vectors tell of an error."""
+    return {"type": error.type, "field": error.field}
