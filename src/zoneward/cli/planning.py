@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from collections import Counter
 from dataclasses import dataclass
 
 import click
@@ -10,6 +11,7 @@ from zoneward.cli.configuring import configuration_for
 from zoneward.cli.options import Options, note
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
+from zoneward.kube.reading import read
 from zoneward.kube.selector import parse_selector
 from zoneward.routing.approach import as_if_asked
 from zoneward.routing.configuration import Configuration
@@ -74,12 +76,10 @@ def _snapshot(options: Options) -> Snapshot:
     if options.sample:
         if options.files:
             raise click.UsageError("-f and --sample: expected one of them, got both")
-        from importlib.resources import as_file
-
         from zoneward.sample import cluster
 
-        with as_file(cluster()) as path:
-            snapshot = read_snapshot([str(path)], stdin=None)
+        skipped: Counter[str] = Counter()
+        snapshot = Snapshot.of(read("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
     elif options.files:
         snapshot = read_snapshot(options.files, stdin=sys.stdin.buffer)
     else:

@@ -1,0 +1,88 @@
+"""Bad input is refused with one line that points to it."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.kube.bad_inputs import BAD_INPUTS, GOOD, Badness
+from tests.kube.documents import DOCUMENTS, FORMS, Document
+
+from zoneward.kube.reading import InputError, read
+
+
+def test_every_way_to_be_wrong_has_an_example() -> None:
+    assert set(BAD_INPUTS) == set(Badness)
+
+
+@pytest.mark.parametrize("badness", Badness, ids=lambda badness: badness.name.lower())
+def test_bad_input_is_told_in_one_exact_line(badness: Badness) -> None:
+    data, line = BAD_INPUTS[badness]
+    with pytest.raises(InputError) as caught:
+        list(read("cluster.yaml", data, skipped=Counter()))
+    assert str(caught.value) == f"cluster.yaml: {line}"
+
+
+@pytest.mark.parametrize("badness", Badness, ids=lambda badness: badness.name.lower())
+def test_no_line_is_long_or_broken_or_steers_a_terminal_whatever_the_source_is_called(badness: Badness) -> None:
+    data, line = BAD_INPUTS[badness]
+    source = f"/very/long{'/path' * 200}/\x1b[2J\n\udcff.yaml"
+    with pytest.raises(InputError) as caught:
+        list(read(source, data, skipped=Counter()))
+    told = str(caught.value)
+    assert len(told) <= 300
+    assert told.isprintable()
+    assert told.endswith(line[-20:])
+    assert ".yaml: " in told
+
+
+@pytest.mark.parametrize("size", [100, 1000, 100_000])
+def test_names_and_values_of_any_length_leave_the_line_short_and_pointing(size: int) -> None:
+    name, value, key = "n" * size, "v" * size, "k" * size
+    data = GOOD.replace(b'"cart"', f'"{name}","labels":{{"{key}":7}},"uid":"{value}"'.encode())
+    with pytest.raises(
+        InputError, match=r"^a\.json: document 1: Service shop/n.*expected a string, got 7 without quotes$"
+    ) as caught:
+        list(read("a.json", data, skipped=Counter()))
+    assert len(str(caught.value)) <= 300
+
+
+def test_what_stands_before_the_mistake_has_been_read() -> None:
+    reader = read("a.json", GOOD + b"\n" + GOOD[:-1], skipped=Counter())
+    assert next(reader).metadata.name == "cart"
+    with pytest.raises(InputError):
+        next(reader)
+
+
+@given(
+    form=st.sampled_from(sorted(FORMS)),
+    documents=DOCUMENTS,
+    at=st.floats(0, 1),
+    removed=st.integers(0, 5),
+    added=st.binary(max_size=3)
+    | st.sampled_from([b"\n", b"\n- ", b": ", b"[", b"{", b'"', b"*a ", b"!b ", b"null", b"7"]),
+)
+def test_whatever_is_done_to_good_input_it_is_read_or_refused_in_one_line(
+    form: str, documents: Sequence[Document], at: float, removed: int, added: bytes
+) -> None:
+    data = FORMS[form](documents)
+    place = round(at * len(data))
+    line = told(data[:place] + added + data[place + removed :])
+    assert len(line) <= 300
+    assert line.isprintable()
+
+
+@given(st.binary())
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    for text in (data, b"{" + data, b"a: " + data):
+        told(text)
+
+
+def told(data: bytes) -> str:
+    """What an error says; nothing where there is none."""
+    try:
+        list(read("a", data, skipped=Counter()))
+    except InputError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,99 @@
+"""Quantities are read exactly as the API defines them."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoneward.kube.quantity import in_milli, parse
+
+VALUES: dict[str | int | float, Fraction] = {
+    "0": Fraction(0),
+    "4": Fraction(4),
+    "+4": Fraction(4),
+    "-4": Fraction(-4),
+    "004": Fraction(4),
+    "3.92": Fraction(392, 100),
+    "3.": Fraction(3),
+    ".5": Fraction(1, 2),
+    "3920m": Fraction(392, 100),
+    "0.5m": Fraction(1, 2000),
+    "1u": Fraction(1, 10**6),
+    "100n": Fraction(1, 10**7),
+    "1e3": Fraction(1000),
+    "1E3": Fraction(1000),
+    "1e+3": Fraction(1000),
+    "15e-1": Fraction(3, 2),
+    "2k": Fraction(2000),
+    "2M": Fraction(2 * 10**6),
+    "2G": Fraction(2 * 10**9),
+    "2T": Fraction(2 * 10**12),
+    "2P": Fraction(2 * 10**15),
+    "2E": Fraction(2 * 10**18),
+    "1Ki": Fraction(2**10),
+    "1Mi": Fraction(2**20),
+    "1Gi": Fraction(2**30),
+    "1Ti": Fraction(2**40),
+    "1Pi": Fraction(2**50),
+    "1.5Ei": Fraction(3 * 2**59),
+    4: Fraction(4),
+    -1: Fraction(-1),
+    3.92: Fraction(392, 100),
+    0.1: Fraction(1, 10),
+    1e22: Fraction(10**22),
+}
+NO_QUANTITIES: list[str | int | float] = [
+    "", " ", ".", "+", "m", "4 cores", " 4", "4\n", "4,5", "1_000", "--1", "1e", "1e1.5", "1e1000", "1e3m", "3.9.2",
+    "1K", "1ki", "1KI", "1mi", "1mm", "0x10", "٣", "½", "inf", "nan", float("inf"), float("nan"), "1\u200bm",
+]  # fmt: skip
+
+SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+@pytest.mark.parametrize(("written", "value"), VALUES.items(), ids=repr)
+def test_a_quantity_has_its_exact_value(written: str | int | float, value: Fraction) -> None:
+    assert parse(written) == value
+
+
+@pytest.mark.parametrize("written", NO_QUANTITIES, ids=repr)
+def test_anything_else_is_refused_with_what_was_expected(written: str | int | float) -> None:
+    with pytest.raises(ValueError, match=r"^expected a quantity such as 4, 3920m, 3\.92 or 1e3, got '"):
+        parse(written)
+
+
+@given(st.integers(), st.sampled_from(sorted(SUFFIXES)))
+def test_a_decimal_suffix_is_a_power_of_ten(number: int, suffix: str) -> None:
+    assert parse(f"{number}{suffix}") == number * Fraction(10) ** SUFFIXES[suffix]
+
+
+@given(st.integers(), st.integers(min_value=1, max_value=6))
+def test_a_binary_suffix_is_a_power_of_1024(number: int, power: int) -> None:
+    assert parse(f"{number}{'KMGTPE'[power - 1]}i") == number * 1024**power
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=9), st.integers(min_value=-999, max_value=999))
+def test_no_digit_is_lost(number: object, exponent: int) -> None:
+    assert parse(f"{number:f}e{exponent}") == Fraction(str(number)) * Fraction(10) ** exponent
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_means_the_number_that_was_written(number: float) -> None:
+    assert parse(number) == Fraction(repr(number))
+
+
+@given(st.integers())
+def test_an_integer_means_itself(number: int) -> None:
+    assert parse(number) == number
+
+
+@pytest.mark.parametrize(
+    ("written", "milli"), [("0", 0), ("4", 4000), ("3920m", 3920), ("0.5m", 1), ("1n", 1), ("-0.5m", 0), ("-1", -1000)]
+)
+def test_milli_is_rounded_up(written: str, milli: int) -> None:
+    assert in_milli(parse(written)) == milli
+
+
+@given(st.fractions())
+def test_milli_is_less_than_one_above_the_value_and_never_below(value: Fraction) -> None:
+    assert 0 <= in_milli(value) - value * 1000 < 1
