@@ -209,7 +209,7 @@ def test_subsetting_in_the_configuration_is_told_to_do_nothing_yet(zoneward: Com
         "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\nsubsetting: {algorithm: local}\n"
     )
     result = zoneward("plan", "--sample", "--config", config)
-    assert "subsetting: read and checked, but this version has no subsetting yet" in result.err
+    assert "subsetting: not used, this version has no subsetting yet" in result.err
 
 
 def test_snapshots_without_pods_take_endpoints_from_their_slices(zoneward: Commands, tmp_path: Path) -> None:

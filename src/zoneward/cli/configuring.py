@@ -12,7 +12,7 @@ def configuration_for(options: Options) -> Configuration:
     """Read ``--config`` where it is given, and apply ``--compat``. Raises InputError with the file and the field."""
     configuration = Configuration() if options.config is None else _read(options.config)
     for section in configuration.unused:
-        note(options, f"{options.config}: {section}: read and checked, but this version has no {section} yet")
+        note(options, f"{options.config}: {section}: not used, this version has no {section} yet")
     return configuration.as_upstream() if options.upstream else configuration
 
 

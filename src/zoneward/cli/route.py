@@ -24,7 +24,7 @@ def command(*, options: Options, node: str, consumer: str, as_is: bool, output: 
     """Show what the proxy on a node would select for every Service port, and by which rule.
 
     \b
-    zoneward route --sample --node ip-10-0-1-10
+    zoneward route --sample --node worker-a2
     zoneward route -f cluster.json --node n1 --what-if PreferSameNode --consumer zone-hints
     """
     from zoneward.cli.planning import plan_for

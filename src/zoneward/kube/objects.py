@@ -19,7 +19,7 @@ class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 
 
 class OwnerReference(_Object, frozen=True, gc=False):
-    api_version: str = "v1"
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

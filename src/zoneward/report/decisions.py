@@ -21,7 +21,7 @@ class ZoneView(_View, frozen=True, gc=False):
 
     demand: float
     located: int
-    consumed: float
+    consumed: int
     expected: float
     overload: float | None
 
@@ -45,6 +45,7 @@ class DecisionView(_View, frozen=True, gc=False):
     heuristic: str | None
     active: bool
     reason: str
+    reason_code: str
     endpoints: int
     zones: dict[str, ZoneView]
     allocation: dict[str, dict[str, int]] | None
@@ -109,6 +110,7 @@ def _decision(plan: ServicePlan, family: FamilyPlan) -> DecisionView:
         heuristic=decision.heuristic,
         active=decision.active,
         reason=decision.message,
+        reason_code=decision.reason,
         endpoints=decision.endpoints,
         zones=_zones(traffic),
         allocation=decision.allocation.as_map() if decision.allocation else None,
@@ -133,7 +135,7 @@ def _zones(traffic: Traffic | None) -> dict[str, ZoneView]:
         zone: ZoneView(
             demand=_rounded(each.demand),
             located=each.located,
-            consumed=int(each.consumed) if each.consumed == int(each.consumed) else _rounded(each.consumed),
+            consumed=each.consumed,
             expected=_rounded(each.expected),
             overload=None if each.overload is None else _rounded(each.overload),
         )

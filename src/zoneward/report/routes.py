@@ -41,12 +41,18 @@ def route_table(route: Route, *, width: int) -> RenderableType:
     """A line a Service port, in ``width`` columns."""
     heading = Text.assemble("Proxy on ", (route.node, "bold"), " in zone ", (route.zone or "(none)", "bold"))
     rows = []
+    dual = {(each.namespace, each.service) for each in route.ports if each.address_type == "IPv6"} & {
+        (each.namespace, each.service) for each in route.ports if each.address_type == "IPv4"
+    }
     for each in route.ports:
         port = each.port or str(each.port_number)
         name = f"{each.namespace}/{each.service}:{port}" + ("" if each.protocol == "TCP" else f"/{each.protocol}")
+        label = Text(name)
+        if (each.namespace, each.service) in dual:
+            label.append(f" {each.address_type[-1]}", "dim")
         style = "green" if each.rule.endswith("hints") else "yellow" if each.rule == "terminating" else ""
         used = Text(f"{len(each.all_reachable)} of {each.known}")
-        rows.append([Text(name), Text(each.rule, style), used, _endpoints(each)])
+        rows.append([label, Text(each.rule, style), used, _endpoints(each)])
     table = aligned(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width)
     legend = Text("USES: endpoints this node may send to, of all of the port's. More: -o json.", "dim")
     return Group(heading, table, legend)

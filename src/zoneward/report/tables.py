@@ -72,7 +72,7 @@ def plan_table(
                 cells.append(_share(traffic.mean_overload if traffic else None))
             rows.append([*cells, _changes(plan, family), _goes_to(plan.service, family, names, whole=wide)])
         if not plan.families:
-            why = Text(f"nowhere: {plan.service.spec.type} has no endpoints", "dim")
+            why = Text(f"nowhere: {plan.service.spec.type}", "dim")
             rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
     table = aligned(
         (*columns, "TRAFFIC GOES TO"),
@@ -98,7 +98,8 @@ def aligned(
         size = max(widest, cell_len(name))
         needed += size + 2
         table.add_column(name, justify="right" if name in right else "left", no_wrap=True, width=size + 1)
-    rest = max(width - needed, _SHORTEST_REASON)
+    longest = max((row[-1].cell_len for row in rows), default=0)
+    rest = max(min(width - needed, max(longest, cell_len(columns[-1]))), _SHORTEST_REASON)
     table.add_column(columns[-1], no_wrap=not whole, width=rest)
     for row in rows:
         if not whole:
@@ -113,9 +114,12 @@ def _heading(demand: Demand, short: Sequence[str]) -> Text:
         return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
     what = "CPU" if demand.unit == "milliCPU" else "number"
     text.append("Demand: ")
-    for number, zone in enumerate(demand.zones):
+    everything = demand.total + demand.unzoned
+    for number, (zone, weight) in enumerate(demand.weight_of.items()):
         label = zone if short[number] == zone else f"{short[number]} = {zone}"
-        text.append("  " if number else "").append(label, "bold").append(f" {demand.share(zone):.0%}")
+        text.append("  " if number else "").append(label, "bold").append(f" {weight / everything:.0%}")
+    if demand.unzoned:
+        text.append("  without a zone", "yellow").append(f" {demand.unzoned / everything:.0%}")
     return text.append(f"  ({what} of {counted(len(demand.nodes), 'ready node')})", "dim")
 
 
@@ -152,12 +156,7 @@ def _zone(traffic: Traffic | None, zone: str, configuration: Configuration) -> T
     each = traffic.zones.get(zone) if traffic else None
     if each is None:
         return Text("-", "dim")
-    return Text(f"{each.located}>{_short_number(each.consumed)}", _colour(_above(each), configuration))
-
-
-def _short_number(number: float) -> str:
-    """Whole numbers whole, means with one digit."""
-    return f"{number:.0f}" if number == int(number) or number >= 10 else f"{number:.1f}"
+    return Text(f"{each.located}>{each.consumed}", _colour(_above(each), configuration))
 
 
 def _above(each: ZoneTraffic) -> float:
@@ -217,9 +216,10 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
     if whole:
         text.append(f": {decision.message}", "default")
     elif traffic and decision.heuristic != "ProportionalZoneCPU":
-        empty = [short.get(zone, zone) for zone, each in traffic.zones.items() if each.demand and not each.located]
+        empty = [zone for zone, each in traffic.zones.items() if each.demand and not each.located]
         if empty:
-            text.append(f"; {', '.join(empty)}: all zones", "default")
+            names = ", ".join(short.get(zone, zone) or "no zone" for zone in empty)
+            text.append(f"; {names}: all zones", "default")
     return text
 
 

@@ -79,12 +79,10 @@ def asked_for(service: Service, configuration: Configuration, rules: Rules) -> A
     if keys:
         detail = f"topologyKeys has {', '.join(keys)}: all newer settings are ignored"
         rules.ask("topology-keys", False, detail)
-        return Asked(
-            Approach.CLUSTER_WIDE,
-            None,
-            refusal=Reason.TOPOLOGY_KEYS,
-            refusal_detail="spec.topologyKeys is set and overrides every newer setting",
-        )
+        newer = topology_annotation(service) is not None or service.spec.traffic_distribution is not None
+        overridden = "spec.topologyKeys is set and overrides every newer setting"
+        asked = _refused(Reason.TOPOLOGY_KEYS, overridden)
+        return asked if newer else dataclasses.replace(asked, accepted=None)
     unknown = None
     annotation = topology_annotation(service)
     heuristic = None
@@ -141,7 +139,11 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
         return _refused(Reason.UNKNOWN_VALUE, detail)
     rules.ask("traffic-distribution", True, f"{value} asks for {heuristic.name}")
     gates = configuration.gates
-    needed = [("service-traffic-distribution", "ServiceTrafficDistribution", gates.service_traffic_distribution)]
+    needed = [
+        ("service-traffic-distribution", "ServiceTrafficDistribution", gates.service_traffic_distribution),
+        # Without it there is no field to write hints to, and no proxy that reads them.
+        ("topology-aware-hints", "TopologyAwareHints", gates.topology_aware_hints),
+    ]
     if value != names.PREFER_CLOSE and heuristic.name in names.TRAFFIC_DISTRIBUTIONS:
         needed.append(
             (

@@ -1,7 +1,9 @@
 """Conditions of a Service, with our domain as prefix (KEP-4444 § Status Reporting).
 
 ``TrafficDistributionAccepted`` says whether every setting was understood, ``TrafficDistributionProgrammed`` whether
-hints were set for it, and if not, why. They are also where the reason last told is remembered.
+hints
+were set for it, and if not, why; its message starts with ``<approach>/<heuristic>``. They are also where what was told
+last is remembered.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +31,7 @@ def conditions_of(decisions: Mapping[str, Decision]) -> tuple[Condition, ...]:
             type=names.PROGRAMMED_CONDITION,
             status=_status(decision.active),
             reason=decision.reason,
-            message=decision.message,
+            message=f"{decision.asked_for}: {decision.message}" if decision.asked_for else decision.message,
         ),
     )
 

@@ -44,9 +44,14 @@ class Decision:
     ranges: dict[str, upstream.ZoneRange] | None = None
 
     @property
+    def asked_for(self) -> str | None:
+        """``<approach>/<heuristic>`` that the Service asks for, in force or not; None where it asks for none."""
+        return f"{self.approach}/{self.heuristic}" if self.heuristic else None
+
+    @property
     def in_force(self) -> str | None:
         """What slices remember about it: ``<approach>/<heuristic>``, or None where nothing is in force."""
-        return f"{self.approach}/{self.heuristic}" if self.active else None
+        return self.asked_for if self.active else None
 
 
 def decide(
@@ -210,7 +215,7 @@ class _Deciding:
         return self._inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
 
     def _zone_refusal(self) -> Decision | None:
-        without = tuple(_name(self.endpoints[number]) for number in self.ready if not self.endpoints[number].zone)
+        without = tuple(sorted(_name(self.endpoints[each]) for each in self.ready if not self.endpoints[each].zone))
         detail = _lacking(without, "endpoint", "zone")
         if self._passes("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
             return None

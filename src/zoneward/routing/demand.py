@@ -43,6 +43,11 @@ class Demand:
         return sum(self.weights)
 
     @cached_property
+    def unzoned(self) -> int:
+        """The weight of ready Nodes without a zone: no zone's demand, but traffic starts there all the same."""
+        return sum(node.weight for node in self.nodes if node.zone is None)
+
+    @cached_property
     def weight_of(self) -> dict[str, int]:
         return dict(zip(self.zones, self.weights, strict=True))
 

@@ -5,6 +5,7 @@ last.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
@@ -52,34 +53,50 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a Service's conditions say was told last: whether hints were asked for, whether they were on, and if not,
+    why.
+    """
+
+    hints: bool
+    on: bool
+    reason: str = ""
+
+
+def told_last(conditions: Iterable[Condition]) -> Told | None:
+    """Read it back. None where the Service has no condition of ours."""
+    programmed = condition_of(conditions, names.PROGRAMMED_CONDITION)
+    if programmed is None:
+        return None
+    approach = programmed.message.partition(": ")[0]
+    return Told(hints=_asks_for_hints(approach), on=programmed.status == "True", reason=programmed.reason)
+
+
 def events_of(
-    decisions: Mapping[str, Decision], *, in_force: Iterable[str], told: Iterable[Condition]
+    decisions: Mapping[str, Decision], *, in_force: Mapping[str, str | None], told: Iterable[Condition]
 ) -> tuple[Event, ...]:
     """The events that a Service's new decisions are worth, by address type.
 
-    ``in_force`` holds what the existing slices were written for; ``told`` the Service's conditions. Nothing that was
-    told already is told again.
+    ``told`` are the Service's conditions, the memory of what was told last. Where it has none of ours, ``in_force``
+    stands in for them: what the existing slices of each address type were written for. Nothing is told twice.
     """
     spoken = speaker(decisions)
     if spoken is None:
         return ()
     decision = spoken[1]
-    told = tuple(told)
-    accepted = condition_of(told, names.ACCEPTED_CONDITION)
-    programmed = condition_of(told, names.PROGRAMMED_CONDITION)
-    was_on = any(each.startswith(f"{Approach.HINTS}/") for each in in_force)
+    last = told_last(told)
+    if last is None:
+        on = bool(decisions) and all(_asks_for_hints(in_force.get(family) or "") for family in decisions)
+        last = Told(hints=any(_asks_for_hints(each or "") for each in in_force.values()), on=on)
     if not _is_hints(decision):
-        if was_on or (accepted is not None and _is_annotation(accepted.message)):
+        if last.hints:
             return (Event("Normal", DISABLED, "Topology Aware Routing configuration was removed"),)
         return ()
     if decision.active:
-        return () if was_on else (Event("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
-    if (
-        accepted is not None
-        and accepted.message == decision.accepted_message
-        and programmed is not None
-        and programmed.reason == decision.reason
-    ):
+        on = last.hints and last.on
+        return () if on else (Event("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
+    if last.hints and not last.on and last.reason == decision.reason:
         return ()
     message = _MESSAGES[decision.reason].format(endpoints=decision.endpoints)
     return (Event("Warning", DISABLED, message),)
@@ -90,14 +107,8 @@ def upstream_events_of(decisions: Mapping[str, Decision], *, told: Iterable[Cond
 
     Upstream remembers in memory; here the Service's condition stands for that.
     """
-    programmed = condition_of(told, names.PROGRAMMED_CONDITION)
-    accepted = condition_of(told, names.ACCEPTED_CONDITION)
-    populated = (
-        programmed is not None
-        and programmed.status == "True"
-        and accepted is not None
-        and _is_annotation(accepted.message)
-    )
+    last = told_last(told)
+    populated = last is not None and last.hints and last.on
     events = []
     for address_type, decision in decisions.items():
         where = f", addressType: {address_type}"
@@ -115,9 +126,11 @@ def upstream_events_of(decisions: Mapping[str, Decision], *, told: Iterable[Cond
 
 
 def _is_hints(decision: Decision) -> bool:
-    heuristic = HEURISTICS.get(decision.heuristic or "")
-    return heuristic is not None and (decision.approach is Approach.HINTS or heuristic.balances)
+    return _asks_for_hints(decision.asked_for or "")
 
 
-def _is_annotation(setting: str) -> bool:
-    return setting.startswith((names.TOPOLOGY_AWARE_HINTS_ANNOTATION, names.TOPOLOGY_MODE_ANNOTATION))
+def _asks_for_hints(approach: str) -> bool:
+    """Whether ``<approach>/<heuristic>`` is one of those that KEP-2433's events speak of."""
+    kind, _, name = approach.partition("/")
+    heuristic = HEURISTICS.get(name)
+    return heuristic is not None and (kind == Approach.HINTS or heuristic.balances)

@@ -16,14 +16,14 @@ from zoneward.routing.selection import HintsHeeded, Policies, select
 class ZoneTraffic:
     """One zone: its share of all traffic, the endpoints located there, and those its proxies pick.
 
-    ``expected`` is what would be fair, demand times all endpoints; ``overload`` is expected / consumed - 1, negative
-    where the zone has more than its fair part, and None where it has no demand or picks nothing. ``consumed`` is the
-    mean over the zone's nodes where they pick differently.
+    ``consumed`` counts every endpoint that some proxy of the zone picks. ``expected`` is what would be fair, demand
+    times all endpoints; ``overload`` is expected / consumed - 1, negative where the zone has more than its fair part,
+    and None where it has no demand or picks nothing.
     """
 
     demand: float
     located: int
-    consumed: float
+    consumed: int
     expected: float
     overload: float | None
 
@@ -63,13 +63,13 @@ def predict(
     load = [0.0] * len(endpoints)
     in_zone = dropped = 0.0
     zone_weight: dict[str, float] = {}
-    zone_consumed: dict[str, float] = {}
+    zone_picks: dict[str, set[int]] = {}
     for zone, node, weight in _consumers(endpoints, demand, policies, heeded):
         selection = select(endpoints, policies=policies, heeded=heeded, node=node, zone=zone or None)
         chosen = (selection.local if policies.internal_local else selection.cluster) or ()
         share = weight / total
         zone_weight[zone] = zone_weight.get(zone, 0.0) + weight
-        zone_consumed[zone] = zone_consumed.get(zone, 0.0) + weight * len(chosen)
+        zone_picks.setdefault(zone, set()).update(map(id, chosen))
         if not chosen:
             dropped += share
             continue
@@ -78,7 +78,7 @@ def predict(
             load[picked[id(endpoint)]] += each
             if zone and endpoint.zone == zone:
                 in_zone += each
-    return _traffic(endpoints, load, in_zone, dropped, total, zone_weight, zone_consumed)
+    return _traffic(endpoints, load, in_zone, dropped, total, zone_weight, zone_picks)
 
 
 def _consumers(
@@ -113,7 +113,7 @@ def _traffic(
     dropped: float,
     total: int,
     weights: dict[str, float],
-    consumed: dict[str, float],
+    picks: dict[str, set[int]],
 ) -> Traffic:
     usable = [is_ready(endpoint) for endpoint in endpoints]
     if not any(usable):
@@ -126,10 +126,10 @@ def _traffic(
     zones = {}
     for zone in sorted(located):
         share = weights.get(zone, 0.0) / total
-        mean = consumed[zone] / weights[zone] if weights.get(zone) else 0.0
+        consumed = len(picks.get(zone, ()))
         expected = share * len(used)
-        overload = expected / mean - 1 if share and mean else None
-        zones[zone] = ZoneTraffic(share, located[zone], mean, expected, overload)
+        overload = expected / consumed - 1 if share and consumed else None
+        zones[zone] = ZoneTraffic(share, located[zone], consumed, expected, overload)
     deviations = [share * len(used) - 1 for share in used]
     return Traffic(
         zones=zones,

@@ -22,7 +22,8 @@ def slice_name(service: Service, *, address_type: str, ports: PortKey, taken: Co
     while True:
         parts = (meta.uid, meta.namespace, meta.name, address_type, repr(ports), group, str(number))
         digest = sha256("\0".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
-        name = f"{meta.name[: _LONGEST - _HASH_LENGTH - 1]}-{digest}"
+        # A part that is cut must not end with what may not stand before the hyphen.
+        name = f"{meta.name[: _LONGEST - _HASH_LENGTH - 1].rstrip('.-')}-{digest}"
         if name not in taken:
             return name
         number += 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Pod, Service
+from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Pod, Service, is_ready
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.approach import Approach
 from zoneward.routing.conditions import conditions_of
@@ -33,7 +33,7 @@ from zoneward.slices.endpoints import (
     endpoints_of_slices,
 )
 from zoneward.slices.labels import slice_labels
-from zoneward.slices.packing import Packed, SliceChanges, Target, finish, pack
+from zoneward.slices.packing import Packed, SliceChanges, Target, finish, is_owned, pack
 from zoneward.slices.previous import previous_of
 
 
@@ -143,8 +143,11 @@ def plan_service(
     if configuration.upstream:
         events = upstream_events_of(decisions, told=told)
     else:
-        said = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in sorted_slices.own}
-        events = events_of(decisions, in_force={each for each in said if each is not None}, told=told)
+        own = [each for each in sorted_slices.own if is_owned(each, service)]
+        in_force = {
+            family: previous_of(each for each in own if each.address_type == family).in_force for family in (IPV4, IPV6)
+        }
+        events = events_of(decisions, in_force=in_force, told=told)
     surplus = tuple(each for each in (*sorted_slices.own, *sorted_slices.replaced) if each.address_type not in families)
     return ServicePlan(service, tuple(plans), conditions_of(decisions), events, surplus)
 
@@ -213,7 +216,7 @@ def _unmanaged(service: Service, existing: _Sorted, surroundings: Surroundings) 
     plans = []
     for family in families or address_types(service)[:1]:
         seen = tuple(each for each in slices if each.address_type == family)
-        ready = sum(1 for endpoint in endpoints_of_all_ports(seen) if endpoint is not None)
+        ready = sum(map(is_ready, endpoints_of_all_ports(seen)))
         rules = (Rule("selector", False, f"{message} ({listed(_managers(seen)) or 'there are none'})"),)
         decision = Decision(
             approach=Approach.CLUSTER_WIDE,
@@ -293,12 +296,18 @@ def _others_rules(others: Sequence[EndpointSlice], *, hinted: bool = True) -> tu
     """Slices of others count too, and one ready endpoint without hints voids all hints (KEP-2433 § Observability)."""
     if not others:
         return ()
-    where = f"{listed(tuple(each.metadata.name for each in others))} managed by {listed(_managers(others))}"
-    bare = tuple(each for each in others if each.endpoints and not _has_hints(each))
-    if bare and hinted:
+    where = f"{listed(tuple(sorted(each.metadata.name for each in others)))} managed by {listed(_managers(others))}"
+    if hinted and any(map(_voids_hints, others)):
         detail = f"{where}: left alone; endpoints without hints there void all hints of the Service"
         return (Rule("slices-of-others", False, detail),)
     return (Rule("slices-of-others", True, f"{where}: left alone, they count in selection"),)
+
+
+def _voids_hints(each: EndpointSlice) -> bool:
+    """Whether a ready endpoint of the slice says nothing about zones: proxies then heed no zone hint at all."""
+    return any(
+        is_ready(endpoint) and not (endpoint.hints and endpoint.hints.for_zones) for endpoint in each.endpoints or ()
+    )
 
 
 def _has_hints(each: EndpointSlice) -> bool:
