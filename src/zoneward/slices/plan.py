@@ -143,9 +143,9 @@ def plan_service(
     if configuration.upstream:
         events = upstream_events_of(decisions, told=told)
     else:
-        own = [each for each in sorted_slices.own if is_owned(each, service)]
         in_force = {
-            family: previous_of(each for each in own if each.address_type == family).in_force for family in (IPV4, IPV6)
+            family: previous_of(_owned(_of_family(sorted_slices, family).own, service)).in_force
+            for family in (IPV4, IPV6)
         }
         events = events_of(decisions, in_force=in_force, told=told)
     surplus = tuple(each for each in (*sorted_slices.own, *sorted_slices.replaced) if each.address_type not in families)
@@ -173,12 +173,12 @@ def _plan_family(
             keep_without_node=not surroundings.node_zones and not configuration.upstream,
         )
     else:
-        endpoints = endpoints_of_slices((*existing.own, *existing.replaced))
+        endpoints = endpoints_of_slices(_owned((*existing.own, *existing.replaced), service))
     decision = decide(
         service,
         in_order(endpoints),
         demand=surroundings.demand,
-        previous=previous_of(existing.own, existing.replaced),
+        previous=previous_of(_owned(existing.own, service), _owned(existing.replaced, service)),
         configuration=configuration,
     )
     target = Target(
@@ -333,6 +333,11 @@ def _sort(slices: Iterable[EndpointSlice], configuration: Configuration) -> _Sor
         else:
             others.append(each)
     return _Sorted(tuple(own), tuple(replaced), tuple(others))
+
+
+def _owned(slices: Sequence[EndpointSlice], service: Service) -> tuple[EndpointSlice, ...]:
+    """Without those of an earlier Service of the same name, which say nothing about this one."""
+    return tuple(each for each in slices if is_owned(each, service))
 
 
 def _of_family(existing: _Sorted, address_type: str) -> _Sorted:
