@@ -97,7 +97,7 @@ def aligned(
         widest = max((row[number].cell_len for row in rows), default=0)
         size = max(widest, cell_len(name))
         needed += size + 2
-        table.add_column(name, justify="right" if name in right else "left", no_wrap=True, width=size + 1)
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=True, width=size)
     longest = max((row[-1].cell_len for row in rows), default=0)
     rest = max(min(width - needed, max(longest, cell_len(columns[-1]))), _SHORTEST_REASON)
     table.add_column(columns[-1], no_wrap=not whole, width=rest)
