@@ -1,0 +1,331 @@
+"""Random clusters for properties, and how a property is run.
+
+They are made of small choices (a Node's zone and kind, a Pod's Node and kind), so that a failing one shrinks to a few
+Nodes and Pods that say what matters.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.clusters import (
+    DUAL_STACK,
+    IPV4,
+    IPV6,
+    PORT,
+    Cluster,
+    a_node,
+    a_pod,
+    a_service,
+    a_slice,
+    an_endpoint,
+    hints,
+    slices_after,
+)
+
+from zoneward.kube import names
+from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, Service, ServicePort
+from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.configuration import Configuration, Gates, HintsSettings
+
+
+def examples(number: int) -> settings:
+    """How a property is run: so many random clusters; what reproduces a failure is printed."""
+    return settings(
+        max_examples=number,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+CPUS: Final[tuple[Number, ...]] = (4, 4, 4, "4", "3920m", "1", 2, 8.0, "16", "500m", "7.91")
+_FINE: Final = ("fine",)
+_IDLE: Final = ("fine", "fine", "fine", "fine", "not ready", "control plane")
+_BROKEN: Final = (*_IDLE, "no zone", "no cpu", "no status")
+_READY: Final = ("ready",)
+_MIXED: Final = (*_READY * 6, "not ready", "leaving", "going", "finished", "no address")
+_STRANGE: Final = (*_MIXED, "gone", "host", "host", "host leaving", "other port", "no port")
+
+Setting = tuple[str | None, str | None, str | None, tuple[str, ...] | None]
+"""The new annotation, the old one, ``trafficDistribution``, ``topologyKeys``."""
+
+_BALANCED: Final[tuple[Setting, ...]] = (
+    ("Auto", None, None, None),
+    ("ProportionalZoneCPU", None, None, None),
+    (None, "auto", None, None),
+    ("Auto", None, "PreferSameNode", None),
+    (None, None, "zoneward.dev/ProportionalZoneCPU", None),
+)
+_OWN_ZONE: Final[tuple[Setting, ...]] = (
+    ("PreferZone", None, None, None),
+    (None, None, "PreferClose", None),
+    (None, None, "PreferSameZone", None),
+    (None, None, "zoneward.dev/PreferZone", None),
+    ("Disabled", None, "PreferSameZone", None),
+    ("Banana", None, "PreferSameZone", None),
+)
+_OWN_NODE: Final[tuple[Setting, ...]] = (
+    (None, None, "PreferSameNode", None),
+    ("zoneward.dev/PreferSameNode", None, None, None),
+)
+_NOTHING: Final[tuple[Setting, ...]] = (
+    (None, None, None, None),
+    ("Banana", None, None, None),
+    ("example.com/Banana", None, None, None),
+    (None, None, "Banana", None),
+    ("Auto", "", None, None),
+    ("Auto", None, "PreferSameZone", ("kubernetes.io/hostname", "*")),
+)
+_OURS: Final = tuple(f"{names.DOMAIN}/{name}" for name in HEURISTICS)
+_WRITTEN_IN_ANNOTATIONS: Final = (
+    *(None, "Auto", "auto", "ProportionalZoneCPU", "PreferZone", "Disabled", "", "Banana", "AUTO"),
+    *("example.com/ProportionalZoneCPU", *_OURS),
+)
+_WRITTEN_IN_FIELD: Final = (None, *names.TRAFFIC_DISTRIBUTIONS, "Banana", "", "example.com/PreferZone", *_OURS)
+
+_any_setting: Final[st.SearchStrategy[Setting]] = st.tuples(
+    st.sampled_from(_WRITTEN_IN_ANNOTATIONS),
+    st.sampled_from((None, None, None, *_WRITTEN_IN_ANNOTATIONS)),
+    st.sampled_from(_WRITTEN_IN_FIELD),
+    st.sampled_from((None, None, None, (), ("topology.kubernetes.io/zone", "*"))),
+)
+BALANCED: Final = st.sampled_from(_BALANCED)
+"""Settings that ask for ProportionalZoneCPU."""
+ZONE_HINTS: Final = st.sampled_from((*_BALANCED, *_OWN_ZONE))
+"""Settings that ask for hints for zones alone."""
+NODE_HINTS: Final = st.sampled_from(_OWN_NODE)
+"""Settings that ask for hints for nodes."""
+ANY_SETTING: Final = st.one_of(BALANCED, BALANCED, ZONE_HINTS, NODE_HINTS, st.sampled_from(_NOTHING), _any_setting)
+
+
+@st.composite
+def nodes_of(draw: st.DrawFn, *, zones: int, kinds: Sequence[str]) -> tuple[Node, ...]:
+    """At least a Node for each zone ``zone-1``, ``zone-2``, ..., and up to eight more, of these kinds."""
+    some = st.tuples(st.integers(0, zones - 1), st.sampled_from(CPUS), st.sampled_from(kinds))
+    each = [(zone, draw(st.sampled_from(CPUS)), draw(st.sampled_from(kinds))) for zone in range(zones)]
+    more = draw(st.lists(some, max_size=8))
+    return tuple(_random_node(number, *node) for number, node in enumerate((*each, *more)))
+
+
+def _random_node(number: int, zone: int, cpu: Number, kind: str) -> Node:
+    name, zone_name = f"node-{number:02}", f"zone-{zone + 1}"
+    match kind:
+        case "not ready":
+            return a_node(name, zone_name, cpu=cpu, ready=False)
+        case "control plane":
+            return a_node(name, zone_name, cpu=cpu, labels={names.NODE_EXCLUDED_LABELS[0]: ""})
+        case "no zone":
+            return a_node(name, None, cpu=cpu)
+        case "no cpu":
+            return a_node(name, zone_name, cpu=None)
+        case "no status":
+            return Node(metadata=NodeMeta(name=name, labels={names.ZONE_LABEL: zone_name}))
+        case _:
+            return a_node(name, zone_name, cpu=cpu)
+
+
+@st.composite
+def pods_of(draw: st.DrawFn, *, nodes: int, most: int, kinds: Sequence[str]) -> tuple[Pod, ...]:
+    some = st.tuples(st.integers(0, nodes - 1), st.sampled_from(kinds))
+    # A list alone is mostly short: what it is like in a zone with many endpoints would hardly be seen.
+    least = draw(st.sampled_from((0, most // 4, most // 2)))
+    return tuple(
+        _random_pod(number, *pod) for number, pod in enumerate(draw(st.lists(some, min_size=least, max_size=most)))
+    )
+
+
+def _random_pod(number: int, node: int, kind: str) -> Pod:
+    name, on = f"pod-{number:02}", f"node-{node:02}"
+    ips: tuple[str, ...] = (f"10.0.0.{number + 1}", f"fd00::{number + 1:x}")
+    if kind.startswith("host"):
+        ips = (f"10.1.0.{node + 1}", f"fd01::{node + 1:x}")
+    ports = [ContainerPort(name="web", container_port=9090 if kind == "other port" else PORT)]
+    return a_pod(
+        name,
+        "node-gone" if kind == "gone" else on,
+        ips=() if kind == "no address" else ips,
+        ready=kind not in ("not ready", "going"),
+        terminating=kind in ("leaving", "going", "host leaving"),
+        phase="Succeeded" if kind == "finished" else "Running",
+        ports=[] if kind == "no port" else ports,
+    )
+
+
+@st.composite
+def services(draw: st.DrawFn, *, setting: st.SearchStrategy[Setting], policies: bool = True) -> Service:
+    mode, old, distribution, keys = draw(setting)
+    external = internal = None
+    publish = None
+    type_ = "ClusterIP"
+    cluster_ip = "10.96.0.1"
+    if policies:
+        external = draw(st.sampled_from((None, None, None, None, "Cluster", "Local")))
+        internal = draw(st.sampled_from((None, None, None, None, "Cluster", "Local")))
+        publish = draw(st.sampled_from((None, None, None, False, True)))
+        cluster_ip = draw(st.sampled_from((cluster_ip, cluster_ip, cluster_ip, names.HEADLESS)))
+        type_ = "ClusterIP" if external is None or cluster_ip == names.HEADLESS else "LoadBalancer"
+    families = draw(st.sampled_from((IPV4, IPV4, IPV6, DUAL_STACK, DUAL_STACK)))
+    named = draw(st.booleans())
+    ports = [
+        ServicePort(
+            name="http",
+            port=80,
+            target_port="web" if named else PORT,
+            node_port=30080 if type_ == "LoadBalancer" else None,
+        )
+    ]
+    if draw(st.booleans()):
+        ports.append(ServicePort(name="metrics", port=81, target_port=9091))
+    return a_service(
+        mode,
+        old=old,
+        distribution=distribution,
+        keys=keys,
+        families=families,
+        internal=internal,
+        external=external,
+        type_=type_,
+        cluster_ip=cluster_ip,
+        publish_not_ready=publish,
+        ports=ports,
+    )
+
+
+_THRESHOLDS: Final = (
+    HintsSettings(),
+    HintsSettings(),
+    HintsSettings(missing_cpu="disable"),
+    HintsSettings(start_threshold=Fraction(1, 2), keep_threshold=Fraction(1)),
+    HintsSettings(start_threshold=Fraction(1, 100), keep_threshold=Fraction(1, 100)),
+)
+_GATES: Final = (
+    *(Gates(), Gates(), Gates(), Gates(), Gates(), Gates(), Gates()),
+    Gates(topology_aware_hints=False),
+    Gates(service_traffic_distribution=False),
+    Gates(prefer_same_traffic_distribution=False),
+)
+
+
+@st.composite
+def clusters(
+    draw: st.DrawFn,
+    *,
+    setting: st.SearchStrategy[Setting] = ANY_SETTING,
+    most_zones: int = 6,
+    most_pods: int = 30,
+    history: bool = True,
+    others: bool = True,
+    tidy: bool = False,
+) -> Cluster:
+    """A cluster at any moment of its life.
+
+    ``history``: slices of earlier moments may be there, ours and the built-in controller's. ``others``: and slices of
+    somebody else. ``tidy``: Nodes have zones and CPU, endpoints zones and addresses of their own, policies are the
+    default: nothing stands against hints but numbers.
+    """
+    zones = draw(st.integers(1, most_zones))
+    kinds = draw(st.sampled_from((_FINE, _IDLE) if tidy else (_FINE, _IDLE, _BROKEN)))
+    nodes = draw(nodes_of(zones=zones, kinds=kinds))
+    kinds = draw(st.sampled_from((_READY, _MIXED) if tidy else (_READY, _MIXED, _STRANGE)))
+    pods = draw(pods_of(nodes=len(nodes), most=most_pods, kinds=kinds))
+    now = Cluster(
+        service=draw(services(setting=setting, policies=not tidy)),
+        nodes=nodes,
+        pods=pods,
+        configuration=Configuration(
+            max_endpoints_per_slice=draw(st.sampled_from((100, 2, 3, 5, 10))),
+            hints=draw(st.sampled_from(_THRESHOLDS)),
+            gates=Gates() if tidy else draw(st.sampled_from(_GATES)),
+        ),
+    )
+    if history:
+        now = draw(_with_history(now))
+    if others and draw(st.sampled_from((False, False, False, True))):
+        now = now.with_(slices=(*now.slices, *draw(_slices_of_others(zones))))
+    return now
+
+
+@st.composite
+def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
+    """The same cluster with slices from before: of us, of the built-in controller, of both, or of nobody."""
+    who = draw(st.sampled_from(("nobody", "us", "us", "us twice", "built-in", "both", "us, meddled with")))
+    slices: tuple[EndpointSlice, ...] = ()
+    service = now.service
+    if who in ("built-in", "both"):
+        before = draw(_before(now))
+        before = before.with_(configuration=before.configuration.as_upstream())
+        slices = slices_after(before.plan())
+    if who.startswith("us") or who == "both":
+        before = draw(_before(now)).settled()
+        if who == "us twice":
+            before = draw(_before(now)).with_(slices=before.slices).settled()
+        service = replace(service, status=before.service.status)
+        slices += draw(_meddled(before.slices)) if who == "us, meddled with" else before.slices
+    return now.with_(service=service, slices=slices)
+
+
+@st.composite
+def _before(draw: st.DrawFn, now: Cluster) -> Cluster:
+    """The cluster as it may have been: some Pods and Nodes not there yet, another setting."""
+    absent = draw(st.integers(0, 2 ** len(now.pods) - 1)) & draw(st.integers(0, 2 ** len(now.pods) - 1))
+    pods = tuple(pod for number, pod in enumerate(now.pods) if not absent >> number & 1)
+    nodes = now.nodes[: draw(st.integers(1, len(now.nodes)))]
+    service = now.service
+    if draw(st.booleans()):
+        mode, old, distribution, keys = draw(ANY_SETTING)
+        other = a_service(mode, old=old, distribution=distribution, keys=keys)
+        service = replace(
+            service,
+            metadata=replace(service.metadata, annotations=other.metadata.annotations),
+            spec=replace(service.spec, traffic_distribution=distribution, topology_keys=keys),
+        )
+    most = draw(st.sampled_from((now.configuration.max_endpoints_per_slice, 4, 100)))
+    configuration = dataclasses.replace(now.configuration, max_endpoints_per_slice=most)
+    return now.with_(service=service, pods=pods, nodes=nodes, configuration=configuration)
+
+
+@st.composite
+def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[EndpointSlice, ...]:
+    """Our slices after somebody had a hand in them."""
+    result = []
+    for number, each in enumerate(slices):
+        annotations, endpoints = each.metadata.annotations, each.endpoints or ()
+        match draw(st.sampled_from(("as it was", "annotation", "hints", "no hints", "twice", "empty", "labels"))):
+            case "annotation":
+                annotations = {names.APPROACH_ANNOTATION: draw(st.sampled_from(("Hints/ProportionalZoneCPU", "?")))}
+            case "hints":
+                endpoints = tuple(replace(one, hints=hints(f"zone-{number % 7}")) for one in endpoints)
+            case "no hints":
+                endpoints = tuple(replace(one, hints=None) for one in endpoints)
+            case "twice":
+                endpoints = (*endpoints, *endpoints)
+            case "empty":
+                endpoints = ()
+            case "labels":
+                each = replace(
+                    each, metadata=replace(each.metadata, labels={names.MANAGED_BY_LABEL: names.MANAGER, "x": "y"})
+                )
+        result.append(replace(each, metadata=replace(each.metadata, annotations=annotations), endpoints=endpoints))
+    return tuple(result)
+
+
+@st.composite
+def _slices_of_others(draw: st.DrawFn, zones: int) -> tuple[EndpointSlice, ...]:
+    """A slice of somebody else, with hints or without, perhaps with an address that a Pod has."""
+    some = st.tuples(st.integers(1, zones), st.sampled_from((None, None, 1, zones)), st.integers(0, 8))
+    endpoints = [
+        an_endpoint(
+            f"10.{2 if number else 0}.0.{number + 1}",
+            f"zone-{zone}",
+            hinted=hints(f"zone-{hinted}") if hinted is not None else None,
+            ready=number != 7,
+        )
+        for zone, hinted, number in draw(st.lists(some, max_size=3, unique_by=lambda one: one[2]))
+    ]
+    manager = draw(st.sampled_from(("endpointslicemirroring-controller.k8s.io", "example.com", None)))
+    return (a_slice("of-others", *endpoints, manager=manager, owner=None),)

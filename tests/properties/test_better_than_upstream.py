@@ -1,0 +1,226 @@
+"""Where upstream's hints fall short, measured on random clusters (``../shared/control-plane.md``, last section), ours
+must not: ``ProportionalZoneCPU`` as it is without ``--compat=upstream``."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import event, given
+from msgspec.structs import replace
+from tests.clusters import (
+    ALL_HINTS,
+    CLUSTER,
+    Cluster,
+    a_node,
+    a_pod,
+    a_service,
+    endpoints_in,
+    hinted_zones,
+    nodes_in,
+    only_family,
+    pods_in,
+    slices_after,
+    threshold_in_force,
+    told,
+    written,
+)
+from tests.properties.random_clusters import BALANCED, clusters, examples
+
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice, is_ready
+from zoneward.routing.reasons import Reason
+from zoneward.routing.selection import endpoints_of_all_ports, select
+from zoneward.slices.plan import FamilyPlan
+
+
+def selected(family: FamilyPlan, zone: str) -> int:
+    """How many endpoints proxies of a zone use."""
+    everything = endpoints_of_all_ports(family.slices)
+    selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
+    assert selection.cluster is not None
+    return len(selection.cluster)
+
+
+# --- redistribution stops early: a zone stays below the minimum, or gets nothing --------------------------------------
+
+
+@examples(300)
+@given(clusters(setting=BALANCED, tidy=True, others=False))
+def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(cluster: Cluster) -> None:
+    """In exact fractions, of what proxies select, wherever hints are on."""
+    demand = cluster.surroundings.demand
+    for family in cluster.plan().families:
+        event(f"{family.decision.reason}")
+        if not family.decision.active:
+            continue
+        allocation = family.decision.allocation
+        assert allocation is not None
+        ready = sum(map(is_ready, endpoints_in(family.slices)))
+        for zone, weight in demand.weight_of.items():
+            consumed = allocation.consumed(allocation.zones.index(zone))
+            assert consumed > 0
+            assert selected(family, zone) == consumed
+            assert Fraction(ready * weight, demand.total) / consumed - 1 < threshold_in_force(cluster, family)
+
+
+@examples(100)
+@given(clusters(setting=BALANCED, others=False))
+def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
+    """Every ready endpoint has a hint where they are on; nobody has one where they are off."""
+    for family in cluster.plan().families:
+        for endpoint in endpoints_in(family.changes.after):
+            assert (endpoint.hints is not None) == (family.decision.active and is_ready(endpoint))
+
+
+# --- an endpoint in a zone without usable nodes keeps a hint that nobody consumes -------------------------------------
+
+
+@examples(200)
+@given(clusters(setting=BALANCED, others=False))
+def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
+    """An endpoint in a zone without demand too, so none idles."""
+    zones = set(cluster.surroundings.demand.zones)
+    for family in cluster.plan().families:
+        if family.decision.active:
+            assert set(hinted_zones(family.changes.after).values()) <= zones
+
+
+def test_an_endpoint_whose_zone_loses_its_nodes_serves_another_zone_and_is_then_left_alone() -> None:
+    before = Cluster(
+        service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in({"a": 2, "b": 2, "c": 2})
+    )
+    nodes = (*before.nodes[:2], a_node("node-c", "c", cpu=4, ready=False))
+    cluster = before.settled().with_(nodes=nodes)
+    after = cluster.settled()
+    zones = hinted_zones(after.slices)
+    assert sorted((zones["c-0000"], zones["c-0001"])) == ["a", "b"]
+    assert not written(after.plan())
+
+
+# --- a slice is rewritten with identical content ----------------------------------------------------------------------
+
+
+def content(each: EndpointSlice) -> tuple[object, ...]:
+    """All of a slice but the time of its last change."""
+    annotations = {
+        name: text
+        for name, text in (each.metadata.annotations or {}).items()
+        if name != names.TRIGGER_TIME_ANNOTATION
+    }  # fmt: skip
+    return (
+        replace(each.metadata, annotations=annotations, labels=each.metadata.labels or {}),
+        each.address_type,
+        each.endpoints or (),
+        each.ports or (),
+    )
+
+
+@examples(200)
+@given(clusters())
+def test_a_slice_whose_content_does_not_change_is_not_written(cluster: Cluster) -> None:
+    before = {each.metadata.name: each for each in cluster.slices}
+    for family in cluster.plan(trigger_time="2026-11-21T08:00:00Z").families:
+        changes = family.changes
+        for each in changes.update:
+            assert content(each) != content(before[each.metadata.name])
+        for each in changes.unchanged:
+            assert each == before[each.metadata.name]
+        names_written = [each.metadata.name for each in (*changes.create, *changes.update, *changes.delete)]
+        assert len(set(names_written)) == len(names_written)
+
+
+# --- an unchanged slice is checked against the maximum only -----------------------------------------------------------
+
+
+def test_from_prefer_same_zone_to_auto_no_zone_stays_at_51_percent() -> None:
+    """Upstream kept the hints of PreferSameZone where no slice had to change."""
+    nodes = nodes_in({"a": 4, "b": 4})
+    pods = pods_in({"a": 33, "b": 67})
+    before = Cluster(service=a_service(distribution="PreferSameZone"), nodes=nodes, pods=pods).settled()
+    traffic = only_family(before.plan()).traffic
+    assert traffic is not None
+    assert traffic.zones["a"].overload == pytest.approx(50 / 33 - 1)
+
+    plan = before.with_(service=a_service("Auto")).plan()
+    traffic = only_family(plan).traffic
+    assert traffic is not None
+    assert max(zone.overload or 0.0 for zone in traffic.zones.values()) < 0.2
+    assert only_family(plan).decision.active
+
+
+# --- events on every failing sync, and with the wrong message ---------------------------------------------------------
+
+
+@examples(200)
+@given(clusters(), clusters(history=False, others=False))
+def test_an_event_is_told_only_when_something_changed(cluster: Cluster, other: Cluster) -> None:
+    """Whatever the cluster changes into: where conditions and what is in force stay as they were, nothing is told."""
+    before = cluster.settled()
+    now = before.with_(
+        pods=other.pods,
+        nodes=other.nodes,
+        service=replace(
+            before.service,
+            spec=replace(before.service.spec, traffic_distribution=other.service.spec.traffic_distribution),
+        ),
+    )
+    plan = now.plan()
+    if plan.events:
+        assert state(before) != state(now.after(plan))
+
+
+def state(cluster: Cluster) -> tuple[object, ...]:
+    """What is remembered about a Service: what its slices are for, and what its conditions say."""
+    in_force = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in cluster.slices}
+    conditions = (cluster.service.status.conditions or ()) if cluster.service.status else ()
+    settings = {each.message for each in conditions if each.type == names.ACCEPTED_CONDITION}
+    return in_force, settings, [(each.type, each.status, each.reason) for each in conditions]
+
+
+def test_a_failing_sync_is_told_once() -> None:
+    cluster = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in({"a": 2}))
+    assert [each.reason for each in cluster.plan().events] == ["TopologyAwareRoutingDisabled"]
+    assert cluster.settled().plan().events == ()
+
+
+def test_a_cluster_with_one_zone_is_told_so() -> None:
+    """Upstream says that allocatable CPU or zone are not specified."""
+    plan = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4}), pods=pods_in({"a": 4})).plan()
+    assert [each.message for each in plan.events] == ["Nodes only ready in 1 zone"]
+    assert only_family(plan).decision.reason == Reason.ONE_ZONE
+
+
+# --- a missing Node, a Service that is being deleted ------------------------------------------------------------------
+
+
+def test_a_pod_whose_node_is_missing_is_left_out_and_the_rest_is_planned() -> None:
+    """Upstream returns an error after writing."""
+    cluster = Cluster(
+        service=a_service("Auto"),
+        nodes=nodes_in({"a": 4, "b": 4}),
+        pods=(*pods_in({"a": 2, "b": 2}), a_pod("lost", "node-gone", ips=("10.9.9.9",))),
+    )
+    family = only_family(cluster.plan())
+    assert family.decision.active
+    assert sorted(hinted_zones(family.changes.after)) == ["a-0000", "a-0001", "b-0000", "b-0001"]
+    assert [(rule.passed, rule.detail) for rule in family.decision.rules if rule.rule == "pod-nodes"] == [
+        (False, "1 pod left out: their node is gone (lost)")
+    ]
+
+
+def test_a_service_that_is_being_deleted_gets_updates_but_nothing_new() -> None:
+    before = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2}))
+    before = before.settled()
+    cluster = before.with_(service=a_service("Auto", deleting=True), pods=pods_in({"a": 3, "b": 2}))
+    changes = only_family(cluster.plan()).changes
+    assert (len(changes.create), len(changes.update), len(changes.delete)) == (0, 1, 0)
+    assert not only_family(cluster.with_(slices=()).plan()).changes.create
+
+
+def test_a_service_that_is_being_deleted_is_told_nothing_twice() -> None:
+    """Without slices to remember what is in force, its conditions must do."""
+    cluster = Cluster(
+        service=a_service("Auto", deleting=True), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2})
+    )
+    plan = cluster.plan()
+    assert not slices_after(plan)
+    assert cluster.with_(service=told(cluster.service, plan)).plan().events == ()

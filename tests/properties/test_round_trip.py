@@ -1,0 +1,220 @@
+"""What is decided is what proxies do: selection over the encoded slices gives back the allocation (design, "Round
+trip"), nobody is left without an endpoint, and no endpoint or traffic gets lost on the way."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import assume, given
+from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in
+from tests.properties.random_clusters import NODE_HINTS, ZONE_HINTS, clusters, examples
+
+from zoneward.kube import names
+from zoneward.kube.objects import Endpoint, Pod, identity, is_ready, is_serving, is_terminating
+from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.selection import (
+    CONSUMERS,
+    SelectionRule,
+    endpoints_of_all_ports,
+    endpoints_of_port,
+    hints_heeded,
+    is_proxied,
+    policies_of,
+    select,
+)
+from zoneward.slices.plan import FamilyPlan
+
+NOWHERE = "zone-without-any-node"
+
+
+def ready_by_address(family: FamilyPlan) -> list[Endpoint]:
+    """The ready endpoints that proxies see. Rejects clusters in which Pods share an address."""
+    every = endpoints_in(family.slices)
+    assume(len({endpoint.addresses for endpoint in every}) == len(every))
+    return [endpoint for endpoint in endpoints_of_all_ports(family.slices) if is_ready(endpoint)]
+
+
+def located(endpoints: Sequence[Endpoint]) -> Counter[str | None]:
+    return Counter(endpoint.zone for endpoint in endpoints)
+
+
+@examples(200)
+@given(clusters(setting=ZONE_HINTS, others=False))
+def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster) -> None:
+    """For each zone: as many endpoints from each zone as allocated; all ready ones where it was allocated none."""
+    for family in cluster.plan().families:
+        allocation = family.decision.allocation
+        if allocation is None:
+            continue
+        ready = ready_by_address(family)
+        everything = tuple(endpoints_of_all_ports(family.slices))
+        rows = allocation.as_map()
+        assert located(ready) == Counter({zone: sum(row.values()) for zone, row in rows.items()})
+        for zone in {*allocation.zones, *cluster.surroundings.demand.zones, NOWHERE}:
+            selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
+            assert selection.cluster is not None
+            column = Counter({here: row[zone] for here, row in rows.items() if zone in row})
+            if column:
+                assert (located(selection.cluster), selection.rule) == (column, SelectionRule.ZONE_HINTS)
+            else:
+                assert (located(selection.cluster), selection.rule) == (located(ready), SelectionRule.ALL)
+
+
+@examples(150)
+@given(clusters(setting=NODE_HINTS, others=False))
+def test_each_node_selects_its_own_endpoints_else_its_zones_else_all(cluster: Cluster) -> None:
+    """KEP-3015: node hints count where every endpoint has one, zone hints where every endpoint has one."""
+    for family in cluster.plan().families:
+        if not family.decision.active:
+            continue
+        ready = ready_by_address(family)
+        everything = tuple(endpoints_of_all_ports(family.slices))
+        nodes = [(node.metadata.name, (node.metadata.labels or {}).get(names.ZONE_LABEL)) for node in cluster.nodes]
+        for node, zone in [*nodes, ("node-of-nobody", "zone-1"), ("node-of-nobody", NOWHERE), ("node-of-nobody", None)]:
+            own = [one for one in ready if one.node_name == node]
+            near = [one for one in ready if one.zone == zone]
+            if own and all(one.node_name for one in ready):
+                expected, rule = own, SelectionRule.NODE_HINTS
+            elif zone and near and all(one.zone for one in ready):
+                expected, rule = near, SelectionRule.ZONE_HINTS
+            else:
+                expected, rule = ready, SelectionRule.ALL
+            selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node=node, zone=zone)
+            assert selection.cluster is not None
+            assert {identity(one) for one in selection.cluster} == {identity(one) for one in expected}
+            assert selection.rule == rule
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+@examples(60)
+@given(cluster=clusters())
+def test_no_client_is_without_an_endpoint_while_one_exists_that_policy_allows(consumer: str, cluster: Cluster) -> None:
+    """For every proxy of every age, with slices of others beside ours: ready ones if any, else those that still serve
+    while they terminate; of its own node alone where the internal policy is Local."""
+    service = cluster.service
+    policies = policies_of(service)
+    heeded = hints_heeded(service, CONSUMERS[consumer], cluster.configuration.gates)
+    nodes = [(node.metadata.name, (node.metadata.labels or {}).get(names.ZONE_LABEL)) for node in cluster.nodes]
+    for family in cluster.plan().families:
+        for port in service.spec.ports or ():
+            for node, zone in [*nodes, ("node-of-nobody", NOWHERE), ("node-of-nobody", None)]:
+                endpoints = tuple(endpoints_of_port(family.slices, port.name, node=node).values())
+                selection = select(endpoints, policies=policies, heeded=heeded, node=node, zone=zone)
+                allowed = [one for one in endpoints if not policies.internal_local or one.node_name == node]
+                ready = [one for one in allowed if is_ready(one)]
+                leaving = [one for one in allowed if is_serving(one) and is_terminating(one)]
+                used = selection.local if policies.internal_local else selection.cluster
+                assert used is not None
+                assert bool(used) == bool(ready or leaving)
+                assert {id(one) for one in used} <= {id(one) for one in (ready or leaving)}
+                assert {id(one) for one in used} <= {id(one) for one in selection.all_reachable}
+
+
+@examples(200)
+@given(clusters())
+def test_no_endpoint_is_lost_or_doubled(cluster: Cluster) -> None:
+    """The slices hold exactly the Pods' endpoints, each once, as they are now."""
+    plan = cluster.plan()
+    for family in plan.families:
+        expected = Counter(
+            what
+            for pod in cluster.pods
+            if (what := endpoint_that_a_pod_should_have(pod, cluster, family.address_type)) is not None
+        )
+        got = Counter(
+            (
+                endpoint.addresses,
+                endpoint.target_ref.name if endpoint.target_ref else None,
+                endpoint.node_name,
+                endpoint.zone,
+                (is_ready(endpoint), is_serving(endpoint), is_terminating(endpoint)),
+            )
+            for endpoint in endpoints_in(family.changes.after)
+        )
+        assert got == expected
+
+
+def endpoint_that_a_pod_should_have(pod: Pod, cluster: Cluster, address_type: str) -> tuple[object, ...] | None:
+    node_zones = {
+        node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) or None for node in cluster.nodes
+    }
+    published = bool(cluster.service.spec.publish_not_ready_addresses)
+    addresses = tuple(each.ip for each in pod.status.pod_ips or () if (":" in each.ip) == (address_type == "IPv6"))
+    if pod.status.phase in ("Succeeded", "Failed") or not addresses:
+        return None
+    if pod.spec.node_name not in node_zones and not published:
+        return None
+    serving = any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
+    terminating = pod.metadata.deletion_timestamp is not None
+    conditions = (published or (serving and not terminating), serving, terminating)
+    return addresses, pod.metadata.name, pod.spec.node_name, node_zones.get(pod.spec.node_name), conditions
+
+
+@examples(200)
+@given(clusters())
+def test_slices_stay_within_their_size(cluster: Cluster) -> None:
+    """A new slice is never above the maximum; one that is there already never above that and what it was."""
+    most = cluster.configuration.max_endpoints_per_slice
+    before = {each.metadata.name: len(each.endpoints or ()) for each in cluster.slices}
+    for family in cluster.plan().families:
+        for each in family.changes.after:
+            assert len(each.endpoints or ()) <= max(most, before.get(each.metadata.name, 0))
+
+
+@examples(150)
+@given(clusters())
+def test_every_slice_that_exists_is_accounted_for_once(cluster: Cluster) -> None:
+    """A slice is updated, left, deleted, replaced, or another's: never two of these, and never none."""
+    plan = cluster.plan()
+    fates = [each.metadata.name for each in plan.surplus]
+    for family in plan.families:
+        changes = family.changes
+        for slices in (changes.update, changes.unchanged, changes.delete, family.replaced, family.others):
+            fates.extend(each.metadata.name for each in slices)
+        assert not {each.metadata.name for each in changes.create} & {each.metadata.name for each in cluster.slices}
+    families = {family.address_type for family in plan.families}
+    left_to_others = [
+        each.metadata.name
+        for each in cluster.slices
+        if each.address_type not in families and each.metadata.name == "of-others"
+    ]
+    assert Counter([*fates, *left_to_others]) == Counter(each.metadata.name for each in cluster.slices)
+
+
+@examples(200)
+@given(clusters())
+def test_all_traffic_is_either_served_or_dropped(cluster: Cluster) -> None:
+    for family in cluster.plan().families:
+        traffic = family.traffic
+        assert traffic is None or is_proxied(cluster.service)
+        if traffic is None:
+            continue
+        assert traffic.served + traffic.dropped == pytest.approx(1)
+        assert sum(traffic.load) == pytest.approx(traffic.served)
+        assert -1e-9 <= traffic.dropped <= 1 + 1e-9
+        assert -1e-9 <= traffic.in_zone <= traffic.served + 1e-9
+        assert all(load >= 0 for load in traffic.load)
+        assert sum(zone.demand for zone in traffic.zones.values()) == pytest.approx(1)
+        assert traffic.max_overload >= 0
+        assert traffic.mean_overload <= 2
+        local = policies_of(cluster.service).internal_local
+        usable = [one for one in endpoints_in(family.slices) if is_ready(one) or is_serving(one)]
+        if usable and not local:
+            assert traffic.dropped == pytest.approx(0)
+
+
+@examples(150)
+@given(clusters(tidy=True, others=False))
+def test_predicted_overload_is_what_the_allocation_says(cluster: Cluster) -> None:
+    """A zone's overload is expected over consumed endpoints, less 1, as the words of the design define it."""
+    for family in cluster.plan().families:
+        allocation, traffic = family.decision.allocation, family.traffic
+        if allocation is None or traffic is None or HEURISTICS[family.decision.heuristic or ""].node_hints:
+            continue
+        ready = [one for one in endpoints_in(family.slices) if is_ready(one)]
+        for zone, weight in cluster.surroundings.demand.weight_of.items():
+            consumed = allocation.consumed(allocation.zones.index(zone)) or len(ready)
+            predicted = traffic.zones[zone]
+            assert predicted.consumed == pytest.approx(consumed)
+            assert predicted.expected == pytest.approx(weight / cluster.surroundings.demand.total * len(ready))
+            assert predicted.overload == pytest.approx(predicted.expected / consumed - 1)

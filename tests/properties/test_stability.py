@@ -1,0 +1,200 @@
+"""The same cluster gives the same plan, whatever the order of the input and the names of the zones; and a plan that was
+carried out leaves nothing to do."""
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from random import Random
+from typing import TypeVar
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.clusters import Cluster, hinted_zones, slices_after, told, written
+from tests.properties.random_clusters import BALANCED, CPUS, clusters, examples
+
+from zoneward.kube import names
+from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus, Number
+from zoneward.slices.plan import FamilyPlan, ServicePlan
+
+NOW = "2026-11-21T08:00:00Z"
+LATER = "2026-11-21T09:00:00Z"
+
+
+def decided(plan: ServicePlan) -> list[tuple[object, ...]]:
+    """What was decided, without the numbers that tell what changed."""
+    return [
+        (
+            *(family.address_type, decision.approach, decision.heuristic, decision.active, decision.reason),
+            *(decision.allocation, decision.endpoints, decision.message, sorted(map(repr, decision.hints))),
+        )
+        for family in plan.families
+        for decision in [family.decision]
+    ]
+
+
+def beside_replaced(cluster: Cluster, plan: ServicePlan) -> Cluster:
+    """The cluster while a plan is being carried out: the built-in controller's slices go only after ours stand."""
+    replaced = tuple(each for family in plan.families for each in family.replaced)
+    return cluster.with_(service=told(cluster.service, plan), slices=(*slices_after(plan), *replaced))
+
+
+@pytest.mark.parametrize("settle", [Cluster.after, beside_replaced])
+@examples(200)
+@given(cluster=clusters())
+def test_planning_again_changes_nothing(settle: Callable[[Cluster, ServicePlan], Cluster], cluster: Cluster) -> None:
+    """No write, nobody moved, and the same decision, once the plan was carried out; whatever the time."""
+    first = cluster.plan(trigger_time=NOW)
+    second = settle(cluster, first).plan(trigger_time=LATER)
+    assert not written(second)
+    assert decided(second) == decided(first)
+    assert second.conditions == first.conditions
+    assert all(family.decision.moved == 0 for family in second.families)
+    assert [family.traffic for family in second.families] == [family.traffic for family in first.families]
+
+
+@pytest.mark.parametrize("settle", [Cluster.after, beside_replaced])
+@examples(200)
+@given(cluster=clusters())
+def test_planning_again_tells_nothing(settle: Callable[[Cluster, ServicePlan], Cluster], cluster: Cluster) -> None:
+    """What was told stands in the Service's conditions, and what is in force in its slices: no event is repeated."""
+    assert settle(cluster, cluster.plan()).plan().events == ()
+
+
+@examples(200)
+@given(clusters(setting=BALANCED, tidy=True, others=False), st.lists(st.sampled_from(CPUS), min_size=14, max_size=14))
+def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, cpus: list[Number]) -> None:
+    """KEP-2433: slices are only updated where a Node's coming or going crosses the overload threshold."""
+    before = cluster.settled()
+    status = [node.status or NodeStatus() for node in cluster.nodes]
+    nodes = tuple(
+        replace(node, status=replace(each, allocatable=Allocatable(cpu=cpu)))
+        for node, each, cpu in zip(cluster.nodes, status, cpus, strict=False)
+    )
+    now = before.with_(nodes=nodes)
+    plan = now.plan()
+    demand = now.surroundings.demand
+    for family in plan.families:
+        slices = [each for each in before.slices if each.address_type == family.address_type]
+        consumed = Counter(hinted_zones(slices).values())
+        was_on = any(names.APPROACH_ANNOTATION in (each.metadata.annotations or {}) for each in slices)
+        if not was_on or set(consumed) != set(demand.zones) or len(consumed) < 2:
+            continue
+        worst = max(
+            Fraction(consumed.total() * weight, demand.total * consumed[zone]) - 1
+            for zone, weight in demand.weight_of.items()
+        )
+        if worst < cluster.configuration.hints.keep_threshold:
+            assert family.decision.active
+            assert family.changes.after == tuple(sorted(slices, key=lambda each: each.metadata.name))
+
+
+@examples(100)
+@given(clusters())
+def test_planning_again_from_slices_alone_changes_nothing(cluster: Cluster) -> None:
+    """A snapshot without Pods: the slices' own endpoints give the slices that are there."""
+    known = cluster.settled()
+    unknown = known.with_(pods=(), pods_known=False)
+    first = unknown.plan()
+    assert not written(first)
+    assert [family.decision.allocation for family in first.families] == [
+        family.decision.allocation for family in known.plan().families
+    ]
+
+
+def in_order(plan: ServicePlan) -> ServicePlan:
+    """The same plan with everything sorted that has no order."""
+
+    def by_name(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
+        return tuple(sorted(slices, key=lambda each: each.metadata.name))
+
+    def family_in_order(family: FamilyPlan) -> FamilyPlan:
+        changes = family.changes
+        return dataclasses.replace(
+            family,
+            replaced=by_name(family.replaced),
+            others=by_name(family.others),
+            # One hint an endpoint, in the order in which the endpoints came.
+            decision=dataclasses.replace(family.decision, hints=tuple(sorted(family.decision.hints, key=repr))),
+            changes=dataclasses.replace(
+                changes,
+                create=by_name(changes.create),
+                update=by_name(changes.update),
+                unchanged=by_name(changes.unchanged),
+                delete=by_name(changes.delete),
+            ),
+        )
+
+    return dataclasses.replace(plan, families=tuple(map(family_in_order, plan.families)), surplus=by_name(plan.surplus))
+
+
+def shuffled(cluster: Cluster, random: Random) -> Cluster:
+    return cluster.with_(
+        nodes=tuple(random.sample(cluster.nodes, len(cluster.nodes))),
+        pods=tuple(random.sample(cluster.pods, len(cluster.pods))),
+        slices=tuple(random.sample(cluster.slices, len(cluster.slices))),
+    )
+
+
+@examples(150)
+@given(clusters(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random) -> None:
+    """Nodes, Pods and slices in another order: the same allocation, slices, events and traffic."""
+    one, other = in_order(cluster.plan()), in_order(shuffled(cluster, random).plan())
+    for this, that in zip(one.families, other.families, strict=True):
+        assert (this.changes, this.traffic, this.replaced, this.others) == (
+            that.changes,
+            that.traffic,
+            that.replaced,
+            that.others,
+        )
+        assert (this.decision.allocation, this.decision.moved, this.decision.reason, this.decision.hints) == (
+            that.decision.allocation,
+            that.decision.moved,
+            that.decision.reason,
+            that.decision.hints,
+        )
+    assert (one.events, one.surplus, one.speaker) == (other.events, other.surplus, other.speaker)
+
+
+@examples(150)
+@given(clusters(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_is_not_told(cluster: Cluster, random: Random) -> None:
+    """Rules, messages and conditions are the same to the letter: otherwise every sync would write conditions."""
+    one, other = cluster.plan(), shuffled(cluster, random).plan()
+    assert one.conditions == other.conditions
+    assert [(family.decision.message, family.decision.rules) for family in one.families] == [
+        (family.decision.message, family.decision.rules) for family in other.families
+    ]
+
+
+OTHER_NAMES = ("a", "area-b", "area-bb", "bay", "c.1", "north", "zulu")
+"""Names for ``zone-0`` to ``zone-6`` that sort as these do."""
+Things = TypeVar("Things")
+
+
+def renamed(text: str) -> str:
+    return re.sub(r"zone-([0-6])", lambda match: OTHER_NAMES[int(match[1])], text)
+
+
+def with_zones_renamed(things: Things, type_: type[Things]) -> Things:
+    return msgspec.json.decode(renamed(msgspec.json.encode(things).decode()), type=type_)
+
+
+@examples(100)
+@given(clusters())
+def test_other_names_for_zones_in_the_same_order_rename_the_result(cluster: Cluster) -> None:
+    """Names of zones break ties and do nothing else: even the messages are the same but for them."""
+    elsewhere = cluster.with_(
+        nodes=with_zones_renamed(cluster.nodes, tuple[Node, ...]),
+        slices=with_zones_renamed(cluster.slices, tuple[EndpointSlice, ...]),
+    )
+    one, other = in_order(cluster.plan()), in_order(elsewhere.plan())
+    assert repr(other.families) == renamed(repr(one.families))
+    assert repr((other.conditions, other.events, other.surplus)) == renamed(
+        repr((one.conditions, one.events, one.surplus))
+    )

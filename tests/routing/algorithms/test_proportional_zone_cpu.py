@@ -1,0 +1,232 @@
+"""ProportionalZoneCPU on plain arrays: KEP-2433 § Heuristics and § Overload, in whole numbers."""
+
+from fractions import Fraction
+from typing import Final
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints, proportional_zone_cpu
+from zoneward.routing.algorithms.results import ALLOCATED, IMPOSSIBLE, SCRATCH_PER_ZONE
+
+START: Final = Fraction(1, 5)
+KEEP: Final = Fraction(3, 10)
+
+
+def run(
+    demand: list[int],
+    supply: list[int],
+    previous: list[list[int]] | None = None,
+    *,
+    threshold: Fraction = START,
+    start: Fraction = START,
+) -> list[list[int]] | None:
+    """Rows by located zone, columns by consumer; None where it is impossible."""
+    zones = len(demand)
+    flat = [cell for row in previous for cell in row] if previous else [0] * zones**2
+    allocation = [0] * zones**2
+    parameters = [*threshold.as_integer_ratio(), *start.as_integer_ratio()]
+    result = proportional_zone_cpu(demand, supply, parameters, flat, allocation, [7] * (zones * SCRATCH_PER_ZONE))
+    assert result in (ALLOCATED, IMPOSSIBLE)
+    rows = [allocation[zone * zones : (zone + 1) * zones] for zone in range(zones)]
+    return rows if result == ALLOCATED else None
+
+
+# --- known results ----------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_proposal() -> None:
+    """20, 16 and 14 cores: 40 %, 32 % and 28 % of 25 endpoints."""
+    assert run([20, 16, 14], [10, 8, 7]) == [[10, 0, 0], [0, 8, 0], [0, 0, 7]]
+
+
+def test_endpoints_of_the_own_zone_come_first_and_others_from_zones_with_more_than_they_need() -> None:
+    assert run([1, 1], [3, 1]) == [[2, 1], [0, 1]]
+    assert run([1, 1, 2], [6, 2, 0]) == [[2, 0, 4], [0, 2, 0], [0, 0, 0]]
+
+
+def test_every_zone_gets_between_floor_and_ceiling_of_its_fair_part() -> None:
+    """Seven endpoints for two equal zones: 3.5 each, so 3 and 4, and nobody moves."""
+    assert run([1, 1], [4, 3]) == [[4, 0], [0, 3]]
+    assert run([1, 1], [5, 2]) == [[4, 1], [0, 2]]
+
+
+def test_a_small_zone_gets_what_the_threshold_asks_for_though_its_fair_part_is_less() -> None:
+    """1/101 of 10 endpoints is a tenth of one; without one it would be without any."""
+    rows = run([1, 100], [0, 10])
+    assert rows == [[0, 0], [1, 9]]
+
+
+@pytest.mark.parametrize(
+    ("demand", "supply"),
+    [
+        ([1, 1], [0, 0]),
+        ([0, 0], [2, 2]),
+        ([1, 1, 1], [1, 1, 0]),
+        ([1, 1, 1], [2, 1, 1]),
+        ([1, 1], [3, 0]),
+        ([1] * 5, [3, 3, 2, 2, 2]),
+    ],
+    ids=["no endpoint", "no demand", "too few", "33 %", "50 %", "exactly 20 %"],
+)
+def test_what_cannot_stay_below_the_threshold_is_impossible(demand: list[int], supply: list[int]) -> None:
+    assert run(demand, supply) is None
+
+
+def test_a_higher_threshold_allows_more() -> None:
+    """Twelve endpoints in five equal zones are at 20 %, four in three at 33 %."""
+    assert run([1] * 5, [12, 0, 0, 0, 0], threshold=KEEP) is not None
+    assert run([1] * 3, [4, 0, 0], threshold=KEEP) is None
+    assert run([1] * 3, [4, 0, 0], threshold=Fraction(1, 3)) is None
+    assert run([1] * 3, [4, 0, 0], threshold=Fraction(1, 3) + Fraction(1, 10**6)) is not None
+
+
+def test_ties_go_to_the_first_zone() -> None:
+    """Twenty endpoints of a zone without demand for three equal zones."""
+    assert run([1, 1, 1, 0], [0, 0, 0, 20]) == [[0] * 4, [0] * 4, [0] * 4, [7, 7, 6, 0]]
+
+
+def test_a_zone_without_demand_lends_all_it_has_to_those_most_in_need() -> None:
+    assert run([1, 1, 0], [1, 3, 2]) == [[1, 0, 0], [0, 3, 0], [2, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("total", "share", "least"), [(12, (1, 5), 3), (4, (1, 2), 2), (10, (1, 2), 5), (0, (1, 2), 1), (100, (3, 10), 26)]
+)
+def test_the_least_endpoints_stay_strictly_below_the_threshold(total: int, share: tuple[int, int], least: int) -> None:
+    """One fewer is at 20 % or above."""
+    assert least_endpoints(total, *share, 1, 5) == least
+    fair = Fraction(total * share[0], share[1])
+    assert fair / least - 1 < START
+    assert least == 1 or fair / (least - 1) - 1 >= START
+
+
+# --- from a previous allocation ---------------------------------------------------------------------------------------
+
+
+def test_nobody_moves_while_every_zone_has_its_minimum() -> None:
+    """3.5 expected and 3 consumed: 17 %. A fresh start would not leave it so."""
+    previous = [[3, 1], [0, 3]]
+    assert run([1, 1], [4, 3], previous) == previous
+
+
+def test_new_endpoints_serve_their_own_zone() -> None:
+    assert run([1, 1], [3, 2], [[2, 0], [0, 2]], threshold=KEEP) == [[3, 0], [0, 2]]
+
+
+def test_new_endpoints_serve_a_zone_that_has_become_overloaded_rather_than_that_anybody_moves() -> None:
+    """Four new ones in zone a; two of them go to zone b, and the old ones stay."""
+    assert run([1, 1], [6, 2], [[2, 0], [0, 2]], threshold=KEEP) == [[4, 2], [0, 2]]
+
+
+def test_what_is_kept_at_the_higher_threshold_is_balanced_for_the_lower_where_it_must_move() -> None:
+    """Ten endpoints, 8 and 2 for equal zones: a rebalance gives 5 and 5, not the 4 that would do."""
+    rows = run([1, 1], [10, 0], [[8, 2], [0, 0]], threshold=KEEP)
+    assert rows == [[5, 5], [0, 0]]
+
+
+def test_guests_go_home_before_others_move() -> None:
+    """Zone a needs one back and has one lent to zone b."""
+    rows = run([3, 1], [4, 2], [[2, 2], [0, 2]], threshold=START)
+    assert rows is not None
+    assert rows[0][0] > 2
+    assert rows[1] == [0, 2]
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+Inputs = tuple[list[int], list[int], list[list[int]], Fraction]
+"""Demand, supply, a previous allocation that fits into both, and the threshold in force."""
+
+
+@st.composite
+def inputs(draw: st.DrawFn, *, all_placed: bool = False) -> Inputs:
+    zones = draw(st.integers(1, 6))
+    demand = draw(st.lists(st.one_of(st.integers(0, 5), st.integers(0, 10**6)), min_size=zones, max_size=zones))
+    supply = draw(st.lists(st.one_of(st.integers(0, 4), st.integers(0, 60)), min_size=zones, max_size=zones))
+    previous = [[0] * zones for _ in range(zones)]
+    consumers = [zone for zone in range(zones) if demand[zone]]
+    if consumers and (all_placed or draw(st.booleans())):
+        for located in range(zones):
+            left = supply[located]
+            for consumer in consumers:
+                previous[located][consumer] = draw(st.integers(0, left))
+                left -= previous[located][consumer]
+            if all_placed:
+                previous[located][located if demand[located] else consumers[0]] += left
+    return demand, supply, previous, draw(st.sampled_from((START, KEEP, Fraction(1, 100), Fraction(5))))
+
+
+PROPERTY: Final = settings(max_examples=400, deadline=None, print_blob=True)
+
+
+@PROPERTY
+@given(inputs())
+def test_every_endpoint_serves_exactly_one_zone_and_only_zones_with_demand(
+    drawn: Inputs,
+) -> None:
+    demand, supply, previous, threshold = drawn
+    rows = run(demand, supply, previous, threshold=threshold, start=min(threshold, START))
+    if rows is None:
+        return
+    assert [sum(row) for row in rows] == supply
+    assert all(number >= 0 for row in rows for number in row)
+    assert all(row[zone] == 0 for row in rows for zone, weight in enumerate(demand) if weight == 0)
+
+
+@PROPERTY
+@given(inputs())
+def test_no_zone_is_at_the_threshold_and_it_is_impossible_only_where_minimums_do_not_fit(
+    drawn: Inputs,
+) -> None:
+    demand, supply, previous, threshold = drawn
+    rows = run(demand, supply, previous, threshold=threshold, start=min(threshold, START))
+    total, endpoints = sum(demand), sum(supply)
+    if rows is None:
+        fair = [Fraction(endpoints * weight, total) for weight in demand if weight] if total else []
+        least = [next(n for n in range(1, endpoints + 2) if each / n - 1 < threshold) for each in fair]
+        assert not fair or not endpoints or sum(least) > endpoints
+        return
+    for zone, weight in enumerate(demand):
+        if weight:
+            consumed = sum(row[zone] for row in rows)
+            assert consumed > 0
+            assert Fraction(endpoints * weight, total) / consumed - 1 < threshold
+
+
+@PROPERTY
+@given(inputs(all_placed=True))
+def test_nobody_moves_where_nobody_has_to(drawn: Inputs) -> None:
+    """Where everybody was placed and every zone is still below the threshold, the answer is what was."""
+    demand, supply, previous, threshold = drawn
+    total, endpoints = sum(demand), sum(supply)
+    assume(endpoints and total)
+    consumed = [sum(column) for column in zip(*previous, strict=True)]
+    below = all(
+        number and Fraction(endpoints * weight, total) / number - 1 < threshold
+        for number, weight in zip(consumed, demand, strict=True)
+        if weight
+    )
+    if below:
+        assert run(demand, supply, previous, threshold=threshold, start=min(threshold, START)) == previous
+
+
+@PROPERTY
+@given(inputs())
+def test_an_allocation_is_its_own_next_one(drawn: Inputs) -> None:
+    demand, supply, previous, threshold = drawn
+    first = run(demand, supply, previous, threshold=threshold, start=min(threshold, START))
+    if first is not None:
+        assert run(demand, supply, first, threshold=max(threshold, KEEP), start=min(threshold, START)) == first
+
+
+@PROPERTY
+@given(inputs(), st.integers(2, 1000))
+def test_only_the_proportions_of_demand_matter(drawn: Inputs, factor: int) -> None:
+    demand, supply, previous, threshold = drawn
+    start = min(threshold, START)
+    assert run(demand, supply, previous, threshold=threshold, start=start) == run(
+        [weight * factor for weight in demand], supply, previous, threshold=threshold, start=start
+    )

@@ -1,0 +1,210 @@
+"""One decision: each reason with its words, and the rules that led there, in order and with numbers."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+from tests.clusters import Cluster, a_node, a_pod, a_service, nodes_in, only_family, pods_in
+
+from zoneward.routing.approach import Approach
+from zoneward.routing.configuration import Configuration, Gates, HintsSettings
+from zoneward.routing.decision import Decision
+from zoneward.routing.reasons import Reason
+
+AUTO: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 1}))
+NOWHERE: Final = (a_node("node-x", None, ready=False), a_pod("lost", "node-x", ips=("10.9.9.9",)))
+
+
+def without_zone(cluster: Cluster) -> Cluster:
+    """The cluster with one Pod more, on a Node without a zone that does not count for demand."""
+    node, pod = NOWHERE
+    return cluster.with_(nodes=(*cluster.nodes, node), pods=(*cluster.pods, pod))
+
+
+OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
+    Reason.ENABLED: (AUTO, "no zone is more than 0 % above fair (b is); 4 endpoints for 2 zones"),
+    Reason.NOT_ASKED_FOR: (
+        AUTO.with_(service=a_service()),
+        "nothing is asked for: all endpoints serve all zones",
+    ),
+    Reason.UNKNOWN_VALUE: (
+        AUTO.with_(service=a_service("Banana")),
+        "service.kubernetes.io/topology-mode: 'Banana' is not a known value",
+    ),
+    Reason.FEATURE_GATE_OFF: (
+        AUTO.with_(configuration=Configuration(gates=Gates(topology_aware_hints=False))),
+        "the feature gate TopologyAwareHints is off",
+    ),
+    Reason.TOPOLOGY_KEYS: (
+        AUTO.with_(service=a_service("Auto", keys=("*",))),
+        "spec.topologyKeys is set and overrides every newer setting",
+    ),
+    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: (
+        AUTO.with_(service=a_service("Auto", external="Local")),
+        "externalTrafficPolicy is Local: an endpoint of a node could be given to another zone",
+    ),
+    Reason.NO_READY_NODES: (
+        AUTO.with_(nodes=(a_node("node-a", "a", ready=False), a_node("node-b", "b", ready=False))),
+        "no node is ready",
+    ),
+    Reason.NODE_WITHOUT_ZONE: (
+        AUTO.with_(nodes=(*AUTO.nodes, a_node("node-x", None), a_node("node-w", None))),
+        "2 nodes without zone label (node-w, node-x)",
+    ),
+    Reason.NODE_WITHOUT_CPU: (
+        AUTO.with_(
+            nodes=(*AUTO.nodes, a_node("node-x", cpu=None)),
+            configuration=Configuration(hints=HintsSettings(missing_cpu="disable")),
+        ),
+        "1 node without allocatable CPU (node-x)",
+    ),
+    Reason.ONE_ZONE: (
+        AUTO.with_(nodes=(a_node("node-a", "a"), a_node("node-b", "b", ready=False))),
+        "nodes are only ready in 1 zone",
+    ),
+    Reason.NO_READY_ENDPOINTS: (
+        AUTO.with_(service=a_service(distribution="PreferSameZone"), pods=()),
+        "no endpoint is ready",
+    ),
+    Reason.TOO_FEW_ENDPOINTS: (
+        AUTO.with_(pods=AUTO.pods[:1]),
+        "1 endpoint for 2 zones: fewer than one each",
+    ),
+    Reason.OVERLOAD: (
+        AUTO.with_(pods=pods_in({"a": 3})),
+        "3 endpoints for 2 zones: any split would put some zone 20 % or more above its fair share",
+    ),
+    Reason.ENDPOINT_WITHOUT_ZONE: (without_zone(AUTO), "1 endpoint without zone (lost)"),
+    Reason.NO_SELECTOR: (
+        AUTO.with_(service=a_service("Auto", selects=False)),
+        "no selector: its EndpointSlices are managed by others",
+    ),
+}
+
+
+def decided(cluster: Cluster) -> Decision:
+    return only_family(cluster.plan()).decision
+
+
+def test_every_reason_is_in_the_table() -> None:
+    assert set(Reason) - {Reason.ACCEPTED} == set(OUTCOMES)
+
+
+@pytest.mark.parametrize("reason", OUTCOMES, ids=str)
+def test_an_outcome_has_its_reason_and_its_words(reason: Reason) -> None:
+    cluster, message = OUTCOMES[reason]
+    decision = decided(cluster)
+    assert (decision.reason, decision.message) == (reason, message)
+    assert decision.active == (reason is Reason.ENABLED)
+    assert (decision.allocation is not None) == decision.active
+    assert decision.in_force == ("Hints/ProportionalZoneCPU" if decision.active else None)
+
+
+@pytest.mark.parametrize("reason", OUTCOMES, ids=str)
+def test_the_last_rule_asked_is_the_one_that_decided(reason: Reason) -> None:
+    """There is no other explanation anywhere: a refusal is the one rule that did not pass after the settings."""
+    decision = decided(OUTCOMES[reason][0])
+    settings = ("annotation", "traffic-distribution")
+    failed = [rule.rule for rule in decision.rules if not rule.passed and rule.rule not in settings]
+    if reason in (Reason.ENABLED, Reason.NOT_ASKED_FOR, Reason.UNKNOWN_VALUE):
+        assert failed == []
+    else:
+        assert failed == [decision.rules[-1].rule]
+
+
+def test_rules_of_the_balancing_heuristic_in_order() -> None:
+    rules = [(rule.rule, rule.passed, rule.detail) for rule in decided(AUTO).rules]
+    assert rules == [
+        ("annotation", True, "service.kubernetes.io/topology-mode: Auto asks for ProportionalZoneCPU"),
+        ("gate-topology-aware-hints", True, "TopologyAwareHints is on"),
+        ("external-traffic-policy", True, "externalTrafficPolicy is Cluster"),
+        ("ready-nodes", True, "2 ready nodes"),
+        ("node-zones", True, "every ready node has a zone"),
+        ("node-cpu", True, "every ready node has allocatable CPU"),
+        ("two-zones", True, "nodes ready in 2 zones"),
+        ("enough-endpoints", True, "4 endpoints for 2 zones"),
+        ("endpoint-zones", True, "every ready endpoint has a zone"),
+        ("threshold-in-force", True, "not in force yet: starts below 20 %"),
+        ("overload-threshold", True, "below 20 % the zones need at least 2 + 2 = 4 of 4 endpoints"),
+        ("placement", True, "3 endpoints serve their own zone, 1 another; 0 moved"),
+    ]
+
+
+def test_rules_say_which_threshold_is_in_force() -> None:
+    rules = {rule.rule: rule.detail for rule in decided(AUTO.settled()).rules}
+    assert rules["threshold-in-force"] == "in force already: kept below 30 %"
+    assert rules["overload-threshold"] == "below 30 % the zones need at least 2 + 2 = 4 of 4 endpoints"
+
+
+def test_rules_of_a_traffic_distribution_in_order() -> None:
+    cluster = AUTO.with_(service=a_service(distribution="PreferSameNode"))
+    rules = [(rule.rule, rule.passed, rule.detail) for rule in decided(cluster).rules]
+    assert rules == [
+        ("annotation", False, "no topology annotation"),
+        ("traffic-distribution", True, "PreferSameNode asks for PreferSameNode"),
+        ("gate-service-traffic-distribution", True, "ServiceTrafficDistribution is on"),
+        ("gate-topology-aware-hints", True, "TopologyAwareHints is on"),
+        ("gate-prefer-same-traffic-distribution", True, "PreferSameTrafficDistribution is on"),
+        ("ready-endpoints", True, "4 endpoints ready of 4"),
+        ("endpoint-zones", True, "every ready endpoint has a zone"),
+        ("placement", True, "4 endpoints serve their own zone, 0 another; 0 moved"),
+    ]
+
+
+def test_the_message_names_the_worst_zone_and_how_far_it_is_above_fair() -> None:
+    """Seven endpoints for two zones of equal CPU: 3.5 expected and 3 consumed."""
+    cluster = AUTO.with_(pods=pods_in({"a": 4, "b": 3}))
+    assert decided(cluster).message == "no zone is more than 16.7 % above fair (b is); 7 endpoints for 2 zones"
+
+
+def test_the_message_names_zones_that_fall_back_to_all() -> None:
+    cluster = AUTO.with_(service=a_service(distribution="PreferSameZone"), pods=pods_in({"a": 2}))
+    assert decided(cluster).message == "every endpoint serves its own zone; b without endpoints: all serve there"
+
+
+# --- what stands against hints, and against which ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", ["PreferZone", "PreferSameZone", "PreferSameNode"])
+def test_hints_to_the_own_zone_ask_no_node_and_count_no_endpoint(setting: str) -> None:
+    """One zone, one endpoint, a Node without zone or CPU, the external policy Local: these hints stay (design)."""
+    mode, distribution = (setting, None) if setting == "PreferZone" else (None, setting)
+    cluster = Cluster(
+        service=a_service(mode, distribution=distribution, external="Local"),
+        nodes=(a_node("node-a"), a_node("node-x", None, cpu=None)),
+        pods=pods_in({"a": 1}),
+    )
+    assert decided(cluster).active
+
+
+def test_an_endpoint_without_a_zone_voids_all_hints_of_the_annotation() -> None:
+    for value in ("Auto", "PreferZone"):
+        decision = decided(without_zone(AUTO.with_(service=a_service(value))))
+        assert (decision.reason, set(decision.hints)) == (Reason.ENDPOINT_WITHOUT_ZONE, {None})
+
+
+def test_an_endpoint_without_a_zone_leaves_the_hints_of_the_others_in_a_traffic_distribution() -> None:
+    """Proxies heed none of them meanwhile, and no slice is rewritten when it is gone."""
+    decision = decided(without_zone(AUTO.with_(service=a_service(distribution="PreferSameZone"))))
+    assert (decision.reason, decision.active) == (Reason.ENDPOINT_WITHOUT_ZONE, False)
+    assert [hint is None for hint in decision.hints].count(True) == 1
+
+
+def test_with_node_hints_an_endpoint_without_a_zone_is_no_hindrance() -> None:
+    decision = decided(without_zone(AUTO.with_(service=a_service(distribution="PreferSameNode"))))
+    assert decision.active
+    assert all(hint is not None and hint.for_nodes for hint in decision.hints)
+
+
+def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> None:
+    """Not even one without a zone matters while it is not ready."""
+    unready = tuple(a_pod(f"unready-{number}", "node-a", ips=(f"10.8.0.{number}",), ready=False) for number in (1, 2))
+    cluster = AUTO.with_(pods=(*AUTO.pods, *unready))
+    decision = decided(cluster)
+    assert (decision.endpoints, decision.active) == (4, True)
+    assert [hint is None for hint in decision.hints].count(True) == 2
+
+
+def test_nothing_is_hinted_where_nothing_is_asked_for() -> None:
+    decision = decided(AUTO.with_(service=a_service()))
+    assert (decision.approach, decision.heuristic, set(decision.hints)) == (Approach.CLUSTER_WIDE, None, {None})

@@ -1,0 +1,304 @@
+"""KEP-2433 § Events: its six, each provoked by a change, told once, and by the worse address family."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+from tests.clusters import DUAL_STACK, IPV4, Cluster, a_node, a_pod, a_service, nodes_in, pods_in
+
+from zoneward.kube import names
+from zoneward.kube.objects import PodIP
+from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
+from zoneward.routing.approach import Approach
+from zoneward.routing.configuration import Configuration, Gates, HintsSettings
+from zoneward.routing.decision import Decision
+from zoneward.routing.events import Event, events_of
+from zoneward.routing.reasons import Reason
+
+NODES: Final = nodes_in({"a": 4, "b": 4})
+PODS: Final = pods_in({"a": 2, "b": 2})
+AUTO: Final = Cluster(service=a_service("Auto"), nodes=NODES, pods=PODS)
+"""A cluster in which hints are on."""
+MISSING_CPU_DISABLES: Final = Configuration(hints=HintsSettings(missing_cpu="disable"))
+
+ENABLED: Final = Event("Normal", "TopologyAwareRoutingEnabled", "Topology Aware Routing has been enabled")
+REMOVED: Final = Event("Normal", "TopologyAwareRoutingDisabled", "Topology Aware Routing configuration was removed")
+
+
+def disabled(message: str) -> Event:
+    return Event("Warning", "TopologyAwareRoutingDisabled", message)
+
+
+TOO_FEW: Final = "Insufficient number of Endpoints ({}), impossible to safely allocate proportionally"
+
+CHANGES: Final[Mapping[str, tuple[Cluster, Cluster, Event]]] = {
+    "Topology Aware Routing has been enabled": (AUTO.with_(service=a_service()), AUTO, ENABLED),
+    "Topology Aware Routing configuration was removed": (AUTO, AUTO.with_(service=a_service()), REMOVED),
+    "Insufficient number of Endpoints (n), impossible to safely allocate proportionally": (
+        AUTO,
+        AUTO.with_(pods=PODS[:1]),
+        disabled(TOO_FEW.format(1)),
+    ),
+    "1 or more Endpoints do not have a Zone specified": (
+        AUTO,
+        # A Node that is not ready adds nothing to demand; its label is not needed there.
+        AUTO.with_(
+            nodes=(*NODES, a_node("node-new", None, ready=False)),
+            pods=(*PODS, a_pod("new", "node-new", ips=("10.9.9.9",))),
+        ),
+        disabled("1 or more Endpoints do not have a Zone specified"),
+    ),
+    "1 or more Nodes do not have allocatable CPU specified": (
+        AUTO.with_(configuration=MISSING_CPU_DISABLES),
+        AUTO.with_(configuration=MISSING_CPU_DISABLES, nodes=(*NODES, a_node("node-new", "a", cpu=None))),
+        disabled("1 or more Nodes do not have allocatable CPU specified"),
+    ),
+    "Nodes only ready in 1 zone": (
+        AUTO,
+        AUTO.with_(nodes=(NODES[0], a_node("node-b", "b", ready=False))),
+        disabled("Nodes only ready in 1 zone"),
+    ),
+}
+"""What was, what is now, and the event that this change is worth, under the message in the proposal."""
+
+
+def becomes(before: Cluster, now: Cluster) -> Cluster:
+    """The cluster as it is now, with what is remembered from before."""
+    settled = before.settled()
+    return now.with_(slices=settled.slices, service=replace(now.service, status=settled.service.status))
+
+
+@pytest.mark.parametrize("message", CHANGES)
+def test_a_change_is_told(message: str) -> None:
+    """Exact type, reason and message."""
+    before, now, event = CHANGES[message]
+    assert becomes(before, now).plan().events == (event,)
+
+
+@pytest.mark.parametrize("message", CHANGES)
+def test_it_is_told_once(message: str) -> None:
+    """With slices and conditions in place nothing is told again, before the change or after it."""
+    before, now, _ = CHANGES[message]
+    assert before.settled().plan().events == ()
+    assert becomes(before, now).settled().plan().events == ()
+
+
+@pytest.mark.parametrize("message", CHANGES)
+def test_a_change_back_is_told_too(message: str) -> None:
+    before, now, event = CHANGES[message]
+    back = becomes(becomes(before, now), before).plan().events
+    expected = {ENABLED: REMOVED, REMOVED: ENABLED}.get(event, ENABLED)
+    # Where nothing was ever asked for before, the first event is what a change back starts from.
+    assert back == (expected,)
+
+
+PROPOSAL: Final = Path(__file__).resolve().parents[3] / "shared" / "keps" / "004_9531f503d48f7903.txt"
+
+
+def test_every_event_of_the_proposal_is_provoked() -> None:
+    rows = [line.rstrip("| ").split(" | ") for line in PROPOSAL.read_text(encoding="utf-8").splitlines()]
+    told = [(row[0], row[1], row[2]) for row in rows if len(row) == 3 and row[1].startswith("TopologyAwareRouting")]
+    assert told == [(event.type, event.reason, message) for message, (_, _, event) in CHANGES.items()]
+    assert len(told) == 6
+    for message, (_, _, event) in CHANGES.items():
+        assert event.message == message.replace("(n)", "(1)")
+
+
+# --- what is told beside the six --------------------------------------------------------------------------------------
+
+NO_WORDS: Final[Mapping[str, tuple[Cluster, Event]]] = {
+    "a split exists, but above the threshold": (
+        AUTO.with_(nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in({"a": 2, "b": 2})),
+        disabled(TOO_FEW.format(4)),
+    ),
+    "a Node without a zone": (
+        AUTO.with_(nodes=(*NODES, a_node("node-new", None))),
+        disabled("1 or more Nodes do not have a Zone specified"),
+    ),
+    "no Node is ready": (
+        AUTO.with_(nodes=tuple(a_node(f"node-{zone}", zone, ready=False) for zone in "ab")),
+        disabled("No Nodes are ready"),
+    ),
+    "the external policy": (
+        AUTO.with_(service=a_service("Auto", external="Local", type_="LoadBalancer")),
+        disabled("externalTrafficPolicy is Local"),
+    ),
+    "nobody is ready under PreferZone": (
+        AUTO.with_(service=a_service("PreferZone"), pods=()),
+        disabled("No Endpoints are ready"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NO_WORDS)
+def test_what_the_proposal_has_no_words_for_is_told_once_too(what: str) -> None:
+    cluster, event = NO_WORDS[what]
+    assert cluster.plan().events == (event,)
+    assert cluster.settled().plan().events == ()
+
+
+def test_every_reason_that_voids_hints_has_words() -> None:
+    """No decision that asks for hints in vain meets a reason without a message."""
+    silent = {
+        *(Reason.ENABLED, Reason.NOT_ASKED_FOR, Reason.ACCEPTED, Reason.UNKNOWN_VALUE, Reason.FEATURE_GATE_OFF),
+        *(Reason.TOPOLOGY_KEYS, Reason.NO_SELECTOR),
+    }
+    for reason in set(Reason) - silent:
+        (event,) = events_of({"IPv4": a_decision(reason)}, in_force={}, told=())
+        assert (event.type, event.reason) == ("Warning", "TopologyAwareRoutingDisabled")
+        assert event.message
+
+
+def a_decision(reason: Reason) -> Decision:
+    return Decision(
+        approach=Approach.HINTS,
+        heuristic=PROPORTIONAL_ZONE_CPU.name,
+        active=False,
+        reason=reason,
+        message="",
+        endpoints=0,
+        allocation=None,
+        hints=(),
+        rules=(),
+        accepted=True,
+        accepted_message="service.kubernetes.io/topology-mode: Auto",
+    )
+
+
+def test_another_reason_is_told_though_hints_were_off_before() -> None:
+    before = AUTO.with_(pods=PODS[:1])
+    now = becomes(before, AUTO.with_(nodes=NODES[:1]))
+    assert now.plan().events == (disabled("Nodes only ready in 1 zone"),)
+
+
+def test_another_number_of_endpoints_is_no_other_reason() -> None:
+    cluster = AUTO.with_(nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in({"a": 2}))
+    assert becomes(cluster, cluster.with_(pods=pods_in({"a": 1}))).plan().events == ()
+
+
+def test_a_move_to_traffic_distribution_is_a_removal() -> None:
+    """Hints stay on, but by another setting; what it says is told in conditions alone."""
+    now = AUTO.with_(service=a_service(distribution="PreferSameZone"))
+    assert becomes(AUTO, now).plan().events == (REMOVED,)
+    assert becomes(AUTO, now).settled().plan().events == ()
+
+
+def test_a_gate_that_goes_off_is_a_removal() -> None:
+    now = AUTO.with_(configuration=Configuration(gates=Gates(topology_aware_hints=False)))
+    assert becomes(AUTO, now).plan().events == (REMOVED,)
+    assert becomes(AUTO, now).settled().plan().events == ()
+
+
+def test_hints_that_were_never_on_are_removed_all_the_same() -> None:
+    """Who asked in vain and asks no more was told why not, and is told that this is over."""
+    before = AUTO.with_(pods=PODS[:1])
+    assert becomes(before, before.with_(service=a_service())).plan().events == (REMOVED,)
+
+
+NOTHING_TO_TELL: Final = {
+    "nothing asked for": a_service(),
+    "PreferSameZone": a_service(distribution="PreferSameZone"),
+    "PreferSameNode": a_service(distribution="PreferSameNode"),
+    "Disabled": a_service("Disabled"),
+    "an unknown annotation": a_service("Banana"),
+    "an unknown annotation beside a distribution": a_service("Banana", distribution="PreferSameZone"),
+    "an unknown distribution": a_service(distribution="Banana"),
+    "topologyKeys": a_service("Auto", keys=("*",)),
+}
+
+
+@pytest.mark.parametrize("what", NOTHING_TO_TELL)
+def test_settings_that_never_asked_for_these_hints_are_no_events(what: str) -> None:
+    """Not at first, and not once conditions stand in the Service."""
+    cluster = AUTO.with_(service=NOTHING_TO_TELL[what])
+    assert cluster.plan().events == ()
+    assert cluster.settled().plan().events == ()
+
+
+ASKED_ELSEWHERE: Final = {
+    "annotation": a_service("ProportionalZoneCPU"),
+    "annotation with our domain": a_service("zoneward.dev/ProportionalZoneCPU"),
+    "old annotation": a_service(old="Auto"),
+    "trafficDistribution": a_service(distribution="zoneward.dev/ProportionalZoneCPU"),
+}
+
+
+@pytest.mark.parametrize("where", ASKED_ELSEWHERE)
+def test_the_heuristic_is_told_of_once_wherever_it_was_asked_for(where: str) -> None:
+    cluster = AUTO.with_(service=ASKED_ELSEWHERE[where])
+    assert cluster.plan().events == (ENABLED,)
+    assert cluster.settled().plan().events == ()
+    assert becomes(cluster, AUTO.with_(service=a_service())).plan().events == (REMOVED,)
+
+
+def test_an_earlier_service_of_the_same_name_told_nothing_about_this_one() -> None:
+    """Slices of a deleted Service may still be there when one of its name is made again."""
+    earlier = AUTO.with_(service=a_service("Auto", uid="uid-of-an-earlier-one"))
+    assert AUTO.with_(slices=earlier.settled().slices).plan().events == (ENABLED,)
+
+
+# --- two address families ---------------------------------------------------------------------------------------------
+
+
+def dual_stack(ipv6: Sequence[str]) -> Cluster:
+    """Four Pods with IPv4 addresses of which some have IPv6 addresses as well."""
+    pods = tuple(
+        pod
+        if pod.metadata.name in ipv6
+        else replace(pod, status=replace(pod.status, pod_ips=(PodIP(ip=pod.status.pod_ip),)))
+        for pod in pods_in({"a": 2, "b": 2}, dual_stack=True)
+    )
+    return Cluster(service=a_service("Auto", families=DUAL_STACK), nodes=NODES, pods=pods)
+
+
+BOTH: Final = dual_stack(("a-0000", "a-0001", "b-0000", "b-0001"))
+ONE: Final = dual_stack(("a-0000",))
+
+
+def test_both_families_on_are_told_in_one_event() -> None:
+    plan = BOTH.plan()
+    assert [family.decision.active for family in plan.families] == [True, True]
+    assert plan.events == (ENABLED,)
+    assert BOTH.settled().plan().events == ()
+
+
+def test_the_family_without_hints_speaks_for_the_service() -> None:
+    plan = ONE.plan()
+    assert [family.decision.active for family in plan.families] == [True, False]
+    assert plan.speaker == "IPv6"
+    assert plan.events == (disabled(TOO_FEW.format(1)),)
+    assert ONE.settled().plan().events == ()
+
+
+def test_one_family_that_goes_off_is_told() -> None:
+    assert becomes(BOTH, ONE).plan().events == (disabled(TOO_FEW.format(1)),)
+
+
+def test_the_last_family_that_comes_on_is_told() -> None:
+    """What was told last is that routing is disabled, though one family was on."""
+    assert becomes(ONE, BOTH).plan().events == (ENABLED,)
+
+
+def test_what_is_in_force_counts_where_conditions_are_lost() -> None:
+    """Slices alone keep an event from being told twice: conditions may be wiped by whoever writes the status."""
+    cluster = AUTO.settled()
+    status = cluster.service.status
+    assert status is not None
+    wiped = cluster.with_(service=replace(cluster.service, status=replace(status, conditions=None)))
+    assert wiped.plan().events == ()
+
+
+def test_conditions_of_others_are_no_memory_of_ours() -> None:
+    settled = AUTO.with_(pods=PODS[:1]).settled()
+    status = settled.service.status
+    assert status is not None
+    assert status.conditions is not None
+    others = tuple(replace(each, type=each.type.replace(names.DOMAIN, "example.com")) for each in status.conditions)
+    service = replace(settled.service, status=replace(status, conditions=others))
+    assert len(settled.with_(service=service).plan().events) == 1
+
+
+def test_a_single_stack_service_has_one_family() -> None:
+    assert [family.address_type for family in AUTO.plan().families] == list(IPV4)

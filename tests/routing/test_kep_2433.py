@@ -1,0 +1,265 @@
+"""The test plan of KEP-2433: every row of its controller table and of its proxy table, under that row's name."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.clusters import (
+    CLUSTER,
+    Cluster,
+    a_node,
+    a_service,
+    an_endpoint,
+    hinted_zones,
+    hints,
+    nodes_in,
+    only_family,
+    pods_in,
+    written,
+)
+
+from zoneward.kube.objects import Number
+from zoneward.routing.configuration import Configuration, Gates
+from zoneward.routing.selection import CURRENT, Selection, SelectionRule, hints_heeded, policies_of, select
+from zoneward.slices.plan import ServicePlan
+
+OFF: Final = Configuration(gates=Gates(topology_aware_hints=False))
+HEURISTICS: Final = ("Auto", "ProportionalZoneCPU")
+"""The values whose hints the controller's table is about."""
+
+
+def a_cluster(
+    value: str, cpu: Mapping[str, Number], pods: Mapping[str, int], *, configuration: Configuration | None = None
+) -> Cluster:
+    return Cluster(
+        service=a_service(value),
+        nodes=nodes_in(cpu),
+        pods=pods_in(pods),
+        configuration=configuration if configuration is not None else Configuration(),
+    )
+
+
+def consumed(plan: ServicePlan) -> dict[str, int]:
+    """How many endpoints are hinted to each zone; nothing where there are no hints."""
+    return dict(Counter(hinted_zones(only_family(plan).changes.after).values()))
+
+
+def expect_hints(plan: ServicePlan, expected: Mapping[str, int]) -> None:
+    assert consumed(plan) == expected
+    assert only_family(plan).decision.active
+
+
+def expect_no_hints(plan: ServicePlan) -> None:
+    assert consumed(plan) == {}
+    assert not only_family(plan).decision.active
+
+
+# --- the controller's table -------------------------------------------------------------------------------------------
+
+
+def feature_on_two_zones(value: str) -> None:
+    expect_hints(a_cluster(value, {"a": 4, "b": 4}, {"a": 2, "b": 2}).plan(), {"a": 2, "b": 2})
+    expect_hints(a_cluster(value, {"a": 4, "b": 4, "c": 8}, {"a": 1, "b": 3, "c": 4}).plan(), {"a": 2, "b": 2, "c": 4})
+
+
+def feature_off_two_zones(value: str) -> None:
+    expect_no_hints(a_cluster(value, {"a": 4, "b": 4}, {"a": 2, "b": 2}, configuration=OFF).plan())
+
+
+def feature_on_one_zone(value: str) -> None:
+    expect_no_hints(a_cluster(value, {"a": 4}, {"a": 4}).plan())
+
+
+def feature_on_external_policy_local(value: str) -> None:
+    cluster = a_cluster(value, {"a": 4, "b": 4}, {"a": 2, "b": 2})
+    expect_no_hints(cluster.with_(service=a_service(value, external="Local", type_="LoadBalancer")).plan())
+
+
+def two_endpoints_three_zones(value: str) -> None:
+    expect_no_hints(a_cluster(value, {"a": 4, "b": 4, "c": 4}, {"a": 1, "b": 1}).plan())
+
+
+def three_endpoints_three_zones(value: str) -> None:
+    expected = {"a": 1, "b": 1, "c": 1}
+    expect_hints(a_cluster(value, {"a": 4, "b": 4, "c": 4}, {"a": 1, "b": 1, "c": 1}).plan(), expected)
+    expect_hints(a_cluster(value, {"a": 4, "b": 4, "c": 4}, {"a": 2, "b": 1}).plan(), expected)
+
+
+def four_endpoints_three_zones(value: str) -> None:
+    """1.33 expected and 1 consumed in two zones: 33 %."""
+    expect_no_hints(a_cluster(value, {"a": 4, "b": 4, "c": 4}, {"a": 2, "b": 1, "c": 1}).plan())
+
+
+def four_endpoints_two_zones(value: str) -> None:
+    expect_hints(a_cluster(value, {"a": 4, "b": 4}, {"a": 2, "b": 2}).plan(), {"a": 2, "b": 2})
+
+
+def four_endpoints_all_from_one_zone(value: str) -> None:
+    expect_hints(a_cluster(value, {"a": 4, "b": 4}, {"a": 4}).plan(), {"a": 2, "b": 2})
+
+
+def four_endpoints_one_zone_with_twice_the_cores(value: str) -> None:
+    expect_hints(a_cluster(value, {"a": 8, "b": 4, "c": 4}, {"a": 2, "b": 1, "c": 1}).plan(), {"a": 2, "b": 1, "c": 1})
+
+
+def four_hundred_endpoints_slightly_different_cores(value: str) -> None:
+    cpu: dict[str, Number] = {"a": "3920m", "b": "3.93", "c": "3940m", "d": 4}
+    plan = a_cluster(value, cpu, {"a": 100, "b": 100, "c": 100, "d": 100}).plan()
+    assert sum(consumed(plan).values()) == 400
+    assert all(number >= 97 for number in consumed(plan).values())
+    assert len(consumed(plan)) == 4
+    assert only_family(plan).decision.active
+
+
+def node_removal_within_the_threshold(value: str) -> None:
+    nodes = tuple(a_node(f"node-{zone}{number}", zone) for zone in "abc" for number in range(10))
+    cluster = Cluster(
+        service=a_service(value),
+        nodes=(*nodes_in({"a": 4, "b": 4, "c": 4}), *nodes),
+        pods=pods_in(dict.fromkeys("abc", 10)),
+    ).settled()
+    assert consumed(cluster.plan()) == {"a": 10, "b": 10, "c": 10}
+    plan = cluster.with_(nodes=cluster.nodes[:-1]).plan()
+    assert not written(plan)
+    assert plan.events == ()
+
+
+def node_removal_across_the_threshold(value: str) -> None:
+    """Zone a has two of four Nodes and two of four endpoints; with one of three Nodes two zones are 33 % overloaded."""
+    nodes = (*nodes_in({"a": 4, "b": 4, "c": 4}), a_node("node-a2", "a"))
+    cluster = Cluster(service=a_service(value), nodes=nodes, pods=pods_in({"a": 2, "b": 1, "c": 1})).settled()
+    expect_hints(cluster.plan(), {"a": 2, "b": 1, "c": 1})
+    plan = cluster.with_(nodes=nodes[:-1]).plan()
+    assert len(only_family(plan).changes.update) == 1
+    expect_no_hints(plan)
+
+
+def node_without_cores(value: str) -> None:
+    """The Node with 64 cores counts as one of four, like the one that tells none."""
+    nodes = (
+        *(a_node("node-a", "a", cpu=64), a_node("node-a2", "a", cpu=1)),
+        *(a_node("node-b", "b", cpu=None), a_node("node-b2", "b", cpu=4)),
+    )
+    cluster = Cluster(service=a_service(value), nodes=nodes, pods=pods_in({"a": 3, "b": 3}))
+    expect_hints(cluster.plan(), {"a": 3, "b": 3})
+    assert cluster.surroundings.demand.unit == "nodes"
+
+
+def endpoint_additions(value: str) -> None:
+    cluster = a_cluster(value, {"a": 4, "b": 4}, {"a": 1, "b": 1}).settled()
+    assert consumed(cluster.plan()) == {"a": 1, "b": 1}
+    plan = cluster.with_(pods=pods_in({"a": 5, "b": 1})).plan()
+    expect_hints(plan, {"a": 3, "b": 3})
+    assert written(plan)
+
+
+def endpoint_removals(value: str) -> None:
+    cluster = a_cluster(value, {"a": 4, "b": 4}, {"a": 4, "b": 4}).settled()
+    assert set(hinted_zones(cluster.slices).items()) >= {("a-0003", "a"), ("b-0003", "b")}
+    plan = cluster.with_(pods=pods_in({"a": 4, "b": 1})).plan()
+    assert written(plan)
+    expect_hints(plan, {"a": 3, "b": 2})
+
+
+CONTROLLER: Final[Mapping[str, Callable[[str], None]]] = {
+    "Feature On, 2+ zones": feature_on_two_zones,
+    "Feature Off, 2+ zones": feature_off_two_zones,
+    "Feature On, 1 zone": feature_on_one_zone,
+    "Feature On, ExternalTrafficPolicy == 'Local', 2+ zones": feature_on_external_policy_local,
+    "2 endpoints, 3 zones": two_endpoints_three_zones,
+    "3 endpoints, 3 zones": three_endpoints_three_zones,
+    "4 endpoints, 3 zones": four_endpoints_three_zones,
+    "4 endpoints, 2 zones": four_endpoints_two_zones,
+    "4 endpoints all from 1 zone, 2 zones": four_endpoints_all_from_one_zone,
+    "4 endpoints, 3 zones, 1 zone with 2x cores": four_endpoints_one_zone_with_twice_the_cores,
+    "400 endpoints, 4 zones with slightly different cores": four_hundred_endpoints_slightly_different_cores,
+    "Node removal that does not trigger threshold transition": node_removal_within_the_threshold,
+    "Node removal that triggers threshold transition": node_removal_across_the_threshold,
+    "Node without way to determine cores": node_without_cores,
+    "Endpoint additions that require redistribution": endpoint_additions,
+    "Endpoint removals that require redistribution": endpoint_removals,
+}
+
+
+@pytest.mark.parametrize("row", CONTROLLER)
+def test_controller(row: str) -> None:
+    """The row's expectation holds for both values of the annotation that ask for this heuristic."""
+    for value in HEURISTICS:
+        CONTROLLER[row](value)
+
+
+# --- the proxy's table ------------------------------------------------------------------------------------------------
+
+ENDPOINTS: Final = (
+    an_endpoint("10.0.0.1", "a", node="node-a", hinted=hints("a")),
+    an_endpoint("10.0.0.2", "b", node="node-b", hinted=hints("b")),
+    an_endpoint("10.0.0.3", "a", node="node-a", hinted=hints("b")),
+)
+"""On node-a in zone a: one endpoint hinted to zone a, one hinted to zone b."""
+
+
+def selected(*, zone: str = "a", gates: Gates | None = None) -> Selection:
+    heeded = hints_heeded(a_service("Auto"), CURRENT, gates if gates is not None else Gates())
+    return select(ENDPOINTS, policies=CLUSTER, heeded=heeded, node=f"node-{zone}", zone=zone)
+
+
+def proxy_feature_on() -> None:
+    selection = selected()
+    assert (selection.cluster, selection.rule) == (ENDPOINTS[:1], SelectionRule.ZONE_HINTS)
+    assert selected(zone="b").cluster == ENDPOINTS[1:]
+
+
+def proxy_external_policy_local() -> None:
+    """Traffic from outside goes to every endpoint of the node, hinted to its zone or not (§ Interoperability)."""
+    service = a_service("Auto", external="Local", type_="LoadBalancer", node_port=30080)
+    heeded = hints_heeded(service, CURRENT, Gates())
+    selection = select(ENDPOINTS, policies=policies_of(service), heeded=heeded, node="node-a", zone="a")
+    assert selection.local == (ENDPOINTS[0], ENDPOINTS[2])
+    assert selection.healthy_local == 2
+
+
+def proxy_feature_off() -> None:
+    selection = selected(gates=Gates(topology_aware_hints=False))
+    assert (selection.cluster, selection.rule) == (ENDPOINTS, SelectionRule.ALL)
+
+
+def proxy_no_hints_matching() -> None:
+    selection = selected(zone="c")
+    assert (selection.cluster, selection.rule) == (ENDPOINTS, SelectionRule.ALL)
+
+
+PROXY: Final[Mapping[str, Callable[[], None]]] = {
+    "Feature On, hints matching zone": proxy_feature_on,
+    "Feature On, ExternalTrafficPolicy == 'Local', hints matching zone": proxy_external_policy_local,
+    "Feature Off, hints matching zone": proxy_feature_off,
+    "Feature On, no hints matching zone": proxy_no_hints_matching,
+}
+
+
+@pytest.mark.parametrize("row", PROXY)
+def test_proxy(row: str) -> None:
+    PROXY[row]()
+
+
+# --- completeness -----------------------------------------------------------------------------------------------------
+
+PROPOSAL: Final = Path(__file__).resolve().parents[3] / "shared" / "keps" / "004_9531f503d48f7903.txt"
+
+
+def rows_of_the_proposal() -> list[list[str]]:
+    """The names of the rows of each table whose columns are a test's description and its expected result."""
+    tables: list[list[str]] = []
+    for line in PROPOSAL.read_text(encoding="utf-8").splitlines():
+        if line.startswith("Test Description |"):
+            tables.append([])
+        elif tables and line.count(" | ") == 1 and line.endswith("|"):
+            tables[-1].append(line.split(" | ")[0])
+    return tables
+
+
+def test_every_row_of_both_tables_is_a_test() -> None:
+    """All 20 names, as they are spelt in the proposal and in its order."""
+    assert (len(CONTROLLER), len(PROXY)) == (16, 4)
+    assert rows_of_the_proposal() == [list(CONTROLLER), list(PROXY)]

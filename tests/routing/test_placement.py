@@ -1,0 +1,92 @@
+"""Which endpoints serve which zone: as many as allocated, as few moved as possible, whatever the order."""
+
+from collections import Counter
+from itertools import permutations
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zoneward.kube.objects import Identity
+from zoneward.routing.placement import place
+
+ZONES = 3
+
+
+def identities(number: int) -> list[Identity]:
+    return [((f"10.0.0.{each}",), "shop", f"pod-{each}") for each in range(number)]
+
+
+def placed(located: list[int], before: list[int], allocation: dict[tuple[int, int], int]) -> list[int]:
+    cells = [allocation.get((zone, consumer), 0) for zone in range(ZONES) for consumer in range(ZONES)]
+    return place(located, before, identities(len(located)), cells, ZONES)
+
+
+def test_who_was_placed_before_stays() -> None:
+    """Even where it is the first by identity that would have to go else."""
+    assert placed([0, 0, 0], [1, 0, 0], {(0, 0): 2, (0, 1): 1}) == [1, 0, 0]
+
+
+def test_new_ones_take_what_is_left_home_first() -> None:
+    assert placed([1, 1, 1], [-1, -1, -1], {(1, 0): 1, (1, 1): 1, (1, 2): 1}) == [1, 0, 2]
+    assert placed([1, 1, 1], [-1, 0, -1], {(1, 0): 1, (1, 1): 2}) == [1, 0, 1]
+
+
+def test_the_last_by_identity_leave() -> None:
+    assert placed([0, 0, 0], [0, 0, 0], {(0, 0): 2, (0, 1): 1}) == [0, 0, 1]
+
+
+def test_who_loses_its_place_goes_home_first() -> None:
+    assert placed([0, 0], [1, 1], {(0, 0): 2}) == [0, 0]
+
+
+def test_nobody_is_placed_where_nobody_is() -> None:
+    assert placed([], [], {}) == []
+
+
+small = st.lists(
+    st.tuples(st.integers(0, ZONES - 1), st.integers(-1, ZONES - 1), st.integers(0, ZONES - 1)), max_size=6
+)
+"""Per endpoint: where it is, whom it served, and whom somebody there will serve."""
+
+
+def counts_of(endpoints: list[tuple[int, int, int]]) -> list[int]:
+    wanted = Counter((located, consumer) for located, _, consumer in endpoints)
+    return [wanted[zone, consumer] for zone in range(ZONES) for consumer in range(ZONES)]
+
+
+@settings(max_examples=200, deadline=None, print_blob=True)
+@given(small)
+def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, int]]) -> None:
+    """Beside every other way to meet them."""
+    located = [each[0] for each in endpoints]
+    before = [each[1] for each in endpoints]
+    result = place(located, before, identities(len(endpoints)), counts_of(endpoints), ZONES)
+    assert Counter(zip(located, result, strict=True)) == Counter((each[0], each[2]) for each in endpoints)
+
+    def moves(placement: tuple[int, ...]) -> int:
+        return sum(1 for was, now in zip(before, placement, strict=True) if was not in (-1, now))
+
+    every = {
+        placement
+        for placement in permutations(each[2] for each in endpoints)
+        if Counter(zip(located, placement, strict=True)) == Counter(zip(located, result, strict=True))
+    }
+    assert moves(tuple(result)) == min(map(moves, every))
+
+
+@settings(max_examples=100, deadline=None, print_blob=True)
+@given(small, st.randoms(use_true_random=False))
+def test_the_order_of_endpoints_does_not_matter(endpoints: list[tuple[int, int, int]], random: Random) -> None:
+    names = identities(len(endpoints))
+    counts = counts_of(endpoints)
+    order = random.sample(range(len(endpoints)), len(endpoints))
+    straight = place([each[0] for each in endpoints], [each[1] for each in endpoints], names, counts, ZONES)
+    shuffled = place(
+        [endpoints[each][0] for each in order],
+        [endpoints[each][1] for each in order],
+        [names[each] for each in order],
+        counts,
+        ZONES,
+    )
+    assert [straight[each] for each in order] == shuffled

@@ -1,0 +1,257 @@
+"""Pods to endpoints: which count, in which state, with which addresses and ports (as current Kubernetes does it)."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+from tests.clusters import (
+    DUAL_STACK,
+    IPV4,
+    IPV6,
+    NAMESPACE,
+    SERVICE,
+    a_pod,
+    a_service,
+    a_slice,
+    an_endpoint,
+    hints,
+)
+
+from zoneward.kube.objects import (
+    ContainerPort,
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    NodeCondition,
+    ObjectReference,
+    Pod,
+    PodIP,
+    Service,
+    ServicePort,
+)
+from zoneward.slices.endpoints import (
+    Endpoints,
+    address_types,
+    endpoint_of,
+    endpoints_of_pods,
+    endpoints_of_slices,
+    has_endpoint,
+    is_pod_ready,
+    without_hints,
+)
+
+NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}
+
+
+def endpoints(
+    *pods: Pod,
+    service: Service | None = None,
+    family: str = "IPv4",
+    nodes: dict[str, str | None] | None = None,
+    keep: bool = False,
+) -> Endpoints:
+    return endpoints_of_pods(
+        service or a_service(),
+        pods,
+        node_zones=NODE_ZONES if nodes is None else nodes,
+        address_type=family,
+        keep_without_node=keep,
+    )
+
+
+def names_of(found: Endpoints) -> list[str]:
+    return [
+        one.target_ref.name for group in found.groups.values() for one in group.endpoints.values() if one.target_ref
+    ]
+
+
+def the_endpoint(pod: Pod, service: Service | None = None) -> Endpoint:
+    endpoint = endpoint_of(pod, service or a_service(), zone="a", address_type="IPv4")
+    assert endpoint is not None
+    return endpoint
+
+
+# --- families ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("families", "cluster_ip", "expected"),
+    [
+        (IPV4, "10.96.0.1", IPV4),
+        (IPV6, "fd00::1", IPV6),
+        (("IPv6", "IPv4"), "fd00::1", DUAL_STACK),
+        (None, "10.96.0.1", IPV4),
+        (None, "fd00::1", IPV6),
+        (None, "None", DUAL_STACK),
+        (None, None, DUAL_STACK),
+        ((), "", DUAL_STACK),
+    ],
+)
+def test_families_come_from_the_service_or_its_address_ipv4_first(
+    families: Sequence[str] | None, cluster_ip: str | None, expected: Sequence[str]
+) -> None:
+    """A headless Service that tells neither may be older than dual stack, and gets both."""
+    assert address_types(a_service(families=families, cluster_ip=cluster_ip)) == tuple(expected)
+
+
+# --- which Pods count -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (a_pod("p"), True),
+        (a_pod("p", ready=False), True),
+        (a_pod("p", terminating=True), True),
+        (a_pod("p", phase="Pending"), True),
+        (a_pod("p", phase="Unknown"), True),
+        (a_pod("p", phase="Failed"), False),
+        (a_pod("p", phase="Succeeded"), False),
+        (a_pod("p", phase="Succeeded", terminating=True), False),
+        (a_pod("p", ips=()), False),
+        (replace(a_pod("p"), status=replace(a_pod("p").status, pod_ips=None)), True),
+        (replace(a_pod("p"), status=replace(a_pod("p").status, pod_ip="")), True),
+    ],
+)
+def test_a_pod_counts_unless_it_is_finished_or_has_no_address(pod: Pod, expected: bool) -> None:
+    assert has_endpoint(pod) == expected
+    assert bool(names_of(endpoints(pod))) == expected
+
+
+@pytest.mark.parametrize(("status", "expected"), [("True", True), ("False", False), ("Unknown", False)])
+def test_a_pod_is_ready_where_its_condition_says_true(status: str, expected: bool) -> None:
+    pod = a_pod("p")
+    conditions = (NodeCondition(type="Initialized", status="True"), NodeCondition(type="Ready", status=status))
+    assert is_pod_ready(replace(pod, status=replace(pod.status, conditions=conditions))) == expected
+    assert not is_pod_ready(replace(pod, status=replace(pod.status, conditions=None)))
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("publish", [False, True])
+@pytest.mark.parametrize("terminating", [False, True])
+@pytest.mark.parametrize("ready", [False, True])
+def test_conditions_follow_the_pods_state(ready: bool, terminating: bool, publish: bool) -> None:
+    """Serving is the Pod's own readiness; ready is that and not terminating, or everybody where the Service says so."""
+    service = a_service(publish_not_ready=publish)
+    endpoint = the_endpoint(a_pod("p", ready=ready, terminating=terminating), service)
+    assert endpoint.conditions == EndpointConditions(
+        ready=publish or (ready and not terminating), serving=ready, terminating=terminating
+    )
+
+
+def test_an_endpoint_says_whose_it_is_and_where() -> None:
+    assert the_endpoint(a_pod("p", "node-a")) == Endpoint(
+        addresses=("10.0.0.1",),
+        conditions=EndpointConditions(ready=True, serving=True, terminating=False),
+        target_ref=ObjectReference(kind="Pod", namespace=NAMESPACE, name="p", uid="uid-of-p"),
+        node_name="node-a",
+        zone="a",
+    )
+
+
+@pytest.mark.parametrize(
+    ("hostname", "subdomain", "expected"),
+    [("h", SERVICE, "h"), ("h", "other", None), ("h", "", None), ("", SERVICE, None)],
+)
+def test_a_hostname_counts_where_the_subdomain_is_the_service(
+    hostname: str, subdomain: str, expected: str | None
+) -> None:
+    assert the_endpoint(a_pod("p", hostname=hostname, subdomain=subdomain)).hostname == expected
+
+
+@pytest.mark.parametrize(("family", "expected"), [("IPv4", ("10.0.0.1", "10.0.0.2")), ("IPv6", ("fd00::1",))])
+def test_addresses_are_those_of_the_family(family: str, expected: tuple[str, ...]) -> None:
+    pod = a_pod("p", ips=("10.0.0.1", "fd00::1", "10.0.0.2"))
+    endpoint = endpoint_of(pod, a_service(), zone="a", address_type=family)
+    assert endpoint is not None
+    assert endpoint.addresses == expected
+
+
+def test_a_pod_without_an_address_in_a_family_has_no_endpoint_there() -> None:
+    assert endpoint_of(a_pod("p"), a_service(), zone="a", address_type="IPv6") is None
+
+
+def test_the_single_address_counts_where_the_list_is_missing() -> None:
+    pod = replace(a_pod("p"), status=replace(a_pod("p").status, pod_ip="10.0.0.7", pod_ips=None))
+    assert the_endpoint(pod).addresses == ("10.0.0.7",)
+    both = replace(pod, status=replace(pod.status, pod_ips=(PodIP(ip="10.0.0.8"),)))
+    assert the_endpoint(both).addresses == ("10.0.0.8",)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_whose_node_is_gone_is_left_out_and_named() -> None:
+    found = endpoints(a_pod("p"), a_pod("z", "node-gone"), a_pod("y", "node-gone"))
+    assert (names_of(found), found.gone) == (["p"], ("y", "z"))
+
+
+def test_a_pod_on_a_node_without_a_zone_has_none() -> None:
+    (group,) = endpoints(a_pod("p", "node-bare")).groups.values()
+    assert [endpoint.zone for endpoint in group.endpoints.values()] == [None]
+
+
+def test_a_service_that_publishes_what_is_not_ready_keeps_pods_without_a_node() -> None:
+    service = a_service(publish_not_ready=True)
+    found = endpoints(a_pod("p", "node-gone"), service=service)
+    assert (names_of(found), found.gone) == (["p"], ())
+
+
+def test_where_no_nodes_are_known_nobody_is_left_out() -> None:
+    found = endpoints(a_pod("p", "node-gone"), nodes={}, keep=True)
+    assert (names_of(found), found.gone) == (["p"], ())
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_pods_that_share_ports_share_a_group() -> None:
+    found = endpoints(a_pod("p"), a_pod("q", ips=("10.0.0.2",)))
+    assert [len(group.endpoints) for group in found.groups.values()] == [2]
+
+
+def test_pods_that_resolve_a_named_port_otherwise_are_groups_of_their_own() -> None:
+    service = a_service(ports=[ServicePort(name="http", port=80, target_port="web")])
+    pods = [
+        a_pod(f"p{number}", ips=(f"10.0.0.{number}",), ports=[ContainerPort(name="web", container_port=port)])
+        for number, port in enumerate((8080, 9090, 8080))
+    ]
+    bare = a_pod("bare", ips=("10.0.0.9",))
+    found = endpoints(*pods, bare, service=service)
+    assert {group.ports: len(group.endpoints) for group in found.groups.values()} == {
+        (EndpointPort(name="http", protocol="TCP", port=8080),): 2,
+        (EndpointPort(name="http", protocol="TCP", port=9090),): 1,
+        (): 1,
+    }
+
+
+def test_host_network_pods_that_share_an_address_are_endpoints_each() -> None:
+    """Normal in a cluster, and no error: they differ by the Pod behind them."""
+    assert names_of(endpoints(a_pod("p"), a_pod("q"))) == ["p", "q"]
+
+
+# --- endpoints of slices ----------------------------------------------------------------------------------------------
+
+
+def test_endpoints_of_slices_stand_once_and_without_hints() -> None:
+    one = an_endpoint("10.0.0.1", hinted=hints("a"), pod="p")
+    found = endpoints_of_slices([a_slice("s1", one), a_slice("s2", one, an_endpoint("10.0.0.2"))])
+    (group,) = found.groups.values()
+    assert list(group.endpoints.values()) == [without_hints(one), an_endpoint("10.0.0.2")]
+
+
+def test_endpoints_of_slices_keep_their_ports() -> None:
+    ports = (EndpointPort(name="http", port=9090),)
+    found = endpoints_of_slices(
+        [a_slice("s1", an_endpoint("10.0.0.1")), a_slice("s2", an_endpoint("10.0.0.2"), ports=ports)]
+    )
+    assert len(found.groups) == 2
+    assert ports in [group.ports for group in found.groups.values()]
+
+
+def test_without_hints_an_endpoint_is_the_same_in_all_else() -> None:
+    bare = replace(an_endpoint("10.0.0.1", node="n", pod="p"), hostname="h")
+    assert without_hints(replace(bare, hints=hints("a", nodes=["n"]))) == bare
+    assert without_hints(bare) is bare

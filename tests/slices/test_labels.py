@@ -1,0 +1,42 @@
+"""Labels of slices: the Service's own, mirrored, and the three of the controller."""
+
+import pytest
+from tests.clusters import a_service
+
+from zoneward.kube import names
+from zoneward.slices.labels import is_headless, mirrored, need_update, slice_labels
+
+OURS = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/managed-by": "us"}
+
+
+def test_a_slice_has_the_services_labels_and_says_whose_it_is() -> None:
+    service = a_service(labels={"team": "web"})
+    assert slice_labels(service, manager="us") == {"team": "web", **OURS}
+    assert slice_labels(a_service(), manager="us") == OURS
+
+
+@pytest.mark.parametrize(("cluster_ip", "headless"), [("None", True), ("", True), (None, True), ("10.96.0.1", False)])
+def test_a_headless_service_marks_its_slices(cluster_ip: str | None, headless: bool) -> None:
+    service = a_service(cluster_ip=cluster_ip)
+    assert is_headless(service) == headless
+    assert slice_labels(service, manager="us") == {**OURS, **({names.HEADLESS_LABEL: ""} if headless else {})}
+
+
+@pytest.mark.parametrize("label", names.RESERVED_SLICE_LABELS)
+def test_a_reserved_label_on_the_service_is_not_mirrored(label: str) -> None:
+    service = a_service(labels={label: "theirs", "team": "web"})
+    assert slice_labels(service, manager="us") == {"team": "web", **OURS}
+    assert mirrored({label: "theirs", "team": "web"}) == {"team": "web"}
+
+
+def test_mirrored_labels_that_differ_need_a_write() -> None:
+    assert need_update({"team": "web", **OURS}, {"team": "shop", **OURS})
+    assert need_update(OURS, {"team": "web", **OURS})
+    assert need_update({"team": "web", **OURS}, OURS)
+    assert need_update(None, {"team": "web"})
+
+
+def test_reserved_labels_alone_need_none() -> None:
+    """As upstream: a slice is not rewritten because a Service became headless."""
+    assert not need_update(None, OURS)
+    assert not need_update({**OURS, names.HEADLESS_LABEL: ""}, OURS)

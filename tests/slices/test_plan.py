@@ -1,0 +1,391 @@
+"""The plan of a Service: whose slices are touched, what is created, and what each kind of Service gets."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+from tests.clusters import (
+    DUAL_STACK,
+    IPV4,
+    UID,
+    Cluster,
+    a_node,
+    a_pod,
+    a_service,
+    a_slice,
+    an_endpoint,
+    endpoints_in,
+    hinted_zones,
+    hints,
+    nodes_in,
+    only_family,
+    pods_in,
+    slices_after,
+    told,
+    written,
+)
+
+from zoneward.kube import names
+from zoneward.kube.objects import Endpoint, EndpointSlice
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.reasons import Reason
+from zoneward.routing.rules import Rule
+from zoneward.slices.plan import ServicePlan
+
+AUTO: Final = "Hints/ProportionalZoneCPU"
+NOW: Final = "2026-11-21T08:00:00Z"
+CLUSTER: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2}))
+BUILT_IN: Final = CLUSTER.with_(configuration=Configuration().as_upstream()).plan()
+"""What the built-in controller does in this cluster."""
+
+
+def rules_named(name: str, plan: ServicePlan) -> list[Rule]:
+    return [rule for family in plan.families for rule in family.decision.rules if rule.rule == name]
+
+
+def pods_of(slices: Sequence[EndpointSlice]) -> list[str]:
+    return sorted(one.target_ref.name for one in endpoints_in(slices) if one.target_ref)
+
+
+# --- new slices -------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_without_slices_gets_ours() -> None:
+    """With our manager label, its labels, its owner reference, hints, and what is in force."""
+    plan = CLUSTER.with_(service=a_service("Auto", labels={"team": "web"})).plan()
+    (created,) = only_family(plan).changes.create
+    assert created.metadata.labels == {
+        "team": "web",
+        names.SERVICE_NAME_LABEL: "cart",
+        names.MANAGED_BY_LABEL: names.MANAGER,
+    }
+    assert created.metadata.annotations == {names.APPROACH_ANNOTATION: AUTO}
+    assert [owner.uid for owner in created.metadata.owner_references or ()] == [UID]
+    assert hinted_zones([created]) == {"a-0000": "a", "a-0001": "a", "b-0000": "b", "b-0001": "b"}
+    assert [port.port for port in created.ports or ()] == [8080]
+
+
+def test_where_nothing_is_in_force_slices_say_nothing() -> None:
+    for service in (a_service(), a_service("Auto", external="Local"), a_service("Banana")):
+        (created,) = only_family(CLUSTER.with_(service=service).plan()).changes.create
+        assert created.metadata.annotations is None
+
+
+def test_names_are_the_same_each_time_and_free() -> None:
+    (first,) = only_family(CLUSTER.plan()).changes.create
+    (again,) = only_family(CLUSTER.plan()).changes.create
+    assert first == again
+    elsewhere = a_slice(first.metadata.name, manager="example.com", owner=None)
+    (other,) = only_family(CLUSTER.with_(slices=(elsewhere,)).plan()).changes.create
+    assert other.metadata.name != first.metadata.name
+
+
+def test_families_and_port_groups_have_names_of_their_own() -> None:
+    cluster = CLUSTER.with_(
+        service=a_service("Auto", families=DUAL_STACK), pods=pods_in({"a": 2, "b": 2}, dual_stack=True)
+    )
+    created = [each for family in cluster.plan().families for each in family.changes.create]
+    assert [each.address_type for each in created] == list(DUAL_STACK)
+    assert len({each.metadata.name for each in created}) == 2
+
+
+def test_the_trigger_time_goes_into_what_is_written() -> None:
+    (created,) = only_family(CLUSTER.plan(trigger_time=NOW)).changes.create
+    assert (created.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == NOW
+
+
+def test_slices_hold_at_most_what_is_configured() -> None:
+    """A hundred unless the configuration says otherwise."""
+    pods = pods_in({"a": 60, "b": 60})
+    sizes = {
+        most: sorted(len(each.endpoints or ()) for each in slices_after(plan))
+        for most in (1, 50, 100, 1000)
+        for plan in [CLUSTER.with_(pods=pods, configuration=Configuration(max_endpoints_per_slice=most)).plan()]
+    }
+    assert sizes == {1: [1] * 120, 50: [20, 50, 50], 100: [20, 100], 1000: [120]}
+    assert sorted(len(each.endpoints or ()) for each in slices_after(CLUSTER.with_(pods=pods).plan())) == [20, 100]
+
+
+def test_a_service_without_pods_has_a_placeholder_in_each_family() -> None:
+    plan = CLUSTER.with_(service=a_service("Auto", families=DUAL_STACK), pods=()).plan()
+    assert [
+        (each.address_type, each.endpoints, each.ports) for family in plan.families for each in family.changes.create
+    ] == [("IPv4", (), ()), ("IPv6", (), ())]
+    settled = CLUSTER.with_(pods=()).settled()
+    assert not written(settled.plan())
+
+
+# --- slices of the built-in controller --------------------------------------------------------------------------------
+
+
+def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -> None:
+    """Ours are created beside them; which would have to go is said."""
+    existing = slices_after(BUILT_IN)
+    family = only_family(CLUSTER.with_(slices=existing).plan())
+    assert family.replaced == existing
+    changes = family.changes
+    assert (len(changes.create), changes.update, changes.unchanged, changes.delete) == (1, (), (), ())
+    assert (changes.create[0].metadata.labels or {})[names.MANAGED_BY_LABEL] == names.MANAGER
+    assert changes.create[0].metadata.name not in {each.metadata.name for each in existing}
+
+
+def test_replaced_slices_do_not_count_beside_ours() -> None:
+    """They are gone when ours stand: neither in prediction nor in selection do addresses count twice."""
+    family = only_family(CLUSTER.with_(slices=slices_after(BUILT_IN)).plan())
+    assert family.slices == family.changes.after
+    assert family.traffic == only_family(CLUSTER.plan()).traffic
+
+
+def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> None:
+    """Pod b-0001 serves zone a there; it goes on doing so, though nobody lives near."""
+    swapped = {"a-0000": "b", "a-0001": "a", "b-0000": "b", "b-0001": "a"}
+    (given,) = slices_after(BUILT_IN)
+    endpoints = tuple(
+        replace(each, hints=hints(swapped[each.target_ref.name])) for each in given.endpoints or () if each.target_ref
+    )
+    family = only_family(CLUSTER.with_(slices=(replace(given, endpoints=endpoints),)).plan())
+    assert hinted_zones(family.changes.create) == swapped
+    (threshold,) = [rule for rule in family.decision.rules if rule.rule == "threshold-in-force"]
+    assert threshold.detail == "not in force yet: starts below 20 %"
+
+
+# --- slices of others -------------------------------------------------------------------------------------------------
+
+
+def others(*endpoints: Endpoint, manager: str | None = "example.com") -> Cluster:
+    return CLUSTER.with_(slices=(a_slice("theirs", *endpoints, manager=manager, owner=None),))
+
+
+VOID: Final = "theirs managed by example.com: left alone; endpoints without hints there void all hints of the Service"
+COUNTED: Final = "theirs managed by example.com: left alone, they count in selection"
+
+
+@pytest.mark.parametrize("manager", ["example.com", "endpointslicemirroring-controller.k8s.io", None])
+def test_slices_of_others_are_untouched_and_named(manager: str | None) -> None:
+    cluster = others(an_endpoint("10.9.9.9"), manager=manager)
+    plan = cluster.plan()
+    family = only_family(plan)
+    assert family.others == cluster.slices
+    assert cluster.slices[0] not in written(plan)
+    (rule,) = rules_named("slices-of-others", plan)
+    assert rule.detail.startswith(f"theirs managed by {manager or 'nobody named'}: left alone")
+
+
+def test_slices_of_others_count_in_prediction() -> None:
+    """One endpoint without a hint there, and everybody uses all five."""
+    traffic = only_family(others(an_endpoint("10.9.9.9", "a")).plan()).traffic
+    assert traffic is not None
+    assert len(traffic.load) == 5
+    assert {zone.consumed for zone in traffic.zones.values()} == {5}
+
+
+VOIDING: Final[Mapping[str, tuple[Cluster, bool, str]]] = {
+    "an endpoint without a hint": (others(an_endpoint("10.9.9.9")), False, VOID),
+    "an endpoint with one": (others(an_endpoint("10.9.9.9", hinted=hints("a"))), True, COUNTED),
+    "no endpoint": (others(), True, COUNTED),
+    "one with a hint and one without": (
+        others(an_endpoint("10.9.9.8", hinted=hints("a")), an_endpoint("10.9.9.9")),
+        False,
+        VOID,
+    ),
+    "one without a hint that is not ready": (others(an_endpoint("10.9.9.9", ready=False)), True, COUNTED),
+    "hints for nodes beside ours for zones": (
+        others(an_endpoint("10.9.9.9", hinted=hints(nodes=["node-a"]))),
+        False,
+        VOID,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", VOIDING)
+def test_a_rule_says_whether_slices_of_others_void_hints(what: str) -> None:
+    """It says so exactly where proxies heed no hint: one ready endpoint without a hint is enough."""
+    cluster, passed, detail = VOIDING[what]
+    plan = cluster.plan()
+    assert rules_named("slices-of-others", plan) == [Rule("slices-of-others", passed, detail)]
+    traffic = only_family(plan).traffic
+    assert traffic is not None
+    ready = sum(1 for share in traffic.load if share)
+    assert all(zone.consumed == ready for zone in traffic.zones.values()) == (not passed)
+
+
+def test_where_nothing_is_hinted_there_is_nothing_to_void() -> None:
+    cluster = others(an_endpoint("10.9.9.9")).with_(service=a_service())
+    assert [rule.passed for rule in rules_named("slices-of-others", cluster.plan())] == [True]
+
+
+# --- slices of an earlier Service -------------------------------------------------------------------------------------
+
+EARLIER: Final = CLUSTER.with_(service=a_service("Auto", uid="uid-of-an-earlier-one")).settled()
+
+
+def test_slices_of_an_earlier_service_are_deleted_and_not_reused() -> None:
+    family = only_family(CLUSTER.with_(slices=EARLIER.slices).plan())
+    assert family.changes.delete == EARLIER.slices
+    assert len(family.changes.create) == 1
+    assert not family.changes.update
+    assert family.changes.create[0].metadata.name != EARLIER.slices[0].metadata.name
+
+
+def test_slices_of_an_earlier_service_say_nothing_about_what_is_in_force() -> None:
+    """Twelve in ten zones are at 20 %: kept where they were in force, and not started by another Service."""
+    zones = "abcdefghij"
+    nodes = nodes_in(dict.fromkeys(zones, 4))
+    earlier = EARLIER.with_(nodes=nodes, pods=pods_in(dict.fromkeys(zones, 1)), slices=()).settled()
+    now = earlier.with_(pods=pods_in({**dict.fromkeys(zones, 1), "a": 3}))
+    assert only_family(now.plan()).decision.active
+    assert only_family(now.with_(service=a_service("Auto")).plan()).decision.reason is Reason.OVERLOAD
+
+
+# --- families that went -----------------------------------------------------------------------------------------------
+
+
+def test_slices_of_a_family_that_the_service_no_longer_has_are_surplus() -> None:
+    both = CLUSTER.with_(
+        service=a_service("Auto", families=DUAL_STACK), pods=pods_in({"a": 2, "b": 2}, dual_stack=True)
+    ).settled()
+    plan = both.with_(service=a_service("Auto", families=IPV4)).plan()
+    assert [each.address_type for each in plan.surplus] == ["IPv6"]
+    assert [family.address_type for family in plan.families] == ["IPv4"]
+    assert not both.plan().surplus
+
+
+def test_slices_of_others_are_never_surplus() -> None:
+    theirs = a_slice("theirs", an_endpoint("fd00::9"), family="IPv6", manager="example.com", owner=None)
+    assert not CLUSTER.with_(slices=(theirs,)).plan().surplus
+
+
+# --- kinds of Services ------------------------------------------------------------------------------------------------
+
+
+def test_an_external_name_has_no_slices() -> None:
+    plan = CLUSTER.with_(service=a_service("Auto", type_="ExternalName"), slices=slices_after(BUILT_IN)).plan()
+    assert (plan.families, plan.conditions, plan.events, plan.surplus, plan.speaker) == ((), (), (), (), None)
+
+
+MANUAL: Final = a_slice(
+    "by-hand", an_endpoint("10.9.9.1", "a"), an_endpoint("10.9.9.2", "b", ready=False), manager=None, owner=None
+)
+
+
+def test_a_service_without_selector_is_looked_at_and_never_touched() -> None:
+    cluster = CLUSTER.with_(service=a_service("Auto", selects=False), slices=(MANUAL,))
+    plan = cluster.plan()
+    assert not written(plan)
+    assert (plan.conditions, plan.events) == ((), ())
+    family = only_family(plan)
+    assert family.others == (MANUAL,)
+    assert (family.decision.reason, family.decision.active) == (Reason.NO_SELECTOR, False)
+    assert family.decision.rules[0] == Rule(
+        "selector", False, "no selector: its EndpointSlices are managed by others (nobody named)"
+    )
+    assert family.traffic is not None
+    assert family.traffic.load == (1.0, 0.0)
+
+
+def test_of_a_service_without_selector_only_ready_endpoints_are_counted() -> None:
+    cluster = CLUSTER.with_(service=a_service(selects=False), slices=(MANUAL,))
+    assert only_family(cluster.plan()).decision.endpoints == 1
+
+
+def test_an_empty_selector_is_none() -> None:
+    service = a_service("Auto")
+    service = replace(service, spec=replace(service.spec, selector={}))
+    assert only_family(CLUSTER.with_(service=service).plan()).decision.reason is Reason.NO_SELECTOR
+
+
+def test_a_service_without_selector_and_slices_is_told_of_once() -> None:
+    plan = CLUSTER.with_(service=a_service(selects=False, families=DUAL_STACK)).plan()
+    assert [family.address_type for family in plan.families] == ["IPv4"]
+    assert only_family(plan).decision.rules[0].detail.endswith("(there are none)")
+
+
+def test_a_headless_service_gets_slices_and_no_prediction() -> None:
+    """Clients choose among all addresses: hints are for DNS and others."""
+    plan = CLUSTER.with_(service=a_service("Auto", cluster_ip="None")).plan()
+    family = only_family(plan)
+    assert family.traffic is None
+    assert family.decision.active
+    assert (family.changes.create[0].metadata.labels or {})[names.HEADLESS_LABEL] == ""
+    assert [rule.passed for rule in rules_named("proxied", plan)] == [False]
+
+
+def test_a_headless_service_without_ports_gets_endpoints_without_ports() -> None:
+    plan = CLUSTER.with_(service=a_service(cluster_ip="None", ports=[])).plan()
+    (created,) = only_family(plan).changes.create
+    assert (created.ports, len(created.endpoints or ())) == ((), 4)
+
+
+def test_the_internal_policy_local_is_a_rule() -> None:
+    plan = CLUSTER.with_(service=a_service("Auto", internal="Local")).plan()
+    assert [rule.detail for rule in rules_named("internal-traffic-policy", plan)] == [
+        "internalTrafficPolicy is Local: hints do not matter inside the cluster"
+    ]
+    assert rules_named("internal-traffic-policy", CLUSTER.plan()) == []
+
+
+def test_a_service_that_is_being_deleted_creates_nothing() -> None:
+    plan = CLUSTER.with_(service=a_service("Auto", deleting=True, families=DUAL_STACK)).plan()
+    assert not written(plan)
+    assert [family.decision.active for family in plan.families] == [True, False]
+
+
+# --- pods that are not there ------------------------------------------------------------------------------------------
+
+
+def test_pods_on_nodes_that_are_gone_are_left_out_and_named() -> None:
+    pods = tuple(a_pod(f"lost-{number}", "node-gone", ips=(f"10.9.9.{number}",)) for number in range(5))
+    plan = CLUSTER.with_(pods=(*CLUSTER.pods, *pods)).plan()
+    assert pods_of(slices_after(plan)) == ["a-0000", "a-0001", "b-0000", "b-0001"]
+    assert [rule.detail for rule in rules_named("pod-nodes", plan)] == [
+        "5 pods left out: their node is gone (lost-0, lost-1, lost-2 and 2 more)"
+    ]
+
+
+def test_without_nodes_in_the_snapshot_no_pod_is_left_out() -> None:
+    """Nothing says then that a Node is gone."""
+    plan = CLUSTER.with_(nodes=()).plan()
+    assert len(pods_of(slices_after(plan))) == 4
+    assert only_family(plan).decision.reason is Reason.NO_READY_NODES
+
+
+def test_without_pods_in_the_snapshot_endpoints_come_from_slices() -> None:
+    """From ours and from the built-in controller's, each once, and with hints of our own."""
+    existing = slices_after(BUILT_IN)
+    family = only_family(CLUSTER.with_(pods=(), pods_known=False, slices=existing).plan())
+    assert pods_of(family.changes.create) == ["a-0000", "a-0001", "b-0000", "b-0001"]
+    assert family.decision.active
+    assert family.changes.create == only_family(CLUSTER.with_(slices=existing).plan()).changes.create
+    both = CLUSTER.with_(pods=(), pods_known=False, slices=(*existing, *CLUSTER.settled().slices))
+    assert not written(both.plan())
+
+
+def test_without_pods_in_the_snapshot_slices_of_others_are_no_source() -> None:
+    cluster = others(an_endpoint("10.9.9.9")).with_(pods=(), pods_known=False)
+    (created,) = only_family(cluster.plan()).changes.create
+    assert created.endpoints == ()
+
+
+# --- the service as a whole -------------------------------------------------------------------------------------------
+
+
+def test_the_speaker_is_the_family_with_the_graver_outcome() -> None:
+    plan = CLUSTER.with_(service=a_service("Auto", families=DUAL_STACK)).plan()
+    assert [family.decision.active for family in plan.families] == [True, False]
+    assert plan.speaker == "IPv6"
+    assert CLUSTER.plan().speaker == "IPv4"
+
+
+def test_conditions_of_others_and_of_ours_do_not_change_a_plan() -> None:
+    """They are memory of what was told, and nothing else."""
+    plan = CLUSTER.plan()
+    again = CLUSTER.with_(service=told(CLUSTER.service, plan)).plan()
+    assert again.families == plan.families
+
+
+def test_other_nodes_than_those_of_demand_still_have_pods() -> None:
+    """A control-plane Node adds no demand, but its Pods serve."""
+    nodes = (*CLUSTER.nodes, a_node("node-c", "c", labels={names.NODE_EXCLUDED_LABELS[0]: ""}))
+    plan = CLUSTER.with_(nodes=nodes, pods=pods_in({"a": 1, "b": 1, "c": 2})).plan()
+    assert sorted(hinted_zones(slices_after(plan)).values()) == ["a", "a", "b", "b"]
