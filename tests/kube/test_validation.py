@@ -280,7 +280,7 @@ def test_ports_have_unlike_names_and_a_known_protocol(ports: list[EndpointPort],
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
 
-OWNER: Final = OwnerReference(kind="Service", name="cart", uid="1", controller=True)
+OWNER: Final = OwnerReference(api_version="v1", kind="Service", name="cart", uid="1", controller=True)
 SECOND: Final = OwnerReference(
     api_version="apps/v1", kind="ReplicaSet", name="shop", uid="2", controller=True, block_owner_deletion=False
 )
@@ -325,7 +325,7 @@ EVENT: Final = '{"apiVersion":"v1","kind":"Event","name":"e","uid":"1"}'
             ],
         ),
         (
-            {"owner_references": (OwnerReference(kind="Event", name="e", uid="1"),)},
+            {"owner_references": (OwnerReference(api_version="v1", kind="Event", name="e", uid="1"),)},
             [f"ownerReferences: Invalid value: {EVENT}: /v1, Kind=Event is disallowed from being an owner"],
         ),
     ],

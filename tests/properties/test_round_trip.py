@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import assume, given
-from tests.clusters import ALL_HINTS, CLUSTER, Cluster, endpoints_in
+from tests.clusters import ALL_HINTS, CLUSTER, Cluster, a_pod, a_service, endpoints_in, nodes_in, only_family, pods_in
 from tests.properties.random_clusters import NODE_HINTS, ZONE_HINTS, clusters, examples
 
 from zoneward.kube import names
@@ -41,7 +41,10 @@ def located(endpoints: Sequence[Endpoint]) -> Counter[str | None]:
 @examples(200)
 @given(clusters(setting=ZONE_HINTS, others=False))
 def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster) -> None:
-    """For each zone: as many endpoints from each zone as allocated; all ready ones where it was allocated none."""
+    """For each zone: as many endpoints from each zone as allocated; all ready ones where it was allocated none.
+
+    Where every endpoint has an address of its own; where not, see the test below.
+    """
     for family in cluster.plan().families:
         allocation = family.decision.allocation
         if allocation is None:
@@ -58,6 +61,23 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
                 assert (located(selection.cluster), selection.rule) == (column, SelectionRule.ZONE_HINTS)
             else:
                 assert (located(selection.cluster), selection.rule) == (located(ready), SelectionRule.ALL)
+
+
+def test_no_zone_is_overloaded_where_pods_share_an_address() -> None:
+    """Proxies see an address once, so two Pods of the host's network behind one are one endpoint to them."""
+    shared = ("10.1.0.1",)
+    host = (a_pod("host-1", "node-a", ips=shared), a_pod("host-2", "node-a", ips=shared))
+    cluster = Cluster(
+        service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=(*host, *pods_in({"a": 1, "b": 1}))
+    )
+    family = only_family(cluster.plan())
+    everything = endpoints_of_all_ports(family.slices)
+    assert len(everything) == 3
+    if family.decision.active:
+        for zone in ("a", "b"):
+            selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
+            assert selection.cluster is not None
+            assert len(everything) / 2 / len(selection.cluster) - 1 < 0.2
 
 
 @examples(150)

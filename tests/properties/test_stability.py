@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import Cluster, hinted_zones, slices_after, told, written
+from tests.clusters import Cluster, a_service, hinted_zones, nodes_in, pods_in, slices_after, told, written
 from tests.properties.random_clusters import BALANCED, CPUS, clusters, examples
 
 from zoneward.kube import names
@@ -43,26 +43,79 @@ def beside_replaced(cluster: Cluster, plan: ServicePlan) -> Cluster:
     return cluster.with_(service=told(cluster.service, plan), slices=(*slices_after(plan), *replaced))
 
 
-@pytest.mark.parametrize("settle", [Cluster.after, beside_replaced])
-@examples(200)
-@given(cluster=clusters())
-def test_planning_again_changes_nothing(settle: Callable[[Cluster, ServicePlan], Cluster], cluster: Cluster) -> None:
+def as_it_is(cluster: Cluster) -> Cluster:
+    return cluster
+
+
+def without_pods(cluster: Cluster) -> Cluster:
+    """A snapshot that holds no Pods: endpoints come from the slices."""
+    return cluster.with_(pods=(), pods_known=False)
+
+
+def being_deleted(cluster: Cluster) -> Cluster:
+    metadata = replace(cluster.service.metadata, deletion_timestamp=NOW)
+    return cluster.with_(service=replace(cluster.service, metadata=metadata))
+
+
+def from_a_file(cluster: Cluster) -> Cluster:
+    """A Service that no API server has seen: it has no UID."""
+    return cluster.with_(service=replace(cluster.service, metadata=replace(cluster.service.metadata, uid="")))
+
+
+again = pytest.mark.parametrize(
+    ("moment", "settle", "number"),
+    [
+        pytest.param(as_it_is, Cluster.after, 250, id="as it is"),
+        pytest.param(as_it_is, beside_replaced, 100, id="beside replaced slices"),
+        pytest.param(without_pods, Cluster.after, 60, id="without Pods"),
+        pytest.param(being_deleted, Cluster.after, 60, id="being deleted"),
+        pytest.param(from_a_file, Cluster.after, 60, id="from a file"),
+    ],
+)
+"""Moments of a cluster, how a plan is carried out there, and how many examples that is worth."""
+Moment = Callable[[Cluster], Cluster]
+Settle = Callable[[Cluster, ServicePlan], Cluster]
+
+
+@again
+def test_planning_again_changes_nothing(moment: Moment, settle: Settle, number: int) -> None:
     """No write, nobody moved, and the same decision, once the plan was carried out; whatever the time."""
-    first = cluster.plan(trigger_time=NOW)
-    second = settle(cluster, first).plan(trigger_time=LATER)
-    assert not written(second)
-    assert decided(second) == decided(first)
-    assert second.conditions == first.conditions
-    assert all(family.decision.moved == 0 for family in second.families)
-    assert [family.traffic for family in second.families] == [family.traffic for family in first.families]
+
+    @examples(number)
+    @given(clusters())
+    def changes_nothing(cluster: Cluster) -> None:
+        cluster = moment(cluster)
+        first = cluster.plan(trigger_time=NOW)
+        second = settle(cluster, first).plan(trigger_time=LATER)
+        assert not written(second)
+        assert decided(second) == decided(first)
+        assert second.conditions == first.conditions
+        assert all(family.decision.moved == 0 for family in second.families)
+        assert [family.traffic for family in second.families] == [family.traffic for family in first.families]
+
+    changes_nothing()
 
 
-@pytest.mark.parametrize("settle", [Cluster.after, beside_replaced])
-@examples(200)
-@given(cluster=clusters())
-def test_planning_again_tells_nothing(settle: Callable[[Cluster, ServicePlan], Cluster], cluster: Cluster) -> None:
+@again
+def test_planning_again_tells_nothing(moment: Moment, settle: Settle, number: int) -> None:
     """What was told stands in the Service's conditions, and what is in force in its slices: no event is repeated."""
-    assert settle(cluster, cluster.plan()).plan().events == ()
+
+    @examples(number)
+    @given(clusters())
+    def tells_nothing(cluster: Cluster) -> None:
+        cluster = moment(cluster)
+        assert settle(cluster, cluster.plan()).plan().events == ()
+
+    tells_nothing()
+
+
+def test_what_is_no_longer_in_force_is_refused_in_the_same_words_as_before() -> None:
+    """Going off at the higher threshold leaves conditions that stay true of the lower one: they are written once."""
+    on = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in({"a": 3})).settled()
+    off = on.with_(pods=pods_in({"a": 4}))
+    plan = off.plan()
+    assert not plan.families[0].decision.active
+    assert off.after(plan).plan().conditions == plan.conditions
 
 
 @examples(200)
