@@ -7,7 +7,7 @@ BIN := .venv/bin
 WORKERS ?= auto
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check bench format clean python
 
 demo: .venv/base
 	$(BIN)/zoneward plan --sample
@@ -32,9 +32,17 @@ clean:
 	rm -rf .venv build src/*.egg-info
 
 .venv/pip:
-	@test -n "$(PYTHON)" || { echo "zoneward needs Python 3.11 or newer (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
-	@$(PYTHON) -m venv .venv || { echo "python3-venv is missing (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@$(if $(PYTHON),$(PYTHON),false) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory python
+	@$(or $(PYTHON),python3) -m venv .venv
 	@touch $@
+
+# Only where Python 3.11 with venv is missing: Debian's packages, as root; otherwise what to install is said.
+python:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -qq -y python3 python3-venv >/dev/null; \
+	else \
+		echo "zoneward needs Python 3.11 or newer with venv (Debian: apt-get install python3 python3-venv)" >&2; exit 1; \
+	fi
 
 .venv/base: .venv/pip pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .

@@ -130,13 +130,13 @@ def _random_node(number: int, zone: int, cpu: Number, kind: str) -> Node:
 
 
 @st.composite
-def pods_of(draw: st.DrawFn, *, nodes: int, most: int, kinds: Sequence[str]) -> tuple[Pod, ...]:
+def pods_of(draw: st.DrawFn, *, nodes: int, most: int, kinds: Sequence[str], first: int = 0) -> tuple[Pod, ...]:
+    """Up to ``most`` Pods of these kinds, numbered from ``first``."""
     some = st.tuples(st.integers(0, nodes - 1), st.sampled_from(kinds))
     # A list alone is mostly short: what it is like in a zone with many endpoints would hardly be seen.
     least = draw(st.sampled_from((0, most // 4, most // 2)))
-    return tuple(
-        _random_pod(number, *pod) for number, pod in enumerate(draw(st.lists(some, min_size=least, max_size=most)))
-    )
+    chosen = draw(st.lists(some, min_size=least, max_size=most))
+    return tuple(_random_pod(number, *pod) for number, pod in enumerate(chosen, start=first))
 
 
 def _random_pod(number: int, node: int, kind: str) -> Pod:
@@ -271,10 +271,14 @@ def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
 
 @st.composite
 def _before(draw: st.DrawFn, now: Cluster) -> Cluster:
-    """The cluster as it may have been: some Pods and Nodes not there yet, another setting."""
+    """The cluster as it may have been: some Pods and Nodes not there yet, others gone since, another setting."""
     absent = draw(st.integers(0, 2 ** len(now.pods) - 1)) & draw(st.integers(0, 2 ** len(now.pods) - 1))
     pods = tuple(pod for number, pod in enumerate(now.pods) if not absent >> number & 1)
+    pods += draw(pods_of(nodes=len(now.nodes), most=draw(st.sampled_from((0, 4, 12))), kinds=_READY, first=60))
     nodes = now.nodes[: draw(st.integers(1, len(now.nodes)))]
+    zone = draw(st.sampled_from((None, None, "zone-1", "zone-2")))
+    if zone is not None:
+        nodes = (*nodes, a_node("node-of-before", zone, cpu=16))
     service = now.service
     if draw(st.booleans()):
         mode, old, distribution, keys = draw(ANY_SETTING)

@@ -13,7 +13,7 @@ from zoneward.report.decisions import slice_counts
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand
 from zoneward.routing.reasons import Reason
-from zoneward.routing.rules import counted
+from zoneward.routing.rules import counted, listed
 from zoneward.routing.traffic import Traffic, ZoneTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
@@ -131,6 +131,9 @@ def _legend(plans: Sequence[ServicePlan], *, each_zone: bool, wide: bool) -> Tex
     replaced = sum(len(family.replaced) for plan in plans for family in plan.families)
     if replaced:
         lines.append(f"{counted(replaced, 'slice')} of the built-in controller would be replaced, counted as deleted.")
+    others = [each.metadata.name for plan in plans for family in plan.families for each in family.others]
+    if others:
+        lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")
     more = "" if wide else "-o wide (whole reasons), "
     lines.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
     return Text("\n".join(lines), "dim")

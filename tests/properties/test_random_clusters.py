@@ -1,0 +1,64 @@
+"""Random clusters are worth something only if they reach every outcome."""
+
+from collections import Counter
+from typing import Final
+
+from hypothesis import HealthCheck, Phase, given, settings
+from tests.properties.random_clusters import BALANCED, clusters
+
+from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.approach import Approach
+from zoneward.routing.reasons import Reason
+from zoneward.slices.plan import ServicePlan
+
+FIXED: Final = settings(
+    max_examples=600,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+"""The same clusters each time: this is about what the strategy reaches, not about what holds."""
+
+
+def test_every_outcome_is_reached() -> None:
+    """Every reason that a Service with a selector can meet, every heuristic in force, and every kind of change."""
+    plans: list[ServicePlan] = []
+    FIXED(given(clusters())(lambda cluster: plans.append(cluster.plan())))()
+    decisions = [family.decision for plan in plans for family in plan.families]
+    assert {decision.reason for decision in decisions} == set(Reason) - {Reason.ACCEPTED, Reason.NO_SELECTOR}
+    approaches = (Approach.HINTS, Approach.TRAFFIC_DISTRIBUTION)
+    every = {f"{approach}/{name}" for approach in approaches for name in HEURISTICS}
+    assert {decision.in_force for decision in decisions} == {None, *every}
+    fates: Counter[str] = Counter()
+    for plan in plans:
+        for family in plan.families:
+            changes = family.changes
+            for fate in ("create", "update", "unchanged", "delete"):
+                fates[fate] += len(getattr(changes, fate))
+            fates["replaced"] += len(family.replaced)
+            fates["others"] += len(family.others)
+            fates["moved"] += family.decision.moved
+        fates["events"] += len(plan.events)
+    assert all(number >= 20 for number in fates.values()), fates
+    assert len(fates) == 8
+
+
+def test_hints_are_on_often_enough_where_only_numbers_stand_against_them() -> None:
+    """A third at least, started and kept, on slices of ours and beside those of the built-in controller."""
+    seen: Counter[str] = Counter()
+
+    def look(cluster_plan: ServicePlan) -> None:
+        for family in cluster_plan.families:
+            seen["all"] += 1
+            seen["on"] += family.decision.active
+            details = {rule.rule: rule.detail for rule in family.decision.rules}
+            kept = details.get("threshold-in-force", "").startswith("in force already")
+            seen["kept"] += kept and family.decision.active
+            seen["lost"] += kept and not family.decision.active
+            seen["lent"] += bool(family.decision.allocation) and "another; " in details.get("placement", "")
+
+    FIXED(given(clusters(setting=BALANCED, tidy=True, others=False))(lambda cluster: look(cluster.plan())))()
+    assert seen["on"] * 3 > seen["all"], seen
+    assert min(seen["kept"], seen["lost"], seen["lent"]) > 5, seen
