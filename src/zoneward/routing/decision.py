@@ -87,7 +87,7 @@ class _Deciding:
         self.previous = previous
         self.configuration = configuration
         self.rules = Rules()
-        self.ready = [number for number, endpoint in enumerate(endpoints) if is_ready(endpoint)]
+        self.ready, self.twins = _distinct(endpoints, apart=configuration.upstream)
         self.asked = Asked(Approach.CLUSTER_WIDE, None)
 
     def decision(self) -> Decision:
@@ -128,11 +128,11 @@ class _Deciding:
         decision = self._allocated(heuristic, threshold)
         if decision is not None:
             return decision
+        # Without the threshold: it is lower the next time, when nothing is in force, and the words would change.
         number, zones = len(self.ready), len(self.demand.zones)
         return self._inactive(
             Reason.OVERLOAD,
-            f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}:"
-            f" any split would put some zone {_percent(threshold)} or more above its fair share",
+            f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}: any split would put too much on some zone",
         )
 
     def _own_zone(self, heuristic: Heuristic) -> Decision:
@@ -280,6 +280,8 @@ class _Deciding:
             for number in self.ready:
                 if hints[number] is None and (node := self.endpoints[number].node_name):
                     hints[number] = Hints(for_nodes=(ForNode(node),))
+        for number, twin in self.twins.items():
+            hints[number] = hints[twin]
         return self._decided(
             heuristic.name,
             active=True,
@@ -349,7 +351,7 @@ class _Deciding:
             active=active,
             reason=reason,
             message=message,
-            endpoints=len(self.ready),
+            endpoints=len(self.ready) + len(self.twins),
             allocation=allocation,
             hints=hints,
             rules=self.rules.as_tuple(),
@@ -359,6 +361,29 @@ class _Deciding:
             accepted_message=asked.accepted_detail,
             ranges=ranges,
         )
+
+
+def _distinct(endpoints: Sequence[Endpoint], *, apart: bool) -> tuple[list[int], dict[int, int]]:
+    """The ready endpoints that count, and those that share an address with one of them.
+
+    Proxies see an address once, whoever stands behind it (Pods on the host's network do): it counts once, and all that
+    have it get the same hint, for it is chance which of them a proxy reads. Upstream keeps them ``apart``.
+    """
+    ready = [number for number, endpoint in enumerate(endpoints) if is_ready(endpoint)]
+    if apart:
+        return ready, {}
+    first: dict[str, int] = {}
+    for number in ready:
+        address = (endpoints[number].addresses or ("",))[0]
+        other = first.setdefault(address, number)
+        if other != number and identity(endpoints[number]) < identity(endpoints[other]):
+            first[address] = number
+    if len(first) == len(ready):
+        return ready, {}
+    twins = {number: first[(endpoints[number].addresses or ("",))[0]] for number in ready}
+    return [number for number in ready if twins[number] == number], {
+        number: twin for number, twin in twins.items() if twin != number
+    }
 
 
 def _percent(share: Fraction) -> str:

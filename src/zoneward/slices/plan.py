@@ -194,6 +194,7 @@ def _plan_family(
         decision = _as_encoded(decision, packed)
     else:
         packed = pack(target, existing.own, with_hints(endpoints, decision).groups)
+    is_deleting = service.metadata.deletion_timestamp is not None
     changes = finish(packed, existing.own, service=service, taken=taken, trigger_time=trigger_time)
     decision = dataclasses.replace(
         decision, rules=(*decision.rules, *_more_rules(service, endpoints, changes, existing))
@@ -202,7 +203,8 @@ def _plan_family(
         address_type=address_type,
         decision=decision,
         changes=changes,
-        replaced=existing.replaced,
+        # Where nothing new is made, nothing may go: the garbage collector takes them with the Service.
+        replaced=() if is_deleting else existing.replaced,
         others=existing.others,
         traffic=_traffic(service, (*changes.after, *existing.others), surroundings),
     )
