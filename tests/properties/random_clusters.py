@@ -46,7 +46,10 @@ def examples(number: int) -> settings:
 CPUS: Final[tuple[Number, ...]] = (4, 4, 4, "4", "3920m", "1", 2, 8.0, "16", "500m", "7.91")
 _FINE: Final = ("fine",)
 _IDLE: Final = ("fine", "fine", "fine", "fine", "not ready", "control plane")
-_BROKEN: Final = (*_IDLE, "no zone", "no cpu", "no status")
+_NO_CPU: Final = (*_IDLE, "no cpu", "no status")
+_NO_ZONE: Final = (*_IDLE, "no zone", "no cpu")
+_DOWN: Final = ("not ready", "control plane")
+_NODE_KINDS: Final = (*(_FINE, _IDLE) * 3, *(_NO_CPU, _NO_ZONE) * 2, _DOWN)
 _READY: Final = ("ready",)
 _MIXED: Final = (*_READY * 6, "not ready", "leaving", "going", "finished", "no address")
 _STRANGE: Final = (*_MIXED, "gone", "host", "host", "host leaving", "other port", "no port")
@@ -200,6 +203,7 @@ _THRESHOLDS: Final = (
     HintsSettings(),
     HintsSettings(),
     HintsSettings(missing_cpu="disable"),
+    HintsSettings(missing_cpu="disable"),
     HintsSettings(start_threshold=Fraction(1, 2), keep_threshold=Fraction(1)),
     HintsSettings(start_threshold=Fraction(1, 100), keep_threshold=Fraction(1, 100)),
 )
@@ -229,7 +233,7 @@ def clusters(
     default: nothing stands against hints but numbers.
     """
     zones = draw(st.integers(1, most_zones))
-    kinds = draw(st.sampled_from((_FINE, _IDLE) if tidy else (_FINE, _IDLE, _BROKEN)))
+    kinds = draw(st.sampled_from((_FINE, _IDLE) if tidy else _NODE_KINDS))
     nodes = draw(nodes_of(zones=zones, kinds=kinds))
     kinds = draw(st.sampled_from((_READY, _MIXED) if tidy else (_READY, _MIXED, _STRANGE)))
     pods = draw(pods_of(nodes=len(nodes), most=most_pods, kinds=kinds))

@@ -12,7 +12,7 @@ from zoneward.routing.reasons import Reason
 from zoneward.slices.plan import ServicePlan
 
 FIXED: Final = settings(
-    max_examples=600,
+    max_examples=800,
     derandomize=True,
     database=None,
     deadline=None,
@@ -46,7 +46,7 @@ def test_every_outcome_is_reached() -> None:
 
 
 def test_hints_are_on_often_enough_where_only_numbers_stand_against_them() -> None:
-    """A third at least, started and kept, on slices of ours and beside those of the built-in controller."""
+    """Three in ten at least: started and kept, and with endpoints that serve another zone."""
     seen: Counter[str] = Counter()
 
     def look(cluster_plan: ServicePlan) -> None:
@@ -57,8 +57,10 @@ def test_hints_are_on_often_enough_where_only_numbers_stand_against_them() -> No
             kept = details.get("threshold-in-force", "").startswith("in force already")
             seen["kept"] += kept and family.decision.active
             seen["lost"] += kept and not family.decision.active
-            seen["lent"] += bool(family.decision.allocation) and "another; " in details.get("placement", "")
+            seen["lent"] += bool(family.decision.allocation) and ", 0 another" not in details["placement"]
 
     FIXED(given(clusters(setting=BALANCED, tidy=True, others=False))(lambda cluster: look(cluster.plan())))()
-    assert seen["on"] * 3 > seen["all"], seen
-    assert min(seen["kept"], seen["lost"], seen["lent"]) > 5, seen
+    assert seen["on"] >= 0.3 * seen["all"], seen
+    assert seen["kept"] >= 30, seen
+    assert seen["lost"] >= 3, seen
+    assert seen["lent"] >= 100, seen

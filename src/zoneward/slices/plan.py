@@ -118,6 +118,10 @@ def plan_service(
     """
     configuration = surroundings.configuration
     sorted_slices = _sort(slices, configuration)
+    if service.metadata.deletion_timestamp is not None:
+        # Where nothing new is made, nothing may go: the garbage collector takes all slices with the Service.
+        others = (*sorted_slices.others, *sorted_slices.replaced)
+        sorted_slices = _Sorted(sorted_slices.own, (), others)
     if service.spec.type == "ExternalName":
         return ServicePlan(service, (), (), ())
     if not service.spec.selector:
@@ -194,7 +198,6 @@ def _plan_family(
         decision = _as_encoded(decision, packed)
     else:
         packed = pack(target, existing.own, with_hints(endpoints, decision).groups)
-    is_deleting = service.metadata.deletion_timestamp is not None
     changes = finish(packed, existing.own, service=service, taken=taken, trigger_time=trigger_time)
     decision = dataclasses.replace(
         decision, rules=(*decision.rules, *_more_rules(service, endpoints, changes, existing))
@@ -203,8 +206,7 @@ def _plan_family(
         address_type=address_type,
         decision=decision,
         changes=changes,
-        # Where nothing new is made, nothing may go: the garbage collector takes them with the Service.
-        replaced=() if is_deleting else existing.replaced,
+        replaced=existing.replaced,
         others=existing.others,
         traffic=_traffic(service, (*changes.after, *existing.others), surroundings),
     )
