@@ -305,8 +305,14 @@ class Cluster:
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
     def after(self, plan: ServicePlan) -> "Cluster":
-        """The cluster in which a plan was carried out: its slices stand, its conditions are the Service's."""
-        return self.with_(service=told(self.service, plan), slices=slices_after(plan))
+        """The cluster in which a plan was carried out to the letter: what it does not speak of stays as it is."""
+        changes = [family.changes for family in plan.families]
+        replaced = [each for family in plan.families for each in family.replaced]
+        gone = [*plan.surplus, *replaced, *(each for change in changes for each in change.delete)]
+        new = [each for change in changes for each in (*change.create, *change.update)]
+        spoken_of = {each.metadata.name for each in (*gone, *new)}
+        left = [each for each in self.slices if each.metadata.name not in spoken_of]
+        return self.with_(service=told(self.service, plan), slices=(*left, *new))
 
     def settled(self) -> "Cluster":
         """The cluster after its own plan."""
@@ -314,7 +320,7 @@ class Cluster:
 
 
 def slices_after(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
-    """The slices that exist when a plan is carried out: those of the built-in controller are gone by then."""
+    """The slices that proxies see when a plan is carried out: those of the built-in controller are gone by then."""
     return tuple(each for family in plan.families for each in family.slices)
 
 

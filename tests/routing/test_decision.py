@@ -72,7 +72,7 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
     ),
     Reason.OVERLOAD: (
         AUTO.with_(pods=pods_in({"a": 3})),
-        "3 endpoints for 2 zones: any split would put some zone 20 % or more above its fair share",
+        "3 endpoints for 2 zones: any split would put too much on some zone",
     ),
     Reason.ENDPOINT_WITHOUT_ZONE: (without_zone(AUTO), "1 endpoint without zone (lost)"),
     Reason.NO_SELECTOR: (
