@@ -40,9 +40,10 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceSpec,
     ServiceStatus,
+    zone_of,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import Demand, demand_of, zone_of
+from zoneward.routing.demand import Demand, demand_of
 from zoneward.routing.selection import HintsHeeded, Policies
 from zoneward.slices.plan import FamilyPlan, ServicePlan, Surroundings, plan_service
 

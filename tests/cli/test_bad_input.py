@@ -86,7 +86,12 @@ def test_paths_that_hold_nothing_are_bad_input(
         ("featureGates: {ServiceTopology: true}", "got TopologyAwareHints together with ServiceTopology"),
         ("featureGates: {ServiceTrafficPolicy: false}", "got TopologyAwareHints without ServiceTrafficPolicy"),
         ("colour: blue", "colour: expected one of"),
-        ("hints: [", "expected YAML or JSON"),
+        ("hints: [", "line 4, column 1: malformed YAML"),
+        ("hints: " + "[" * 100_000, "more than 100 levels"),
+        ("maxEndpointsPerSlice: 2020-99-99", "expected a whole number, got '2020-99-99'"),
+        ("maxEndpointsPerSlice: " + "9" * 5_000, "maxEndpointsPerSlice: expected a whole number"),
+        ("hints: {startThreshold: 1" + "0" * 400 + "}", "hints.startThreshold: expected a share above 0"),
+        ("--- {}\n--- {}\n", "expected one document, got 3"),
     ],
 )
 def test_bad_configuration_is_one_line_that_points(zoneward: Commands, tmp_path: Path, text: str, words: str) -> None:

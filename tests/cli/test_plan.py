@@ -182,7 +182,9 @@ def test_services_are_chosen_by_namespace_label_and_name(zoneward: Commands) -> 
 def test_nothing_selected_is_said_and_no_error(zoneward: Commands) -> None:
     result = zoneward("plan", "--sample", "-n", "nowhere", "-o", "json")
     assert (result.status, json.loads(result.out)) == (0, {"decisions": [], "skipped": []})
-    assert result.err == "zoneward: no Service to show\n"
+    assert result.err == (
+        "zoneward: no Service to show; there are Services in the namespaces: kube-system, payments, shop\n"
+    )
     assert zoneward("plan", "--sample", "-n", "nowhere", "-o", "json", "-q").err == ""
 
 

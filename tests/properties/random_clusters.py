@@ -52,6 +52,7 @@ _DOWN: Final = ("not ready", "control plane")
 _NODE_KINDS: Final = (*(_FINE, _IDLE) * 3, *(_NO_CPU, _NO_ZONE) * 2, _DOWN)
 _READY: Final = ("ready",)
 _MIXED: Final = (*_READY * 6, "not ready", "leaving", "going", "finished", "no address")
+_HOST: Final = ("ready", "ready", "ready", "host", "host", "host leaving")
 _STRANGE: Final = (*_MIXED, "gone", "host", "host", "host leaving", "other port", "no port")
 
 Setting = tuple[str | None, str | None, str | None, tuple[str, ...] | None]
@@ -238,7 +239,7 @@ def clusters(
     zones = draw(st.integers(1, most_zones))
     kinds = draw(st.sampled_from((_FINE, _IDLE) if tidy else _NODE_KINDS))
     nodes = draw(nodes_of(zones=zones, kinds=kinds))
-    kinds = draw(st.sampled_from((_READY, _MIXED) if tidy else (_READY, _MIXED, _STRANGE)))
+    kinds = draw(st.sampled_from((_READY, _MIXED) if tidy else (_READY, _MIXED, _HOST, _STRANGE)))
     pods = draw(pods_of(nodes=len(nodes), most=most_pods, kinds=kinds))
     now = Cluster(
         service=draw(services(setting=setting, policies=not tidy)),

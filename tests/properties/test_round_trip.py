@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from tests.clusters import ALL_HINTS, CLUSTER, Cluster, a_pod, a_service, endpoints_in, nodes_in, only_family, pods_in
 from tests.properties.random_clusters import NODE_HINTS, ZONE_HINTS, clusters, examples
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, Pod, is_ready, is_serving, is_terminating
+from zoneward.kube.objects import ContainerPort, Endpoint, Pod, ServicePort, is_ready, is_serving, is_terminating
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.selection import (
     CONSUMERS,
@@ -28,15 +28,7 @@ NOWHERE = "zone-without-any-node"
 
 
 def ready_by_address(family: FamilyPlan) -> list[Endpoint]:
-    """The ready endpoints that proxies see, each address once.
-
-    Rejects clusters in which a ready Pod shares its address with one that is not: which of the two a proxy reads is
-    chance, and nothing in a slice could change that.
-    """
-    states: dict[tuple[str, ...], set[bool]] = {}
-    for endpoint in endpoints_in(family.slices):
-        states.setdefault(endpoint.addresses or (), set()).add(is_ready(endpoint))
-    assume(all(len(each) == 1 for each in states.values()))
+    """The ready endpoints that proxies see: those that serve a port, each address once."""
     return [endpoint for endpoint in endpoints_of_all_ports(family.slices) if is_ready(endpoint)]
 
 
@@ -81,6 +73,23 @@ def test_no_zone_is_overloaded_where_pods_share_an_address() -> None:
             selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
             assert selection.cluster is not None
             assert len(everything) / 2 / len(selection.cluster) - 1 < 0.2
+
+
+def test_who_serves_no_port_counts_for_no_zone() -> None:
+    """Pods without the container port that the Service names are in slices, but no proxy sends them anything."""
+    serving = tuple(
+        a_pod(f"p{number}", "node-a", ips=(f"10.0.0.{number}",), ports=[ContainerPort(name="web", container_port=80)])
+        for number in (1, 2)
+    )
+    idle = tuple(a_pod(f"p{number}", "node-b", ips=(f"10.0.0.{number}",)) for number in (3, 4))
+    service = a_service("Auto", ports=[ServicePort(name="http", port=80, target_port="web")])
+    family = only_family(Cluster(service=service, nodes=nodes_in({"a": 4, "b": 4}), pods=(*serving, *idle)).plan())
+    assert family.decision.allocation is not None
+    assert family.decision.allocation.as_map() == {"a": {"a": 1, "b": 1}}
+    everything = tuple(endpoints_of_port(family.slices, "http").values())
+    for zone in ("a", "b"):
+        selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
+        assert (len(selection.cluster or ()), selection.rule) == (1, SelectionRule.ZONE_HINTS)
 
 
 @examples(150)

@@ -39,7 +39,7 @@ CASES: Final[Mapping[str, tuple[Cluster, Told]]] = {
             (
                 "True",
                 "Enabled",
-                "Hints/ProportionalZoneCPU: no zone is more than 0 % above fair (b is); 4 endpoints for 2 zones",
+                "Hints/ProportionalZoneCPU: every zone has its fair share; 4 endpoints for 2 zones",
             ),
         ),
     ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import pytest
-from tests.clusters import Cluster, a_node, a_pod, a_service, nodes_in, only_family, pods_in
+from tests.clusters import Cluster, a_node, a_pod, a_service, hinted_zones, nodes_in, only_family, pods_in
 
 from zoneward.routing.approach import Approach
 from zoneward.routing.configuration import Configuration, Gates, HintsSettings
@@ -22,7 +22,7 @@ def without_zone(cluster: Cluster) -> Cluster:
 
 
 OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
-    Reason.ENABLED: (AUTO, "no zone is more than 0 % above fair (b is); 4 endpoints for 2 zones"),
+    Reason.ENABLED: (AUTO, "every zone has its fair share; 4 endpoints for 2 zones"),
     Reason.NOT_ASKED_FOR: (
         AUTO.with_(service=a_service()),
         "nothing is asked for: all endpoints serve all zones",
@@ -208,3 +208,26 @@ def test_endpoints_that_are_not_ready_are_not_counted_and_carry_no_hint() -> Non
 def test_nothing_is_hinted_where_nothing_is_asked_for() -> None:
     decision = decided(AUTO.with_(service=a_service()))
     assert (decision.approach, decision.heuristic, set(decision.hints)) == (Approach.CLUSTER_WIDE, None, {None})
+
+
+# --- endpoints that share an address ----------------------------------------------------------------------------------
+
+
+def test_an_address_counts_once_and_all_who_share_it_get_the_same_hint() -> None:
+    """Proxies see an address once, whoever stands behind it, and it is chance whose hint they read."""
+    shared = tuple(a_pod(f"host-{number}", "node-a", ips=("10.1.0.1",)) for number in (1, 2, 3))
+    cluster = AUTO.with_(pods=(*pods_in({"a": 2, "b": 1}), *shared))
+    decision = decided(cluster)
+    assert decision.allocation is not None
+    assert sum(decision.allocation.counts) == 4
+    assert decision.endpoints == 6
+    assert all(hint is not None for hint in decision.hints)
+    zones = hinted_zones(only_family(cluster.plan()).changes.after)
+    assert len({zones[pod.metadata.name] for pod in shared}) == 1
+
+
+def test_who_shares_an_address_with_one_that_is_not_ready_counts() -> None:
+    shared = (a_pod("host-1", "node-a", ips=("10.1.0.1",)), a_pod("host-2", "node-a", ips=("10.1.0.1",), ready=False))
+    decision = decided(AUTO.with_(pods=(*pods_in({"a": 1, "b": 2}), *shared)))
+    assert (decision.endpoints, decision.active) == (4, True)
+    assert [hint is None for hint in decision.hints].count(True) == 1

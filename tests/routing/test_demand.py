@@ -7,8 +7,8 @@ import pytest
 from tests.clusters import a_node, demand_in
 
 from zoneward.kube import names
-from zoneward.kube.objects import Node, NodeCondition, NodeMeta, NodeStatus, Number
-from zoneward.routing.demand import Demand, NodeDemand, allocatable_cpu, counts, demand_of, is_ready, zone_of
+from zoneward.kube.objects import Node, NodeCondition, NodeMeta, NodeStatus, Number, zone_of
+from zoneward.routing.demand import Demand, NodeDemand, allocatable_cpu, counts, demand_of, is_ready
 
 
 def test_demand_is_the_sum_of_allocatable_cpu_in_each_zone() -> None:
@@ -134,3 +134,10 @@ def test_no_nodes_are_no_demand() -> None:
 
 def test_reduced_weights_have_nothing_in_common() -> None:
     assert demand_in(a=4000, b=6000, c=10_000).reduced == {"a": 2, "b": 3, "c": 5}
+
+
+def test_by_zone_nodes_weigh_one_by_one_and_those_without_a_zone_stand_apart() -> None:
+    """A zone whose Nodes have no weight of their own is there as well: traffic may start on them."""
+    nodes = [a_node("n1", "b"), a_node("n2", "a"), a_node("n3", "a", cpu="500m"), a_node("n4", None, cpu=3)]
+    assert demand_of(nodes).weight_by_zone == {"": 3000, "a": 4500, "b": 4000}
+    assert demand_in(a=1, b=2).weight_by_zone == {"a": 1, "b": 2}

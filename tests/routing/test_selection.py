@@ -19,6 +19,7 @@ from zoneward.kube.objects import (
     LoadBalancerStatus,
     Service,
     ServiceStatus,
+    is_ready,
 )
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection import (
@@ -192,6 +193,15 @@ def test_policies_say_which_endpoints_a_proxy_needs(which: str) -> None:
     assert policies_of(service) == expected
 
 
+def test_with_its_gate_off_the_internal_policy_is_not_heeded() -> None:
+    """KEP-2086's gate; the external policy is older than it."""
+    service = a_service(internal="Local", external="Local", node_port=30080)
+    off = Gates(topology_aware_hints=False, service_traffic_policy=False)
+    assert policies_of(service, Gates()) == Policies(uses_cluster=True, uses_local=True, internal_local=True)
+    assert policies_of(service, off) == Policies(uses_cluster=True, uses_local=True, internal_local=False)
+    assert policies_of(a_service(internal="Local"), off) == CLUSTER
+
+
 def with_status(service: Service, ip: str | None) -> Service:
     ingress = (LoadBalancerIngress(ip=ip),)
     return replace(service, status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress)))
@@ -346,6 +356,21 @@ def test_of_an_address_twice_the_one_on_the_own_node_counts() -> None:
     assert of_port(first, second, node="n3") == {"10.0.0.1:8080": "n1"}
 
 
+def test_a_ready_endpoint_wins_its_address_wherever_it_stands() -> None:
+    """A Pod on the host's network hands over to the next one on its node: both are listed for a while."""
+    old = a_slice("s1", an_endpoint("10.0.0.1", node="n1", ready=False))
+    new = a_slice("s2", an_endpoint("10.0.0.1", node="n1"))
+    for slices in ([old, new], [new, old]):
+        (kept,) = endpoints_of_port(slices, "http", node="n1").values()
+        assert is_ready(kept)
+        assert all(map(is_ready, endpoints_of_all_ports(slices)))
+
+
+def test_a_port_is_found_by_name_and_protocol() -> None:
+    one = a_slice("s1", an_endpoint("10.0.0.1"))
+    assert endpoints_of_port([one], "http", protocol="UDP") == {}
+
+
 def test_of_several_addresses_only_the_first_is_used() -> None:
     endpoint = replace(an_endpoint("10.0.0.1"), addresses=("10.0.0.1", "10.0.0.2"))
     assert list(of_port(a_slice("s1", endpoint))) == ["10.0.0.1:8080"]
@@ -353,8 +378,9 @@ def test_of_several_addresses_only_the_first_is_used() -> None:
 
 def test_endpoints_of_all_ports_stand_once_by_address() -> None:
     first = a_slice("s1", an_endpoint("10.0.0.1", node="n1"))
-    second = a_slice("s2", an_endpoint("10.0.0.1", node="n2"), an_endpoint("10.0.0.2"), ports=[])
-    found = endpoints_of_all_ports([second, first])
+    second = a_slice("s2", an_endpoint("10.0.0.1", node="n2"), an_endpoint("10.0.0.2"))
+    without_ports = a_slice("s3", an_endpoint("10.0.0.3"), ports=[])
+    found = endpoints_of_all_ports([without_ports, second, first])
     assert [(each.addresses, each.node_name) for each in found] == [(("10.0.0.1",), "n1"), (("10.0.0.2",), None)]
 
 

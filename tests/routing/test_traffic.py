@@ -159,8 +159,8 @@ def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_z
     assert traffic.load == loads(0.5, 0.5)
     assert traffic.in_zone == pytest.approx(2 / 3)
     assert traffic.zones[""].demand == pytest.approx(1 / 3)
-    without = predicted(*some(2, None), demand=demand)
-    assert without.in_zone == 0.0
+    for nowhere in (None, ""):
+        assert predicted(*some(2, nowhere), demand=demand).in_zone == 0.0
 
 
 # --- readiness --------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from zoneward.kube.objects import (
     PodIP,
     Service,
     ServicePort,
+    says_ready,
 )
 from zoneward.slices.endpoints import (
     Endpoints,
@@ -36,7 +37,6 @@ from zoneward.slices.endpoints import (
     endpoints_of_pods,
     endpoints_of_slices,
     has_endpoint,
-    is_pod_ready,
     without_hints,
 )
 
@@ -94,6 +94,33 @@ def test_families_come_from_the_service_or_its_address_ipv4_first(
     assert address_types(a_service(families=families, cluster_ip=cluster_ip)) == tuple(expected)
 
 
+@pytest.mark.parametrize(
+    ("ips", "expected"),
+    [
+        ([], IPV4),
+        ([("10.0.0.1",)], IPV4),
+        ([("fd00::1",)], IPV6),
+        ([("10.0.0.1", "fd00::1")], IPV4),
+        ([("fd00::1", "10.0.0.1")], IPV6),
+        ([("fd00::1",), ("10.0.0.1",)], IPV4),
+    ],
+)
+@pytest.mark.parametrize("cluster_ip", [None, ""])
+def test_a_service_as_people_write_it_has_the_first_family_of_its_pods(
+    cluster_ip: str | None, ips: list[tuple[str, ...]], expected: Sequence[str]
+) -> None:
+    """It has no cluster IP yet; an API server would give it one of the cluster's first family."""
+    pods = [a_pod(f"p{number}", ips=each) for number, each in enumerate(ips)]
+    assert address_types(a_service(families=None, cluster_ip=cluster_ip), pods) == tuple(expected)
+
+
+def test_pods_do_not_matter_where_the_service_tells_its_families() -> None:
+    pods = [a_pod("p", ips=("fd00::1",))]
+    for service in (a_service(families=IPV4), a_service(families=None, cluster_ip="10.96.0.1")):
+        assert address_types(service, pods) == IPV4
+    assert address_types(a_service(families=None, cluster_ip="None"), pods) == DUAL_STACK
+
+
 # --- which Pods count -------------------------------------------------------------------------------------------------
 
 
@@ -120,10 +147,9 @@ def test_a_pod_counts_unless_it_is_finished_or_has_no_address(pod: Pod, expected
 
 @pytest.mark.parametrize(("status", "expected"), [("True", True), ("False", False), ("Unknown", False)])
 def test_a_pod_is_ready_where_its_condition_says_true(status: str, expected: bool) -> None:
-    pod = a_pod("p")
     conditions = (NodeCondition(type="Initialized", status="True"), NodeCondition(type="Ready", status=status))
-    assert is_pod_ready(replace(pod, status=replace(pod.status, conditions=conditions))) == expected
-    assert not is_pod_ready(replace(pod, status=replace(pod.status, conditions=None)))
+    assert says_ready(conditions) == expected
+    assert not says_ready(None)
 
 
 # --- states -----------------------------------------------------------------------------------------------------------

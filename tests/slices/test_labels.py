@@ -15,10 +15,11 @@ def test_a_slice_has_the_services_labels_and_says_whose_it_is() -> None:
     assert slice_labels(a_service(), manager="us") == OURS
 
 
-@pytest.mark.parametrize(("cluster_ip", "headless"), [("None", True), ("", True), (None, True), ("10.96.0.1", False)])
+@pytest.mark.parametrize(("cluster_ip", "headless"), [("None", True), ("", False), (None, False), ("10.96.0.1", False)])
 def test_a_headless_service_marks_its_slices(cluster_ip: str | None, headless: bool) -> None:
     service = a_service(cluster_ip=cluster_ip)
     assert is_headless(service) == headless
+    assert is_headless(service, upstream=True) == (headless or not cluster_ip), "upstream waits for no address"
     assert slice_labels(service, manager="us") == {**OURS, **({names.HEADLESS_LABEL: ""} if headless else {})}
 
 

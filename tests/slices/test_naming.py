@@ -22,7 +22,7 @@ def name(
     taken: tuple[str, ...] = (),
     group: str = "",
 ) -> str:
-    return slice_name(service or a_service(), address_type=family, ports=ports, taken=taken, group=group)
+    return slice_name(service or a_service(), address_type=family, ports=ports, taken=(taken,), group=group)
 
 
 def called(text: str) -> Service:

@@ -48,7 +48,7 @@ def packed(
     groups = {port_key(ports): PortGroup(ports, endpoints)} if endpoints else {}
     packing = pack(target, existing, groups)
     taken = (*taken, *(each.metadata.name for each in existing))
-    return finish(packing, existing, service=service, taken=taken, trigger_time=trigger_time)
+    return finish(packing, existing, service=service, taken=(taken,), trigger_time=trigger_time)
 
 
 def addresses(slices: Iterable[EndpointSlice]) -> list[list[int]]:
@@ -93,10 +93,18 @@ def test_slices_that_change_anyway_are_filled_the_fullest_first() -> None:
     assert fates(packed(existing, some(1, 2, 3, 4, 5, 6), most=4)) == ([], {"s2": [2, 3, 5, 6], "s1": [1]}, ["s3"], [])
 
 
-def test_what_is_left_over_goes_into_the_one_unchanged_slice_that_it_fits_best() -> None:
-    """Two more: s1 would have room for one besides, s2 is filled exactly, s3 has no room."""
-    existing = [a_slice("s1", *some(1)), a_slice("s2", *some(2, 3)), a_slice("s3", *some(4, 5, 6))]
-    assert fates(packed(existing, some(1, 2, 3, 4, 5, 6, 7, 8), most=4)) == ([], {"s2": [2, 3, 7, 8]}, ["s1", "s3"], [])
+@pytest.mark.parametrize("names_", [("s1", "s2"), ("s2", "s1")])
+def test_what_is_left_over_goes_into_the_one_unchanged_slice_that_it_fits_best(names_: tuple[str, str]) -> None:
+    """Two more: one slice would have room for another besides, one is filled exactly, and one has no room."""
+    roomy, fitting = names_
+    existing = [a_slice(roomy, *some(1)), a_slice(fitting, *some(2, 3)), a_slice("s3", *some(4, 5, 6))]
+    changes = packed(existing, some(1, 2, 3, 4, 5, 6, 7, 8), most=4)
+    assert fates(changes) == ([], {fitting: [2, 3, 7, 8]}, [roomy, "s3"], [])
+
+
+def test_of_slices_that_fit_alike_the_first_by_name_is_filled() -> None:
+    existing = [a_slice("s2", *some(2)), a_slice("s1", *some(1))]
+    assert fates(packed(existing, some(1, 2, 3))) == ([], {"s1": [1, 3]}, ["s2"], [])
 
 
 def test_what_fits_nowhere_whole_gets_a_slice_of_its_own() -> None:
@@ -237,6 +245,13 @@ def test_the_last_slice_becomes_the_empty_one() -> None:
     assert (len(changes.update), len(changes.delete), len(changes.create)) == (1, 1, 0)
     (updated,) = changes.update
     assert (updated.endpoints, updated.ports, updated.metadata.annotations) == ((), (), None)
+
+
+def test_of_several_empty_slices_one_stays_unwritten_and_the_others_go() -> None:
+    """What becomes of the first is what it is already, so there is nothing to write."""
+    (placeholder,) = packed([], []).create
+    other = replace(placeholder, metadata=replace(placeholder.metadata, name="zzz"))
+    assert fates(packed([placeholder, other], [])) == ([], {}, [placeholder.metadata.name], ["zzz"])
 
 
 def test_the_empty_slice_is_filled_when_endpoints_come() -> None:

@@ -27,7 +27,7 @@ from tests.clusters import (
 )
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointSlice
+from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, ServicePort
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rule
@@ -36,8 +36,11 @@ from zoneward.slices.plan import ServicePlan
 AUTO: Final = "Hints/ProportionalZoneCPU"
 NOW: Final = "2026-11-21T08:00:00Z"
 CLUSTER: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 2, "b": 2}))
-BUILT_IN: Final = CLUSTER.with_(configuration=Configuration().as_upstream()).plan()
-"""What the built-in controller does in this cluster."""
+BUILT_IN: Final = tuple(
+    replace(each, metadata=replace(each.metadata, name="cart-x7f2q"))
+    for each in slices_after(CLUSTER.with_(configuration=Configuration().as_upstream()).plan())
+)
+"""The one slice of the built-in controller in this cluster; the API server made up its name."""
 
 
 def rules_named(name: str, plan: ServicePlan) -> list[Rule]:
@@ -121,7 +124,7 @@ def test_a_service_without_pods_has_a_placeholder_in_each_family() -> None:
 
 def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -> None:
     """Ours are created beside them; which would have to go is said."""
-    existing = slices_after(BUILT_IN)
+    existing = BUILT_IN
     family = only_family(CLUSTER.with_(slices=existing).plan())
     assert family.replaced == existing
     changes = family.changes
@@ -132,7 +135,7 @@ def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -
 
 def test_replaced_slices_do_not_count_beside_ours() -> None:
     """They are gone when ours stand: neither in prediction nor in selection do addresses count twice."""
-    family = only_family(CLUSTER.with_(slices=slices_after(BUILT_IN)).plan())
+    family = only_family(CLUSTER.with_(slices=BUILT_IN).plan())
     assert family.slices == family.changes.after
     assert family.traffic == only_family(CLUSTER.plan()).traffic
 
@@ -140,7 +143,7 @@ def test_replaced_slices_do_not_count_beside_ours() -> None:
 def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> None:
     """Pod b-0001 serves zone a there; it goes on doing so, though nobody lives near."""
     swapped = {"a-0000": "b", "a-0001": "a", "b-0000": "b", "b-0001": "a"}
-    (given,) = slices_after(BUILT_IN)
+    (given,) = BUILT_IN
     endpoints = tuple(
         replace(each, hints=hints(swapped[each.target_ref.name])) for each in given.endpoints or () if each.target_ref
     )
@@ -157,7 +160,7 @@ def others(*endpoints: Endpoint, manager: str | None = "example.com") -> Cluster
     return CLUSTER.with_(slices=(a_slice("theirs", *endpoints, manager=manager, owner=None),))
 
 
-VOID: Final = "theirs managed by example.com: left alone; endpoints without hints there void all hints of the Service"
+VOID: Final = "theirs managed by example.com: left alone; endpoints without such hints there void those of the Service"
 COUNTED: Final = "theirs managed by example.com: left alone, they count in selection"
 
 
@@ -260,8 +263,11 @@ def test_slices_of_others_are_never_surplus() -> None:
 
 
 def test_an_external_name_has_no_slices() -> None:
-    plan = CLUSTER.with_(service=a_service("Auto", type_="ExternalName"), slices=slices_after(BUILT_IN)).plan()
-    assert (plan.families, plan.conditions, plan.events, plan.surplus, plan.speaker) == ((), (), (), (), None)
+    """Ours from before it was one are deleted; the built-in controller's are its own."""
+    ours = CLUSTER.settled().slices
+    cluster = CLUSTER.with_(service=a_service("Auto", type_="ExternalName"), slices=(*BUILT_IN, *ours))
+    plan = cluster.plan()
+    assert (plan.families, plan.conditions, plan.events, plan.surplus, plan.speaker) == ((), (), (), ours, None)
 
 
 MANUAL: Final = a_slice(
@@ -343,6 +349,24 @@ def test_pods_on_nodes_that_are_gone_are_left_out_and_named() -> None:
     ]
 
 
+def test_pods_without_the_named_port_are_a_rule() -> None:
+    """They are listed without it, and no proxy sends them anything."""
+    service = a_service("Auto", ports=[ServicePort(name="http", port=80, target_port="web")])
+    web = a_pod("web", "node-a", ips=("10.9.9.9",), ports=[ContainerPort(name="web", container_port=8080)])
+    plan = CLUSTER.with_(service=service, pods=(*CLUSTER.pods, web)).plan()
+    assert rules_named("target-ports", plan) == [
+        Rule("target-ports", False, "4 endpoints without a target for port http: no container port is called 'web'")
+    ]
+    assert rules_named("target-ports", CLUSTER.plan()) == []
+    assert rules_named("target-ports", CLUSTER.with_(service=service, pods=(web,)).plan()) == []
+
+
+def test_void_hints_are_told_by_the_slices_of_others_that_void_them() -> None:
+    assert only_family(others(an_endpoint("10.9.9.9")).plan()).void_hints == VOID
+    assert only_family(others(an_endpoint("10.9.9.9", hinted=hints("a"))).plan()).void_hints is None
+    assert only_family(CLUSTER.plan()).void_hints is None
+
+
 def test_without_nodes_in_the_snapshot_no_pod_is_left_out() -> None:
     """Nothing says then that a Node is gone."""
     plan = CLUSTER.with_(nodes=()).plan()
@@ -352,7 +376,7 @@ def test_without_nodes_in_the_snapshot_no_pod_is_left_out() -> None:
 
 def test_without_pods_in_the_snapshot_endpoints_come_from_slices() -> None:
     """From ours and from the built-in controller's, each once, and with hints of our own."""
-    existing = slices_after(BUILT_IN)
+    existing = BUILT_IN
     family = only_family(CLUSTER.with_(pods=(), pods_known=False, slices=existing).plan())
     assert pods_of(family.changes.create) == ["a-0000", "a-0001", "b-0000", "b-0001"]
     assert family.decision.active

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from tests.vectors.building import an_endpoint, an_existing_slice
 from tests.vectors.cases import Case
 
-from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, ServiceStatus
+from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, ServiceStatus, zone_of
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision, decide
-from zoneward.routing.demand import Demand, demand_of, zone_of
+from zoneward.routing.demand import Demand, demand_of
 from zoneward.routing.events import Event, upstream_events_of
 from zoneward.routing.hysteresis import NOTHING_BEFORE
 from zoneward.slices import upstream

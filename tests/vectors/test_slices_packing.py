@@ -62,7 +62,7 @@ def apply_changes(case: Case) -> None:
         ],
         delete=[existing[name] for name in given["planned"]["delete"]],
     )
-    changes = finish(packed, existing.values(), service=service, taken=existing, trigger_time=None)
+    changes = finish(packed, existing.values(), service=service, taken=(existing,), trigger_time=None)
     deleted = {each.metadata.name for each in changes.delete}
     check(
         {"exists_after": {"to-create": bool(changes.create)} | {name: name not in deleted for name in existing}},

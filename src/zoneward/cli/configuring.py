@@ -1,26 +1,25 @@
 """The configuration file, and the flags that win over it."""
 
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from zoneward.cli.options import Options, note
+from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError, show
+from zoneward.kube.malformed import Malformed
 from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
+
+_LARGEST: Final = 1 << 20
+"""Bytes. A configuration is a page; what is larger is another file."""
 
 
 def configuration_for(options: Options) -> Configuration:
     """Read ``--config`` where it is given, and apply ``--compat``. Raises InputError with the file and the field."""
     configuration = Configuration() if options.config is None else _read(options.config)
-    for section in configuration.unused:
-        note(options, f"{options.config}: {section}: not used, this version has no {section} yet")
     return configuration.as_upstream() if options.upstream else configuration
 
 
 def _read(name: str) -> Configuration:
-    try:
-        document = _parsed(name, Path(name).read_bytes())
-    except OSError as error:
-        raise InputError(name, f"expected a readable file, got: {error.strerror}") from error
+    document = _document(name)
     if not isinstance(document, dict):
         raise InputError(name, f"expected a map with kind ZonewardConfiguration, got {show(document)}")
     try:
@@ -29,10 +28,20 @@ def _read(name: str) -> Configuration:
         raise InputError(name, str(error)) from error
 
 
-def _parsed(name: str, data: bytes) -> Any:
-    import yaml
+def _document(name: str) -> object:
+    from zoneward.kube.yaml_documents import whole_documents
 
     try:
-        return yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise InputError(name, f"expected YAML or JSON, got: {' '.join(str(error).split())}") from error
+        with Path(name).open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise InputError(name, f"expected a readable file, got: {error.strerror}") from error
+    if len(data) > _LARGEST:
+        raise InputError(name, "expected a configuration, got more than 1 MiB")
+    try:
+        documents = whole_documents(data)
+    except Malformed as error:
+        raise InputError(name, f"line {error.line}, column {error.column}", error.problem) from None
+    if len(documents) != 1:
+        raise InputError(name, f"expected one document, got {len(documents)}")
+    return documents[0]

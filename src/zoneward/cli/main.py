@@ -51,6 +51,8 @@ def run(arguments: list[str]) -> int:
     """Run a command with arguments and return its exit status."""
     from zoneward.kube.input_error import InputError
 
+    if sys.stdout is None:
+        return _fail("expected standard output to be open, got it closed")
     name = "kubectl zoneward" if os.path.basename(sys.argv[0]).startswith("kubectl-") else "zoneward"  # noqa: PTH119
     try:
         result = cli.main(arguments, prog_name=name, standalone_mode=False)
@@ -68,6 +70,8 @@ def run(arguments: list[str]) -> int:
         # Whoever read our output has seen enough. Keep the interpreter from complaining when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        return _fail(f"cannot write the output: {error.strerror}")
     return result if isinstance(result, int) else 0
 
 

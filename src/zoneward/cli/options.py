@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, Literal
@@ -69,10 +69,19 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def note(options: Options, text: str, *, verbose: bool = False) -> None:
-    """A line on standard error, unless it is not wanted."""
-    if not options.quiet and (not verbose or options.verbose):
-        click.echo(f"zoneward: {text}", err=True)
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for standard error; ``verbose`` ones only where more is asked for."""
+
+    text: str
+    verbose: bool = False
+
+
+def tell(options: Options, notes: Iterable[Note]) -> None:
+    """Print notes on standard error, as far as they are wanted."""
+    for note in notes:
+        if not options.quiet and (not note.verbose or options.verbose):
+            click.echo(f"zoneward: {note.text}", err=True)
 
 
 def wants_color(options: Options) -> bool:

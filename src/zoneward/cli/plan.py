@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from zoneward.cli.options import Options, note, planning_options, table_width, wants_color
+from zoneward.cli.options import Note, Options, planning_options, table_width, tell, wants_color
 
 
 @click.command("plan")
@@ -31,6 +31,7 @@ def command(*, options: Options, output: str) -> None:
 
     planned = plan_for(options)
     plans, configuration = planned.plans, planned.configuration
+    tell(options, planned.notes)
     if output == "json":
         from zoneward.report.decisions import as_json, decisions_document
 
@@ -45,15 +46,13 @@ def command(*, options: Options, output: str) -> None:
         click.echo(print_table(table, color=wants_color(options), width=width), nl=False, color=True)
     else:
         from zoneward.report.decisions import as_json
-        from zoneward.report.manifests import as_yaml, replaced_slices, slices_document, warning
+        from zoneward.report.manifests import as_yaml, slices_document, warning
 
         document: Any = slices_document(plans)
-        replaced = replaced_slices(plans)
-        lines = list(warning(replaced, upstream=configuration.upstream))
+        lines = list(warning(plans, upstream=configuration.upstream))
         text = as_json(document) if output == "slices-json" else as_yaml(document, lines).encode()
         _write(text)
-        for line in lines:
-            note(options, line)
+        tell(options, map(Note, lines))
 
 
 def _write(data: bytes) -> None:

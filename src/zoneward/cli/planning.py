@@ -3,12 +3,13 @@
 import gc
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import click
 
 from zoneward.cli.configuring import configuration_for
-from zoneward.cli.options import Options, note
+from zoneward.cli.options import Note, Options
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
 from zoneward.kube.reading import read
@@ -23,11 +24,15 @@ from zoneward.sources.snapshot import Snapshot, read_snapshot
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A snapshot and what it comes to, Services by namespace and name."""
+    """A snapshot and what it comes to, Services by namespace and name.
+
+    ``notes`` are for standard error, once nothing can fail any more: bad input is told in one line and nothing else.
+    """
 
     snapshot: Snapshot
     surroundings: Surroundings
     plans: tuple[ServicePlan, ...]
+    notes: tuple[Note, ...]
 
     @property
     def configuration(self) -> Configuration:
@@ -69,7 +74,7 @@ def _planned(options: Options) -> Planned:
         )
         for service in services
     )
-    return Planned(snapshot, surroundings, plans)
+    return Planned(snapshot, surroundings, plans, tuple(_notes(options, configuration, snapshot, services)))
 
 
 def _snapshot(options: Options) -> Snapshot:
@@ -84,17 +89,27 @@ def _snapshot(options: Options) -> Snapshot:
         snapshot = read_snapshot(options.files, stdin=sys.stdin.buffer)
     else:
         raise click.UsageError("expected -f PATH or --sample (this version reads snapshots, not live clusters)")
+    return snapshot
+
+
+def _notes(
+    options: Options, configuration: Configuration, snapshot: Snapshot, services: Sequence[Service]
+) -> Iterator[Note]:
+    for section in configuration.unused:
+        yield Note(f"{options.config}: {section}: not used, this version has no {section} yet")
     for warning in snapshot.warnings:
-        note(options, warning)
+        yield Note(warning)
     if snapshot.skipped:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(snapshot.skipped.items()))
         number = sum(snapshot.skipped.values())
-        note(options, f"skipped {number} objects of kinds that are not needed: {kinds}", verbose=True)
+        yield Note(f"skipped {number} objects of kinds that are not needed: {kinds}", verbose=True)
     if not snapshot.has_pods:
-        note(options, "no Pods in the snapshot: endpoints are taken from its EndpointSlices")
+        yield Note("no Pods in the snapshot: endpoints are taken from its EndpointSlices")
     if not snapshot.nodes:
-        note(options, "no Nodes in the snapshot: zones and demand are unknown")
-    return snapshot
+        yield Note("no Nodes in the snapshot: zones and demand are unknown")
+    if not services:
+        namespaces = listed(tuple(sorted({each.metadata.namespace for each in snapshot.services}))) or "none"
+        yield Note(f"no Service to show; there are Services in the namespaces: {namespaces}")
 
 
 def _chosen(snapshot: Snapshot, options: Options) -> list[Service]:
@@ -110,8 +125,6 @@ def _chosen(snapshot: Snapshot, options: Options) -> list[Service]:
     if options.services:
         services = [each for name in options.services for each in _named(name, services)]
         services = list({(each.metadata.namespace, each.metadata.name): each for each in services}.values())
-    if not services:
-        note(options, "no Service to show")
     return services
 
 

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from zoneward.cli.options import Options, planning_options, table_width, wants_color
+from zoneward.cli.options import Options, planning_options, table_width, tell, wants_color
 from zoneward.routing.selection import CONSUMERS, CURRENT
 
 
@@ -32,7 +32,9 @@ def command(*, options: Options, node: str, consumer: str, as_is: bool, output: 
     from zoneward.report.decisions import as_json
     from zoneward.report.routes import route_table
 
-    route = route_of(plan_for(options), node=node, consumer=CONSUMERS[consumer], as_is=as_is)
+    planned = plan_for(options)
+    route = route_of(planned, node=node, consumer=CONSUMERS[consumer], as_is=as_is)
+    tell(options, planned.notes)
     if output == "json":
         sys.stdout.buffer.write(as_json(route))
     else:

@@ -24,11 +24,11 @@ def route_of(planned: Planned, *, node: str, consumer: Consumer, as_is: bool) ->
     for plan in planned.plans:
         if not is_proxied(plan.service):
             continue
-        policies = policies_of(plan.service)
+        policies = policies_of(plan.service, planned.configuration.gates)
         heeded = hints_heeded(plan.service, consumer, planned.configuration.gates)
         for address_type, slices in _slices(planned, plan, as_is=as_is):
             for port in plan.service.spec.ports or ():
-                found = endpoints_of_port(slices, port.name, node=node)
+                found = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
                 addresses = {id(endpoint): address for address, endpoint in found.items()}
                 selection = select(tuple(found.values()), policies=policies, heeded=heeded, node=node, zone=zones[node])
                 ports.append(
@@ -43,6 +43,8 @@ def route_of(planned: Planned, *, node: str, consumer: Consumer, as_is: bool) ->
                         local=_named(selection.local, addresses),
                         all_reachable=_named(selection.all_reachable, addresses) or (),
                         rule=selection.rule,
+                        healthy_local=selection.healthy_local,
+                        has_endpoints=selection.has_any,
                         known=len(found),
                     )
                 )

@@ -5,7 +5,7 @@ from typing import Final
 _LONG_LINE: Final = 1 << 16
 
 
-class Malformed(Exception):  # noqa: N818  (never leaves the package: `reading` turns it into an InputError)
+class Malformed(Exception):  # noqa: N818  (whoever reads a file turns it into an InputError)
     """``line`` and ``column`` count from 1, the column in characters. ``offset`` is in bytes, where it is known."""
 
     def __init__(self, line: int, column: int, problem: str, *, offset: int = 0) -> None:

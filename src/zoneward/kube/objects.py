@@ -7,6 +7,8 @@ say ``pod.status.conditions or ()``. ``gc=False`` is safe: no object can refer b
 
 import msgspec
 
+from zoneward.kube.names import ZONE_LABEL
+
 Number = str | int | float
 """A quantity as it stands in a document; `zoneward.kube.quantity` reads it exactly."""
 
@@ -130,6 +132,16 @@ class NodeStatus(_Object, frozen=True, gc=False):
 class Node(_Object, frozen=True, gc=False):
     metadata: NodeMeta = NodeMeta()
     status: NodeStatus | None = None
+
+
+def zone_of(node: Node) -> str | None:
+    """The zone of a Node, or None where its label is missing or empty."""
+    return (node.metadata.labels or {}).get(ZONE_LABEL) or None
+
+
+def says_ready(conditions: tuple[NodeCondition, ...] | None) -> bool:
+    """Whether conditions of a Node or a Pod say that it is ready."""
+    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions or ())
 
 
 # --- Pod --------------------------------------------------------------------------------------------------------------

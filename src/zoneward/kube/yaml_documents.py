@@ -7,6 +7,7 @@ tag, PyYAML does it all after all: such files are rare, and small.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -48,7 +49,7 @@ def documents(data: bytes | bytearray, *, start: int, shape: Shape, take: Take) 
     ``take`` raises passes through.
     """
     done = 0
-    try:
+    with _malformed(data, start):
         try:
             for document in _built(_events(data, start), shape, take):
                 yield document
@@ -57,6 +58,20 @@ def documents(data: bytes | bytearray, *, start: int, shape: Shape, take: Take) 
             _check_depth(_events(data, start))
             loaded = yaml.load_all(_Window(data, start), Loader)
             yield from (_taken(document, take) for document in islice(loaded, done, None))
+
+
+def whole_documents(data: bytes | bytearray) -> list[object]:
+    """Each document of a small file with all of its fields. Raises Malformed."""
+    with _malformed(data, 0):
+        _check_depth(_events(data, 0))
+        return list(yaml.load_all(_Window(data, 0), Loader))
+
+
+@contextmanager
+def _malformed(data: bytes | bytearray, start: int) -> Iterator[None]:
+    """Tell the parser's mistakes by their place in the whole data."""
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line, mark.column) if mark else (0, 0)

@@ -1,6 +1,6 @@
 """EndpointSlices as ``kubectl apply`` takes them: a v1 List, in JSON or in YAML with a header that warns."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -35,30 +35,38 @@ def slice_document(each: EndpointSlice) -> dict[str, Any]:
     }
 
 
-def replaced_slices(plans: Iterable[ServicePlan]) -> tuple[str, ...]:
-    """``namespace/name`` of every slice of the built-in controller that the plans would replace."""
+def leaving_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, ...]:
+    """``namespace/name`` of every slice of a manager that would have to go: applying a list deletes nothing."""
     return tuple(
         f"{each.metadata.namespace}/{each.metadata.name}"
         for plan in plans
-        for slices in (*(family.replaced for family in plan.families), plan.surplus)
+        for slices in (*((*family.replaced, *family.changes.delete) for family in plan.families), plan.surplus)
         for each in slices
-        if (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.BUILT_IN_MANAGER
+        if (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == manager
     )
 
 
-def warning(replaced: tuple[str, ...], *, upstream: bool) -> Iterator[str]:
-    """What has to be known before these slices are applied, line by line."""
+def warning(plans: Sequence[ServicePlan], *, upstream: bool) -> Iterator[str]:
+    """What has to be known before the slices of plans are applied, line by line."""
+    built_in = leaving_slices(plans, manager=names.BUILT_IN_MANAGER)
     if upstream:
         yield "EndpointSlices as the built-in controller would write them; where it runs, it changes them back."
+        yield from _block(f"These {len(built_in)} slices of its own would have to go:", built_in)
         return
     yield "Do not apply these slices beside the built-in EndpointSlice controller: every endpoint would be listed"
     yield "twice, and proxies would take either copy, with its hints or without."
-    if replaced:
-        yield f"These {len(replaced)} slices of the built-in controller would have to go:"
-        yield from (f"  {name}" for name in replaced)
-    else:
+    if not built_in:
         yield "This snapshot holds no slice of the built-in controller; where it runs, all of its slices of these"
         yield f"Services would have to go (label {names.MANAGED_BY_LABEL}: {names.BUILT_IN_MANAGER})."
+    yield from _block(f"These {len(built_in)} slices of the built-in controller would have to go:", built_in)
+    own = leaving_slices(plans, manager=names.MANAGER)
+    yield from _block(f"These {len(own)} slices of Zoneward's own are no longer wanted and would have to go, too:", own)
+
+
+def _block(heading: str, slices: tuple[str, ...]) -> Iterator[str]:
+    if slices:
+        yield heading
+        yield from (f"  {name}" for name in slices)
 
 
 def as_yaml(document: Any, header: Iterable[str]) -> str:

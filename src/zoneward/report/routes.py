@@ -13,7 +13,8 @@ class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """One Service port in one address family, as ``address:port``.
 
     ``cluster`` and ``local`` are null where the traffic policies make no use of them; ``known`` counts the endpoints
-    that were there to choose from.
+    that were there to choose from, ``healthy_local`` the ready ones on this node, which a health check node port tells.
+    Without any endpoints a proxy rejects; where it may reach none of those that there are, it drops.
     """
 
     namespace: str
@@ -26,6 +27,8 @@ class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     local: tuple[str, ...] | None
     all_reachable: tuple[str, ...]
     rule: str
+    healthy_local: int
+    has_endpoints: bool
     known: int
 
 

@@ -8,8 +8,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.report.decisions import slice_counts
+from zoneward.report.manifests import leaving_slices
+from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand
 from zoneward.routing.reasons import Reason
@@ -19,6 +22,7 @@ from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 _MOST_ZONE_COLUMNS = 6
 _SHORTEST_REASON = 16
+_SHORTEST_NAME = 16
 _WORDS = {
     "ProportionalZoneCPU": "zones by their CPU",
     "PreferZone": "its own zone",
@@ -52,7 +56,7 @@ def plan_table(
     """
     zones = demand.zones if len(demand.zones) <= _MOST_ZONE_COLUMNS else ()
     short = _short_names(demand.zones)
-    names = dict(zip(demand.zones, short, strict=True))
+    short_of = dict(zip(demand.zones, short, strict=True))
     columns = ["SERVICE"]
     if wide:
         columns.append("APPROACH")
@@ -67,10 +71,10 @@ def plan_table(
                 cells.append(Text(_approach(family)))
             cells.extend(_zone(traffic, zone, configuration) for zone in zones)
             cells.append(_share(traffic.in_zone if traffic else None))
-            cells.append(_overload(traffic.max_overload if traffic else None, configuration))
+            cells.append(_overload(traffic.max_overload if traffic and traffic.served else None, configuration))
             if wide:
                 cells.append(_share(traffic.mean_overload if traffic else None))
-            rows.append([*cells, _changes(plan, family), _goes_to(plan.service, family, names, whole=wide)])
+            rows.append([*cells, _changes(plan, family), _goes_to(plan.service, family, short_of, whole=wide)])
         if not plan.families:
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
             rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
@@ -91,6 +95,7 @@ def aligned(
 
     The last one takes the rest: it is cut, or, where the ``whole`` text is wanted, goes on in more lines.
     """
+    rows = _shortened(columns, rows, width)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     needed = 0
     for number, name in enumerate(columns[:-1]):
@@ -106,6 +111,23 @@ def aligned(
             row[-1].truncate(rest, overflow="ellipsis")
         table.add_row(*row)
     return table
+
+
+def _shortened(columns: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[list[Text]]:
+    """Rows with names cut in their middle where the numbers beside them would find no room."""
+    others = sum(
+        max((row[number].cell_len for row in rows), default=0) + 2 for number in range(1, len(columns) - 1)
+    )  # fmt: skip
+    most = max(
+        width - others - sum(cell_len(name) for name in columns[1:-1]) // 4 - _SHORTEST_REASON - 2, _SHORTEST_NAME
+    )
+    shortened = []
+    for first, *rest in rows:
+        if first.cell_len > most:
+            half = (most - 1) // 2
+            first = Text(f"{first.plain[: most - 1 - half]}…{first.plain[-half:]}")
+        shortened.append([first, *rest])
+    return shortened
 
 
 def _heading(demand: Demand, short: Sequence[str]) -> Text:
@@ -128,7 +150,7 @@ def _legend(plans: Sequence[ServicePlan], *, each_zone: bool, wide: bool) -> Tex
     if each_zone:
         lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
     lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
-    replaced = sum(len(family.replaced) for plan in plans for family in plan.families)
+    replaced = len(leaving_slices(plans, manager=names.BUILT_IN_MANAGER))
     if replaced:
         lines.append(f"{counted(replaced, 'slice')} of the built-in controller would be replaced, counted as deleted.")
     others = [each.metadata.name for plan in plans for family in plan.families for each in family.others]
@@ -205,24 +227,26 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
         if traffic and traffic.dropped:
             text.append(f", {traffic.dropped:.0%} dropped", "red")
         return text.append(": internalTrafficPolicy is Local", "default") if whole else text
+    if traffic and traffic.dropped == 1:
+        return Text("nowhere: no endpoint", "red")
     if decision.reason is Reason.NOT_ASKED_FOR:
         return Text("all zones: nothing asked for", "dim")
     if not decision.active:
-        words = _IN_SHORT.get(decision.reason, decision.message)
-        why = decision.message if whole else words.format(endpoints=decision.endpoints, zones=len(short))
+        why = decision.message
+        if not whole and decision.reason in _IN_SHORT:
+            why = _IN_SHORT[decision.reason].format(endpoints=decision.endpoints, zones=len(short))
         return Text("all zones", "yellow").append(f": {why}", "default")
-    void = next((rule for rule in decision.rules if rule.rule == "slices-of-others" and not rule.passed), None)
-    if void is not None:
-        why = void.detail if whole else "others lack hints"
+    if family.void_hints is not None:
+        why = family.void_hints if whole else "others lack hints"
         return Text("all zones", "yellow").append(f": {why}", "default")
     text = Text(_WORDS.get(decision.heuristic or "", decision.heuristic or ""), "green")
     if whole:
         text.append(f": {decision.message}", "default")
-    elif traffic and decision.heuristic != "ProportionalZoneCPU":
+    elif traffic and not HEURISTICS[decision.heuristic or ""].balances:
         empty = [zone for zone, each in traffic.zones.items() if each.demand and not each.located]
         if empty:
-            names = ", ".join(short.get(zone, zone) or "no zone" for zone in empty)
-            text.append(f"; {names}: all zones", "default")
+            without = ", ".join(short.get(zone, zone) or "no zone" for zone in empty)
+            text.append(f"; {without}: all zones", "default")
     return text
 
 

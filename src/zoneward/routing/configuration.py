@@ -103,7 +103,7 @@ class Configuration:
         ):
             if not 0 < value <= 100:
                 raise ConfigurationError(
-                    f"hints.{name}: expected a share above 0 (0.2 is 20 %), at most 100, got {float(value):g}"
+                    f"hints.{name}: expected a share above 0 (0.2 is 20 %), at most 100, got {_shown(value)}"
                 )
         if self.hints.keep_threshold < self.hints.start_threshold:
             raise ConfigurationError(
@@ -181,10 +181,19 @@ def _integer(value: Any, path: str) -> int:
 
 
 def _share(value: Any, path: str) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or (isinstance(value, float) and not isfinite(value))
+    ):
         raise ConfigurationError(f"{path}: expected a share above 0 (0.2 is 20 %), got {value!r}")
     # The shortest text of a float is what was written: 0.2 is a fifth here, not the double next to it.
     return Fraction(repr(value))
+
+
+def _shown(value: Fraction) -> str:
+    """A share as it may have been written; never too large to be a float."""
+    return f"{float(value):g}" if abs(value) < 10**6 else "a number far above"
 
 
 def _choice(value: Any, path: str, choices: tuple[str, ...]) -> Any:

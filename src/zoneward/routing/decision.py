@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from zoneward.kube.objects import Endpoint, ForNode, ForZone, Hints, Service, identity, is_ready
+from zoneward.kube.objects import Endpoint, ForNode, ForZone, Hints, Service, identity
 from zoneward.routing import upstream
+from zoneward.routing.addresses import distinct
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.algorithms.registry import Heuristic
 from zoneward.routing.allocation import Allocation, allocate
@@ -87,7 +88,7 @@ class _Deciding:
         self.previous = previous
         self.configuration = configuration
         self.rules = Rules()
-        self.ready, self.twins = _distinct(endpoints, apart=configuration.upstream)
+        self.ready, self.twins = distinct(endpoints, apart=configuration.upstream)
         self.asked = Asked(Approach.CLUSTER_WIDE, None)
 
     def decision(self) -> Decision:
@@ -144,7 +145,7 @@ class _Deciding:
         ):
             return self._inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
         refusal = self._zone_refusal()
-        if refusal is not None and (self.asked.approach is Approach.HINTS or heuristic.balances):
+        if refusal is not None and self.asked.approach is Approach.HINTS:
             return refusal
         decision = self._allocated(heuristic, self.configuration.hints.start_threshold)
         if decision is None:
@@ -317,10 +318,10 @@ class _Deciding:
             (Fraction(number * weight, self.demand.total * allocation.consumed(allocation.zones.index(zone))) - 1, zone)
             for zone, weight in self.demand.weight_of.items()
         )
-        return (
-            f"no zone is more than {_percent(worst)} above fair ({zone} is);"
-            f" {counted(number, 'endpoint')} for {counted(len(self.demand.zones), 'zone')}"
-        )
+        numbers = f"{counted(number, 'endpoint')} for {counted(len(self.demand.zones), 'zone')}"
+        if not worst:
+            return f"every zone has its fair share; {numbers}"
+        return f"no zone is more than {_percent(worst)} above fair ({zone} is); {numbers}"
 
     # --- results --------------------------------------------------------------------------------------------------
 
@@ -361,29 +362,6 @@ class _Deciding:
             accepted_message=asked.accepted_detail,
             ranges=ranges,
         )
-
-
-def _distinct(endpoints: Sequence[Endpoint], *, apart: bool) -> tuple[list[int], dict[int, int]]:
-    """The ready endpoints that count, and those that share an address with one of them.
-
-    Proxies see an address once, whoever stands behind it (Pods on the host's network do): it counts once, and all that
-    have it get the same hint, for it is chance which of them a proxy reads. Upstream keeps them ``apart``.
-    """
-    ready = [number for number, endpoint in enumerate(endpoints) if is_ready(endpoint)]
-    if apart:
-        return ready, {}
-    first: dict[str, int] = {}
-    for number in ready:
-        address = (endpoints[number].addresses or ("",))[0]
-        other = first.setdefault(address, number)
-        if other != number and identity(endpoints[number]) < identity(endpoints[other]):
-            first[address] = number
-    if len(first) == len(ready):
-        return ready, {}
-    twins = {number: first[(endpoints[number].addresses or ("",))[0]] for number in ready}
-    return [number for number in ready if twins[number] == number], {
-        number: twin for number, twin in twins.items() if twin != number
-    }
 
 
 def _percent(share: Fraction) -> str:

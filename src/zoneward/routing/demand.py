@@ -8,7 +8,7 @@ from math import gcd
 from typing import Literal
 
 from zoneward.kube import names
-from zoneward.kube.objects import Node
+from zoneward.kube.objects import Node, says_ready, zone_of
 from zoneward.kube.quantity import in_milli, parse
 from zoneward.routing.configuration import MissingCPU
 
@@ -41,6 +41,16 @@ class Demand:
     @cached_property
     def total(self) -> int:
         return sum(self.weights)
+
+    @cached_property
+    def weight_by_zone(self) -> dict[str, int]:
+        """What the Nodes of each zone weigh, one by one; those without a zone stand under ``""``."""
+        if not self.nodes:
+            return self.weight_of
+        weights: dict[str, int] = {}
+        for node in self.nodes:
+            weights[node.zone or ""] = weights.get(node.zone or "", 0) + node.weight
+        return dict(sorted(weights.items()))
 
     @cached_property
     def unzoned(self) -> int:
@@ -97,13 +107,8 @@ def counts(node: Node) -> bool:
 
 
 def is_ready(node: Node) -> bool:
-    conditions = (node.status.conditions or ()) if node.status else ()
-    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
-
-
-def zone_of(node: Node) -> str | None:
-    """The zone of a Node, or None where its label is missing or empty."""
-    return (node.metadata.labels or {}).get(names.ZONE_LABEL) or None
+    """Whether a Node says that it is ready; one without status does not."""
+    return node.status is not None and says_ready(node.status.conditions)
 
 
 def allocatable_cpu(node: Node) -> Fraction:

@@ -98,7 +98,8 @@ def events_of(
         return () if on else (Event("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
     if last.hints and not last.on and last.reason == decision.reason:
         return ()
-    message = _MESSAGES[decision.reason].format(endpoints=decision.endpoints)
+    words = _MESSAGES.get(decision.reason)
+    message = decision.message if words is None else words.format(endpoints=decision.endpoints)
     return (Event("Warning", DISABLED, message),)
 
 

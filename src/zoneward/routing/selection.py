@@ -111,10 +111,14 @@ def is_externally_accessible(service: Service) -> bool:
     )
 
 
-def policies_of(service: Service) -> Policies:
-    """Even an external policy of Local needs cluster endpoints: traffic from inside to external addresses uses them."""
+def policies_of(service: Service, gates: Gates | None = None) -> Policies:
+    """What the policies of a Service come to; with the gate ServiceTrafficPolicy off, the internal one is not heeded.
+
+    Even an external policy of Local needs cluster endpoints: traffic from inside to external addresses uses them.
+    """
     external = is_externally_accessible(service)
-    internal_local = service.spec.internal_traffic_policy == LOCAL
+    heeded = gates is None or gates.service_traffic_policy
+    internal_local = heeded and service.spec.internal_traffic_policy == LOCAL
     external_local = service.spec.external_traffic_policy == LOCAL
     return Policies(
         uses_cluster=not internal_local or external,
@@ -135,33 +139,58 @@ def hints_heeded(service: Service, consumer: Consumer, gates: Gates) -> HintsHee
     )
 
 
-def endpoints_of_port(slices: Iterable[EndpointSlice], port: str, *, node: str | None = None) -> dict[str, Endpoint]:
+def endpoints_of_port(
+    slices: Iterable[EndpointSlice], port: str, *, protocol: str = "TCP", node: str | None = None
+) -> dict[str, Endpoint]:
     """Every endpoint of a Service port by ``address:port``, over all slices, whoever manages them.
 
-    ``node`` is the proxy's own: where one address stands twice, an entry on this node wins, else the first by slice
-    name, as upstream. An address of IPv6 is written in brackets.
+    A port is found by name and protocol, as upstream. ``node`` is the proxy's own: see `_keep`. An address of IPv6 is
+    written in brackets.
     """
     found: dict[str, Endpoint] = {}
-    for each in sorted(slices, key=lambda each: each.metadata.name):
+    for each in _by_name(slices):
         for numbered in each.ports or ():
-            if (numbered.name or "") != port or numbered.port is None:
+            if (numbered.name or "", numbered.protocol or "TCP") != (port, protocol) or numbered.port is None:
                 continue
             for endpoint in each.endpoints or ():
-                # Of several addresses only the first is ever used.
-                address = (endpoint.addresses or ("",))[0]
+                address = _address(endpoint)
                 key = f"[{address}]:{numbered.port}" if ":" in address else f"{address}:{numbered.port}"
-                if key not in found or (node is not None and endpoint.node_name == node):
-                    found[key] = endpoint
+                _keep(found, key, endpoint, node)
     return found
 
 
 def endpoints_of_all_ports(slices: Iterable[EndpointSlice]) -> tuple[Endpoint, ...]:
-    """Every endpoint of a Service whatever its ports, each once by its first address; the first by slice name wins."""
+    """Every endpoint of a Service that serves any port, each once by its address."""
     found: dict[str, Endpoint] = {}
-    for each in sorted(slices, key=lambda each: each.metadata.name):
-        for endpoint in each.endpoints or ():
-            found.setdefault((endpoint.addresses or ("",))[0], endpoint)
+    for each in _by_name(slices):
+        if each.ports:
+            for endpoint in each.endpoints or ():
+                _keep(found, _address(endpoint), endpoint, None)
     return tuple(found.values())
+
+
+def _by_name(slices: Iterable[EndpointSlice]) -> list[EndpointSlice]:
+    return sorted(slices, key=lambda each: each.metadata.name)
+
+
+def _address(endpoint: Endpoint) -> str:
+    """Of several addresses only the first is ever used."""
+    return (endpoint.addresses or ("",))[0]
+
+
+def _keep(found: dict[str, Endpoint], key: str, endpoint: Endpoint, node: str | None) -> None:
+    """Where one address stands twice, a ready endpoint wins, then one of the own node, then the first by slice name.
+
+    Upstream's proxy does not look at readiness here: Pods on the host's network that hand over to each other may lose
+    traffic there.
+    """
+    other = found.get(key)
+    if other is None or _rank(endpoint, node) > _rank(other, node):
+        found[key] = endpoint
+
+
+def _rank(endpoint: Endpoint, node: str | None) -> tuple[bool, bool]:
+    return is_ready(endpoint), node is not None and endpoint.node_name == node
 
 
 def select(

@@ -56,7 +56,7 @@ def predict(
 
     Demand of nodes without a zone counts as that of the zone ``""``.
     """
-    total = sum(node.weight for node in demand.nodes) if demand.nodes else demand.total
+    total = sum(demand.weight_by_zone.values())
     if not total:
         return None
     picked: dict[int, int] = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
@@ -96,14 +96,15 @@ def _consumers(
         for endpoint in endpoints:
             if endpoint.hints:
                 named.update(each.name for each in endpoint.hints.for_nodes or ())
-    grouped: dict[str, int] = {}
-    for node in demand.nodes:
-        if node.name in named:
-            yield node.zone or "", node.name, node.weight
-        else:
-            grouped[node.zone or ""] = grouped.get(node.zone or "", 0) + node.weight
-    for zone, weight in sorted(grouped.items()) if demand.nodes else demand.weight_of.items():
-        yield zone, "", weight
+    grouped = dict(demand.weight_by_zone)
+    if named:
+        for node in demand.nodes:
+            if node.name in named:
+                grouped[node.zone or ""] -= node.weight
+                yield node.zone or "", node.name, node.weight
+    for zone, weight in grouped.items():
+        if weight:
+            yield zone, "", weight
 
 
 def _traffic(

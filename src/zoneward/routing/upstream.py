@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from zoneward.routing.configuration import UPSTREAM_THRESHOLD
 from zoneward.routing.demand import Demand
 from zoneward.routing.reasons import Reason
 
-OVERLOAD_THRESHOLD: Final = 0.2
+OVERLOAD_THRESHOLD: Final = float(UPSTREAM_THRESHOLD)
 
 
 @dataclass(frozen=True, slots=True)

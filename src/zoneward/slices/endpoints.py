@@ -13,8 +13,10 @@ from zoneward.kube.objects import (
     Identity,
     ObjectReference,
     Pod,
+    PodIP,
     Service,
     identity,
+    says_ready,
 )
 from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
 
@@ -46,25 +48,28 @@ class Endpoints:
     gone: tuple[str, ...] = ()
 
 
-def address_types(service: Service) -> tuple[str, ...]:
+def address_types(service: Service, pods: Iterable[Pod] | None = None) -> tuple[str, ...]:
     """The address families of a Service, IPv4 first.
 
     Without ``ipFamilies`` the cluster IP tells; a headless Service without them gets both, because it may be older than
-    dual stack.
+    dual stack. A Service without any cluster IP, as people write it, has the one family that its ``pods`` have; where
+    these are not given, both, as upstream.
     """
     families = set(service.spec.ip_families or ())
-    if not families and (ip := service.spec.cluster_ip) and ip != names.HEADLESS:
+    ip = service.spec.cluster_ip
+    if not families and ip and ip != names.HEADLESS:
         families = {IPV6 if ":" in ip else IPV4}
+    if not families and not ip and pods is not None:
+        addresses = [
+            pod.status.pod_ip or each.ip for pod in pods for each in (pod.status.pod_ips or ())[:1] or (PodIP(),)
+        ]
+        families = {IPV6 if addresses and all(":" in address for address in addresses) else IPV4}
     return tuple(family for family in (IPV4, IPV6) if not families or family in families)
 
 
 def has_endpoint(pod: Pod) -> bool:
     """Whether a Pod counts at all: not finished, and with an address. One that is terminating still counts."""
     return pod.status.phase not in _FINISHED and bool(pod.status.pod_ips or pod.status.pod_ip)
-
-
-def is_pod_ready(pod: Pod) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
 
 
 def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: str) -> Endpoint | None:
@@ -74,7 +79,7 @@ def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: s
     if not addresses:
         return None
     meta, spec = pod.metadata, pod.spec
-    serving = is_pod_ready(pod)
+    serving = says_ready(pod.status.conditions)
     terminating = meta.deletion_timestamp is not None
     ready = service.spec.publish_not_ready_addresses is True or (serving and not terminating)
     named = spec.hostname and spec.subdomain == service.metadata.name
@@ -130,7 +135,7 @@ def endpoints_of_slices(slices: Iterable[EndpointSlice]) -> Endpoints:
     """The endpoints that slices hold already, for snapshots without Pods: each once, without its hints."""
     groups: dict[PortKey, PortGroup] = {}
     seen: set[Identity] = set()
-    for each in slices:
+    for each in sorted(slices, key=lambda each: each.metadata.name):
         for endpoint in each.endpoints or ():
             key = identity(endpoint)
             if key in seen:

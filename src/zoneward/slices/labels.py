@@ -6,10 +6,10 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 
 
-def slice_labels(service: Service, *, manager: str) -> dict[str, str]:
+def slice_labels(service: Service, *, manager: str, upstream: bool = False) -> dict[str, str]:
     """The labels that every slice of a Service carries. A reserved label on the Service is not mirrored."""
     labels = mirrored(service.metadata.labels)
-    if is_headless(service):
+    if is_headless(service, upstream=upstream):
         labels[names.HEADLESS_LABEL] = ""
     labels[names.SERVICE_NAME_LABEL] = service.metadata.name
     labels[names.MANAGED_BY_LABEL] = manager
@@ -26,6 +26,10 @@ def need_update(existing: Mapping[str, str] | None, wanted: Mapping[str, str]) -
     return mirrored(existing) != mirrored(wanted)
 
 
-def is_headless(service: Service) -> bool:
-    """Whether slices get the headless label: no cluster IP, or ``None``."""
-    return service.spec.cluster_ip in (None, "", names.HEADLESS)
+def is_headless(service: Service, *, upstream: bool = False) -> bool:
+    """Whether slices get the headless label, which proxies pass over.
+
+    A Service that no API server has seen yet has no cluster IP; it will get one. Upstream calls it headless.
+    """
+    ip = service.spec.cluster_ip
+    return ip == names.HEADLESS or (upstream and not ip)

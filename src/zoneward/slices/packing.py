@@ -5,7 +5,7 @@ single unchanged slice that it fits into best; then new slices. Slices are never
 write.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -233,13 +233,13 @@ def finish(
     existing: Iterable[EndpointSlice],
     *,
     service: Service,
-    taken: Iterable[str],
+    taken: Sequence[Container[str]],
     trigger_time: str | None,
 ) -> SliceChanges:
     """Turn packed slices into writes.
 
     A create and a delete become one update; no write is left whose content does not change; a Service that is being
-    deleted gets no new slice; new slices get their names. ``taken`` are the names of all slices in the namespace;
+    deleted gets no new slice; new slices get their names. ``taken`` holds the names of all slices in the namespace;
     ``trigger_time`` goes into the annotation of everything written (RFC 3339; None removes it).
     """
     before = {each.metadata.name: each for each in existing}
@@ -256,10 +256,10 @@ def finish(
             delete.append(each)
     if service.metadata.deletion_timestamp is not None:
         create = []
-    used = set(taken)
+    used: set[str] = set()
     named = []
     for each in create:
-        name = slice_name(service, address_type=each.address_type, ports=port_key(each.ports), taken=used)
+        name = slice_name(service, address_type=each.address_type, ports=port_key(each.ports), taken=(*taken, used))
         used.add(name)
         named.append(_triggered(replace(each, metadata=replace(each.metadata, name=name)), trigger_time))
     changed = [each for each in update if each != before[each.metadata.name]]

@@ -5,7 +5,7 @@ Everything that decides goes through `plan_service`: the commands, the controlle
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from zoneward.kube import names
@@ -67,6 +67,13 @@ class FamilyPlan:
     traffic: Traffic | None
 
     @property
+    def void_hints(self) -> str | None:
+        """Why proxies heed none of the hints that the decision set, or None where they do."""
+        return next(
+            (rule.detail for rule in self.decision.rules if rule.rule == "slices-of-others" and not rule.passed), None
+        )
+
+    @property
     def slices(self) -> tuple[EndpointSlice, ...]:
         """Every slice that proxies would see afterwards."""
         return (*self.changes.after, *self.others)
@@ -108,7 +115,7 @@ def plan_service(
     slices: Iterable[EndpointSlice],
     surroundings: Surroundings,
     trigger_time: str | None = None,
-    taken: Iterable[str] = (),
+    taken: Container[str] = (),
 ) -> ServicePlan:
     """Plan one Service.
 
@@ -123,12 +130,12 @@ def plan_service(
         others = (*sorted_slices.others, *sorted_slices.replaced)
         sorted_slices = _Sorted(sorted_slices.own, (), others)
     if service.spec.type == "ExternalName":
-        return ServicePlan(service, (), (), ())
+        return ServicePlan(service, (), (), (), surplus=sorted_slices.own)
     if not service.spec.selector:
         return _unmanaged(service, sorted_slices, surroundings)
-    families = address_types(service)
     pods = tuple(pods)
-    names_taken = {*taken, *(each.metadata.name for group in _all(sorted_slices) for each in group)}
+    families = address_types(service, None if configuration.upstream else pods)
+    names_taken = {each.metadata.name for group in _all(sorted_slices) for each in group}
     plans = []
     for address_type in families:
         plan = _plan_family(
@@ -138,7 +145,7 @@ def plan_service(
             _of_family(sorted_slices, address_type),
             surroundings,
             trigger_time=trigger_time,
-            taken=names_taken,
+            taken=(taken, names_taken),
         )
         names_taken.update(each.metadata.name for each in plan.changes.create)
         plans.append(plan)
@@ -164,7 +171,7 @@ def _plan_family(
     surroundings: Surroundings,
     *,
     trigger_time: str | None,
-    taken: Iterable[str],
+    taken: Sequence[Container[str]],
 ) -> FamilyPlan:
     configuration = surroundings.configuration
     if surroundings.pods_known:
@@ -178,9 +185,13 @@ def _plan_family(
         )
     else:
         endpoints = endpoints_of_slices(_owned((*existing.own, *existing.replaced), service))
+    counted = endpoints
+    if service.spec.ports and not configuration.upstream:
+        # A Pod that has none of the ports serves nobody: it is listed, and no proxy ever picks it.
+        counted = Endpoints({key: group for key, group in endpoints.groups.items() if group.ports}, endpoints.gone)
     decision = decide(
         service,
-        in_order(endpoints),
+        in_order(counted),
         demand=surroundings.demand,
         previous=previous_of(_owned(existing.own, service), _owned(existing.replaced, service)),
         configuration=configuration,
@@ -188,7 +199,7 @@ def _plan_family(
     target = Target(
         service=service,
         address_type=address_type,
-        labels=slice_labels(service, manager=configuration.manager),
+        labels=slice_labels(service, manager=configuration.manager, upstream=configuration.upstream),
         in_force=None if configuration.upstream else decision.in_force,
         compare_hints=not configuration.upstream,
         max_endpoints=configuration.max_endpoints_per_slice,
@@ -197,7 +208,7 @@ def _plan_family(
         packed = upstream.set_hints(pack(target, existing.own, endpoints.groups), decision)
         decision = _as_encoded(decision, packed)
     else:
-        packed = pack(target, existing.own, with_hints(endpoints, decision).groups)
+        packed = pack(target, existing.own, {**endpoints.groups, **with_hints(counted, decision).groups})
     changes = finish(packed, existing.own, service=service, taken=taken, trigger_time=trigger_time)
     decision = dataclasses.replace(
         decision, rules=(*decision.rules, *_more_rules(service, endpoints, changes, existing))
@@ -215,7 +226,7 @@ def _plan_family(
 def _unmanaged(service: Service, existing: _Sorted, surroundings: Surroundings) -> ServicePlan:
     """A Service without selector: whoever writes its slices decides. They are looked at, never touched."""
     slices = (*existing.own, *existing.replaced, *existing.others)
-    families = sorted({each.address_type for each in slices if each.address_type in (IPV4, IPV6)})
+    families = sorted({each.address_type for each in slices})
     message = "no selector: its EndpointSlices are managed by others"
     plans = []
     for family in families or address_types(service)[:1]:
@@ -245,7 +256,7 @@ def _traffic(service: Service, slices: Sequence[EndpointSlice], surroundings: Su
     return predict(
         endpoints_of_all_ports(slices),
         demand=surroundings.demand,
-        policies=policies_of(service),
+        policies=policies_of(service, surroundings.configuration.gates),
         heeded=hints_heeded(service, CURRENT, surroundings.configuration.gates),
     )
 
@@ -258,7 +269,7 @@ def _as_encoded(decision: Decision, packed: Packed) -> Decision:
         endpoint
         for each in (*packed.create, *packed.update, *packed.unchanged)
         for endpoint in each.endpoints or ()
-        if endpoint.hints is not None and endpoint.hints.for_zones and upstream.is_ready(endpoint)
+        if endpoint.hints is not None and endpoint.hints.for_zones and upstream.is_strictly_ready(endpoint)
     ]
     pairs = [(endpoint.zone or "", _hinted(endpoint)) for endpoint in endpoints]
     zones = tuple(sorted({*decision.ranges, *(zone for pair in pairs for zone in pair)}))
@@ -276,11 +287,13 @@ def _hinted(endpoint: Endpoint) -> str:
 
 
 def _more_rules(service: Service, endpoints: Endpoints, changes: SliceChanges, existing: _Sorted) -> tuple[Rule, ...]:
-    rules = []
+    rules = list(_target_rules(service, endpoints))
     if endpoints.gone:
         detail = f"{counted(len(endpoints.gone), 'pod')} left out: their node is gone ({listed(endpoints.gone)})"
         rules.append(Rule("pod-nodes", False, detail))
-    rules.extend(_others_rules(existing.others, hinted=any(_has_hints(each) for each in changes.after)))
+    hints = [endpoint.hints for each in changes.after for endpoint in each.endpoints or () if endpoint.hints]
+    nodes = any(each.for_nodes for each in hints)
+    rules.extend(_others_rules(existing.others, hinted=bool(hints), nodes=nodes))
     if service.spec.internal_traffic_policy == "Local":
         rules.append(
             Rule(
@@ -296,26 +309,38 @@ def _more_rules(service: Service, endpoints: Endpoints, changes: SliceChanges, e
     return tuple(rules)
 
 
-def _others_rules(others: Sequence[EndpointSlice], *, hinted: bool = True) -> tuple[Rule, ...]:
+def _target_rules(service: Service, endpoints: Endpoints) -> Iterator[Rule]:
+    """Ports that some Pods do not serve, because they have no container port of the name that the target has."""
+    for port in service.spec.ports or ():
+        key = (port.name, port.protocol)
+        without = sum(
+            len(group.endpoints)
+            for group in endpoints.groups.values()
+            if key not in {(each.name or "", each.protocol or "TCP") for each in group.ports}
+        )
+        if without:
+            detail = f"{counted(without, 'endpoint')} without a target for port {port.name or port.port}"
+            yield Rule("target-ports", False, f"{detail}: no container port is called {port.target_port!r}")
+
+
+def _others_rules(others: Sequence[EndpointSlice], *, hinted: bool = True, nodes: bool = False) -> tuple[Rule, ...]:
     """Slices of others count too, and one ready endpoint without hints voids all hints (KEP-2433 § Observability)."""
     if not others:
         return ()
     where = f"{listed(tuple(sorted(each.metadata.name for each in others)))} managed by {listed(_managers(others))}"
-    if hinted and any(map(_voids_hints, others)):
-        detail = f"{where}: left alone; endpoints without hints there void all hints of the Service"
+    if hinted and any(_voids_hints(each, nodes=nodes) for each in others):
+        detail = f"{where}: left alone; endpoints without such hints there void those of the Service"
         return (Rule("slices-of-others", False, detail),)
     return (Rule("slices-of-others", True, f"{where}: left alone, they count in selection"),)
 
 
-def _voids_hints(each: EndpointSlice) -> bool:
-    """Whether a ready endpoint of the slice says nothing about zones: proxies then heed no zone hint at all."""
-    return any(
-        is_ready(endpoint) and not (endpoint.hints and endpoint.hints.for_zones) for endpoint in each.endpoints or ()
-    )
-
-
-def _has_hints(each: EndpointSlice) -> bool:
-    return any(endpoint.hints for endpoint in each.endpoints or ())
+def _voids_hints(each: EndpointSlice, *, nodes: bool) -> bool:
+    """Whether a ready endpoint of the slice says nothing about zones, or ``nodes``: proxies then heed no such hint."""
+    for endpoint in each.endpoints or ():
+        hints = endpoint.hints
+        if is_ready(endpoint) and not (hints and (hints.for_nodes if nodes else hints.for_zones)):
+            return True
+    return False
 
 
 def _managers(slices: Iterable[EndpointSlice]) -> tuple[str, ...]:

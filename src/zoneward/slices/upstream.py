@@ -28,7 +28,7 @@ def set_hints(packed: Packed, decision: Decision) -> Packed:
     return without_any(packed)
 
 
-def is_ready(endpoint: Endpoint) -> bool:
+def is_strictly_ready(endpoint: Endpoint) -> bool:
     """Ready only where it says so: here upstream's controller is stricter than its proxy."""
     return endpoint.conditions is not None and endpoint.conditions.ready is True
 
@@ -52,7 +52,10 @@ def by_own_topology(packed: Packed, *, node_hints: bool) -> Packed:
         return Hints(for_zones=zones, for_nodes=nodes) if zones or nodes else None
 
     def fails(each: EndpointSlice) -> bool:
-        return any(is_ready(endpoint) and _differ(endpoint.hints, hints(endpoint)) for endpoint in each.endpoints or ())
+        return any(
+            is_strictly_ready(endpoint) and _differ(endpoint.hints, hints(endpoint))
+            for endpoint in each.endpoints or ()
+        )
 
     return _rewritten(packed, fails=fails, hints=hints, ready_only=True)
 
@@ -64,7 +67,7 @@ def _differ(one: Hints | None, other: Hints | None) -> bool:
 def _rewritten(packed: Packed, *, fails: Callable[[EndpointSlice], bool], hints: HintsOf, ready_only: bool) -> Packed:
     def hinted(each: EndpointSlice) -> EndpointSlice:
         endpoints = tuple(
-            endpoint if ready_only and not is_ready(endpoint) else replace(endpoint, hints=hints(endpoint))
+            endpoint if ready_only and not is_strictly_ready(endpoint) else replace(endpoint, hints=hints(endpoint))
             for endpoint in each.endpoints or ()
         )
         return replace(each, endpoints=endpoints)
@@ -93,7 +96,7 @@ def proportional(packed: Packed, ranges: Mapping[str, ZoneRange]) -> Packed:
     slices = [list(each.endpoints or ()) for each in (*packed.create, *update)]
     for endpoints in slices:
         for position, endpoint in enumerate(endpoints):
-            own = endpoint.zone if is_ready(endpoint) else None
+            own = endpoint.zone if is_strictly_ready(endpoint) else None
             hints = Hints(for_zones=(ForZone(name=own),)) if own else None
             endpoints[position] = replace(endpoint, hints=hints)
             if own:
@@ -115,7 +118,7 @@ def allowed_hints(
     """The hints of a slice by zone, or None where it may not stay as it is."""
     counts: dict[str, int] = {}
     for endpoint in each.endpoints or ():
-        if not is_ready(endpoint):
+        if not is_strictly_ready(endpoint):
             continue
         if endpoint.hints is None or not endpoint.hints.for_zones:
             return None
@@ -158,7 +161,7 @@ def share_out(slices: list[list[Endpoint]], giving: dict[str, int], receiving: d
         for position, endpoint in enumerate(endpoints):
             if not giving or not receiving:
                 return
-            if not is_ready(endpoint) or not endpoint.zone or endpoint.zone not in giving:
+            if not is_strictly_ready(endpoint) or not endpoint.zone or endpoint.zone not in giving:
                 continue
             receiver = next(iter(receiving))
             endpoints[position] = replace(endpoint, hints=Hints(for_zones=(ForZone(name=receiver),)))

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 from zoneward.kube import names
 from zoneward.kube.input_error import InputError
-from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service
+from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, zone_of
 from zoneward.kube.reading import read, title
 from zoneward.sources.files import STDIN, STDIN_NAME, expand, load
 from zoneward.sources.index import PodIndex
@@ -59,7 +59,7 @@ class Snapshot:
     @cached_property
     def node_zones(self) -> Mapping[str, str | None]:
         """Zone by name of the Node; None for a Node without a zone. An empty label is none."""
-        zones = {node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) or None for node in self.nodes}
+        zones = {node.metadata.name: zone_of(node) for node in self.nodes}
         return MappingProxyType(zones)
 
     @cached_property

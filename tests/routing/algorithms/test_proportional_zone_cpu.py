@@ -126,12 +126,27 @@ def test_what_is_kept_at_the_higher_threshold_is_balanced_for_the_lower_where_it
     assert rows == [[5, 5], [0, 0]]
 
 
+def test_a_new_endpoint_of_a_zone_without_demand_goes_to_the_zone_most_in_need() -> None:
+    previous = [[10, 0, 0], [0, 9, 0], [0, 0, 0]]
+    assert run([1, 1, 0], [10, 9, 1], previous, threshold=KEEP) == [[10, 0, 0], [0, 9, 0], [0, 1, 0]]
+
+
 def test_guests_go_home_before_others_move() -> None:
-    """Zone a needs one back and has one lent to zone b."""
-    rows = run([3, 1], [4, 2], [[2, 2], [0, 2]], threshold=START)
-    assert rows is not None
-    assert rows[0][0] > 2
-    assert rows[1] == [0, 2]
+    """Zone c has nothing, and zone a one guest too many: that of zone c goes, though zone b's comes first."""
+    assert run([2, 3, 3], [1, 1, 1], [[0, 1, 0], [1, 0, 0], [1, 0, 0]], threshold=KEEP) == [
+        [0, 1, 0],
+        [1, 0, 0],
+        [0, 0, 1],
+    ]
+
+
+def test_a_zone_with_more_than_its_fair_part_keeps_it_while_new_endpoints_will_do() -> None:
+    """Zone b is short, zone a has a new endpoint and zone c one to spare that was placed before: the new one goes."""
+    assert run([1, 1, 1], [5, 3, 6], [[4, 0, 0], [0, 3, 0], [0, 0, 6]], threshold=KEEP) == [
+        [4, 1, 0],
+        [0, 3, 0],
+        [0, 0, 6],
+    ]
 
 
 # --- properties -------------------------------------------------------------------------------------------------------
