@@ -225,3 +225,17 @@ def test_snapshots_without_pods_take_endpoints_from_their_slices(zoneward: Comma
         assert found[name]["allocation"] == with_pods[name]["allocation"]
     result = zoneward("plan", "-f", bare, "-f", built_in)
     assert "no Pods in the snapshot: endpoints are taken from its EndpointSlices" in result.err
+
+
+def test_slices_of_ours_that_are_no_longer_wanted_are_named_too(zoneward: Commands, tmp_path: Path) -> None:
+    """Applying a list deletes nothing."""
+    document = yaml.safe_load(zoneward("plan", "-q", "--sample", "-o", "yaml", "shop/cart").out)
+    stale = document["items"][0]
+    stale["metadata"]["name"] = "cart-of-old"
+    stale["ports"][0]["port"] = 9999
+    path = tmp_path / "stale.yaml"
+    path.write_text(yaml.safe_dump(document))
+    current = tmp_path / "current.yaml"
+    current.write_text(zoneward("plan", "-q", "--sample", "-o", "yaml", "shop/cart").out)
+    result = zoneward("plan", "-f", SAMPLE, "-f", path, "-f", current, "-o", "yaml", "shop/cart")
+    assert "# 1 slice of Zoneward's own, no longer wanted, would have to go, too:\n#   shop/cart-of-old\n" in result.out

@@ -1,6 +1,7 @@
 """``zoneward route`` as people and scripts use it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,3 +83,11 @@ def test_an_unknown_node_is_bad_input(zoneward: Commands) -> None:
         "zoneward: --node: expected one of the 24 Nodes in the snapshot"
         " (control-a1, worker-a1, worker-a2 and 21 more), got 'worker-z9'\n"
     )
+
+
+def test_a_mistake_is_told_and_nothing_else(zoneward: Commands, tmp_path: Path) -> None:
+    """What else there is to say about a snapshot comes only where nothing failed."""
+    path = tmp_path / "service.yaml"
+    path.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}}\n")
+    result = zoneward("route", "-f", str(path), "--node", "n1")
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)

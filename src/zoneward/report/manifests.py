@@ -7,6 +7,7 @@ import msgspec
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
+from zoneward.routing.rules import counted
 from zoneward.slices.plan import ServicePlan
 
 
@@ -51,16 +52,16 @@ def warning(plans: Sequence[ServicePlan], *, upstream: bool) -> Iterator[str]:
     built_in = leaving_slices(plans, manager=names.BUILT_IN_MANAGER)
     if upstream:
         yield "EndpointSlices as the built-in controller would write them; where it runs, it changes them back."
-        yield from _block(f"These {len(built_in)} slices of its own would have to go:", built_in)
+        yield from _block(f"{counted(len(built_in), 'slice')} of its own would have to go:", built_in)
         return
     yield "Do not apply these slices beside the built-in EndpointSlice controller: every endpoint would be listed"
     yield "twice, and proxies would take either copy, with its hints or without."
     if not built_in:
         yield "This snapshot holds no slice of the built-in controller; where it runs, all of its slices of these"
         yield f"Services would have to go (label {names.MANAGED_BY_LABEL}: {names.BUILT_IN_MANAGER})."
-    yield from _block(f"These {len(built_in)} slices of the built-in controller would have to go:", built_in)
+    yield from _block(f"{counted(len(built_in), 'slice')} of the built-in controller would have to go:", built_in)
     own = leaving_slices(plans, manager=names.MANAGER)
-    yield from _block(f"These {len(own)} slices of Zoneward's own are no longer wanted and would have to go, too:", own)
+    yield from _block(f"{counted(len(own), 'slice')} of Zoneward's own, no longer wanted, would have to go, too:", own)
 
 
 def _block(heading: str, slices: tuple[str, ...]) -> Iterator[str]:

@@ -21,7 +21,8 @@ from zoneward.routing.traffic import Traffic, ZoneTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 _MOST_ZONE_COLUMNS = 6
-_SHORTEST_REASON = 16
+_SHORTEST_REASON, _LEAST_REASON = 24, 12
+"""Columns for the reason: what names give way for, and what it has in any case."""
 _SHORTEST_NAME = 16
 _WORDS = {
     "ProportionalZoneCPU": "zones by their CPU",
@@ -104,7 +105,7 @@ def aligned(
         needed += size + 2
         table.add_column(name, justify="right" if name in right else "left", no_wrap=True, width=size)
     longest = max((row[-1].cell_len for row in rows), default=0)
-    rest = max(min(width - needed, max(longest, cell_len(columns[-1]))), _SHORTEST_REASON)
+    rest = max(min(width - needed, max(longest, cell_len(columns[-1]))), _LEAST_REASON)
     table.add_column(columns[-1], no_wrap=not whole, width=rest)
     for row in rows:
         if not whole:
@@ -115,12 +116,11 @@ def aligned(
 
 def _shortened(columns: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[list[Text]]:
     """Rows with names cut in their middle where the numbers beside them would find no room."""
-    others = sum(
-        max((row[number].cell_len for row in rows), default=0) + 2 for number in range(1, len(columns) - 1)
-    )  # fmt: skip
-    most = max(
-        width - others - sum(cell_len(name) for name in columns[1:-1]) // 4 - _SHORTEST_REASON - 2, _SHORTEST_NAME
+    widths = (
+        max(cell_len(name), max((row[number].cell_len for row in rows), default=0)) + 2
+        for number, name in enumerate(columns[1:-1], start=1)
     )
+    most = max(width - sum(widths) - _SHORTEST_REASON - 2, _SHORTEST_NAME)
     shortened = []
     for first, *rest in rows:
         if first.cell_len > most:
