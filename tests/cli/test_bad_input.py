@@ -29,6 +29,10 @@ BAD: dict[str, tuple[bytes, tuple[str, ...]]] = {
         ("Node n1", "status.allocatable.cpu", "-2"),
     ),
     "CPU that is no quantity": (f"{NODE}status: {{allocatable: {{cpu: four}}}}".encode(), ("allocatable.cpu", "four")),
+    "Pod with an address that is none": (
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: shop}\nstatus: {podIPs: [{ip: not an ip}]}\n",
+        ("Pod shop/p", "status.podIPs[0].ip", "not an ip"),
+    ),
     "zone name with spaces": (NODE.replace("zone: a", "zone: zone a").encode(), ("Node n1", "zone a")),
     "text": (b"hello\nworld\n", ("line 1", "expected an object")),
     "binary junk": (bytes(range(256)) * 4096, ("expected",)),

@@ -5,6 +5,7 @@ another matter: see `zoneward.kube.validation`. Values of annotations and ``traf
 readers keep what they do not know.
 """
 
+import re
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -45,6 +46,9 @@ def checked(thing: Object) -> Object:
             return thing
 
 
+_ADDRESS: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+"""The form alone: API servers parse what they take, and a large snapshot has many."""
+
 _Meta = TypeVar("_Meta", ObjectMeta, PodMeta)
 
 
@@ -53,6 +57,11 @@ def _in_default(metadata: _Meta) -> _Meta:
 
 
 def _check_pod(pod: Pod) -> None:
+    addresses = [("podIP", pod.status.pod_ip)] if pod.status.pod_ip else []
+    addresses.extend((f"podIPs[{index}].ip", each.ip) for index, each in enumerate(pod.status.pod_ips or ()))
+    for field, address in addresses:
+        if not _ADDRESS.fullmatch(address):
+            raise Misfit(f"status.{field}", "an IP address", show(address))
     for field, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
         for i, container in enumerate(containers or ()):
             for j, port in enumerate(container.ports or ()):
