@@ -65,10 +65,12 @@ def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(
 @examples(100)
 @given(clusters(setting=BALANCED, others=False))
 def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
-    """Every ready endpoint has a hint where they are on; nobody has one where they are off."""
+    """Every ready endpoint that serves a port has a hint where they are on; nobody has one where they are off."""
     for family in cluster.plan().families:
-        for endpoint in endpoints_in(family.changes.after):
-            assert (endpoint.hints is not None) == (family.decision.active and is_ready(endpoint))
+        for each in family.changes.after:
+            for endpoint in each.endpoints or ():
+                on = family.decision.active and is_ready(endpoint) and bool(each.ports)
+                assert (endpoint.hints is not None) == on
 
 
 # --- an endpoint in a zone without usable nodes keeps a hint that nobody consumes -------------------------------------

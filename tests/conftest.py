@@ -1,0 +1,9 @@
+"""Property tests look at other examples every time, but in CI at the same ones: there a commit passes or it does not."""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
