@@ -1,4 +1,4 @@
-"""Property tests look at other examples every time, but in CI at the same ones: there a commit passes or it does not."""
+"""Property tests look at other examples every time, but in CI at the same ones: a commit passes there or does not."""
 
 import os
 
