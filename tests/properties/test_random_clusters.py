@@ -12,7 +12,7 @@ from zoneward.routing.reasons import Reason
 from zoneward.slices.plan import ServicePlan
 
 FIXED: Final = settings(
-    max_examples=800,
+    max_examples=600,
     derandomize=True,
     database=None,
     deadline=None,

@@ -15,8 +15,8 @@ Two ways lead to an allocation:
 
 - **keep**: endpoints stay where they were placed; new ones serve their own zone, or a zone that has become overloaded.
   If every zone has its minimum then, that is the answer, and nothing moved.
-- **balance**: every zone gets between floor and ceiling of T r, starting from what it has, so that as few endpoints as
-  possible move; then single endpoints are added or taken until the sum fits.
+- **balance**: every zone gets between floor and ceiling of T r, starting from what it has, so that few endpoints
+  move; then single endpoints are added or taken until the sum fits.
 """
 
 from collections.abc import MutableSequence
