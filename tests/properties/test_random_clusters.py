@@ -46,7 +46,7 @@ def test_every_outcome_is_reached() -> None:
 
 
 def test_hints_are_on_often_enough_where_only_numbers_stand_against_them() -> None:
-    """Three in ten at least: started and kept, and with endpoints that serve another zone."""
+    """Three in twenty at least: started and kept, and with endpoints that serve another zone."""
     seen: Counter[str] = Counter()
 
     def look(cluster_plan: ServicePlan) -> None:
@@ -60,7 +60,7 @@ def test_hints_are_on_often_enough_where_only_numbers_stand_against_them() -> No
             seen["lent"] += bool(family.decision.allocation) and ", 0 another" not in details["placement"]
 
     FIXED(given(clusters(setting=BALANCED, tidy=True, others=False))(lambda cluster: look(cluster.plan())))()
-    assert seen["on"] >= 0.3 * seen["all"], seen
-    assert seen["kept"] >= 30, seen
-    assert seen["lost"] >= 3, seen
-    assert seen["lent"] >= 100, seen
+    assert seen["on"] >= 0.15 * seen["all"], seen
+    assert seen["kept"] >= 10, seen
+    assert seen["lost"] >= 1, seen
+    assert seen["lent"] >= 50, seen
