@@ -69,7 +69,7 @@ def plan_table(
             traffic = family.traffic
             cells = [_service(plan, family)]
             if wide:
-                cells.append(Text(_approach(family)))
+                cells.append(Text(family.decision.asked_for or family.decision.approach))
             cells.extend(_zone(traffic, zone, configuration) for zone in zones)
             cells.append(_share(traffic.in_zone if traffic else None))
             cells.append(_overload(traffic.max_overload if traffic and traffic.served else None, configuration))
@@ -163,11 +163,6 @@ def _legend(plans: Sequence[ServicePlan], *, each_zone: bool, wide: bool) -> Tex
 
 def _name(plan: ServicePlan) -> str:
     return f"{plan.service.metadata.namespace}/{plan.service.metadata.name}"
-
-
-def _approach(family: FamilyPlan) -> str:
-    decision = family.decision
-    return f"{decision.approach}/{decision.heuristic}" if decision.heuristic else decision.approach
 
 
 def _service(plan: ServicePlan, family: FamilyPlan) -> Text:

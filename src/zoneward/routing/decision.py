@@ -108,7 +108,9 @@ class _Deciding:
     def _balanced(self, heuristic: Heuristic) -> Decision:
         """KEP-2433's heuristic, with this project's guarantees."""
         local = self.service.spec.external_traffic_policy == "Local"
-        if not self._passes("external-traffic-policy", not local, f"externalTrafficPolicy is {_policy(self.service)}"):
+        if not self.rules.ask(
+            "external-traffic-policy", not local, f"externalTrafficPolicy is {_policy(self.service)}"
+        ):
             return self._inactive(
                 Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL,
                 "externalTrafficPolicy is Local: an endpoint of a node could be given to another zone",
@@ -138,7 +140,7 @@ class _Deciding:
 
     def _own_zone(self, heuristic: Heuristic) -> Decision:
         """Every endpoint to its own zone (and node): no threshold, no demand asked."""
-        if not self._passes(
+        if not self.rules.ask(
             "ready-endpoints",
             bool(self.ready),
             f"{counted(len(self.ready), 'endpoint')} ready of {len(self.endpoints)}",
@@ -153,7 +155,7 @@ class _Deciding:
         if refusal is None:
             return decision
         without_node = sum(1 for number in self.ready if not self.endpoints[number].node_name)
-        if heuristic.node_hints and self._passes(
+        if heuristic.node_hints and self.rules.ask(
             "endpoint-nodes", not without_node, f"{counted(without_node, 'ready endpoint')} without a node"
         ):
             return decision
@@ -190,9 +192,9 @@ class _Deciding:
     def _node_refusal(self) -> Decision | None:
         demand = self.demand
         without_zone, without_cpu = demand.without_zone, demand.without_cpu
-        if not self._passes("ready-nodes", bool(demand.nodes), counted(len(demand.nodes), "ready node")):
+        if not self.rules.ask("ready-nodes", bool(demand.nodes), counted(len(demand.nodes), "ready node")):
             return self._inactive(Reason.NO_READY_NODES, "no node is ready")
-        if not self._passes(
+        if not self.rules.ask(
             "node-zones",
             not without_zone,
             _lacking(without_zone, "node", "zone label") or "every ready node has a zone",
@@ -201,29 +203,26 @@ class _Deciding:
         detail = _lacking(without_cpu, "node", "allocatable CPU")
         if without_cpu and demand.unit == "nodes":
             self.rules.ask("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
-        elif not self._passes("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
+        elif not self.rules.ask("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
             return self._inactive(Reason.NODE_WITHOUT_CPU, detail)
         zones = len(demand.zones)
-        if not self._passes("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
+        if not self.rules.ask("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
             return self._inactive(Reason.ONE_ZONE, f"nodes are only ready in {counted(zones, 'zone')}")
         return None
 
     def _count_refusal(self) -> Decision | None:
         number, zones = len(self.ready), len(self.demand.zones)
         detail = f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}"
-        if self._passes("enough-endpoints", number >= zones, detail):
+        if self.rules.ask("enough-endpoints", number >= zones, detail):
             return None
         return self._inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
 
     def _zone_refusal(self) -> Decision | None:
         without = tuple(sorted(_name(self.endpoints[each]) for each in self.ready if not self.endpoints[each].zone))
         detail = _lacking(without, "endpoint", "zone")
-        if self._passes("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
+        if self.rules.ask("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
             return None
         return self._inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
-
-    def _passes(self, rule: str, passed: bool, detail: str) -> bool:
-        return self.rules.ask(rule, passed, detail)
 
     # --- the allocation -------------------------------------------------------------------------------------------
 
@@ -259,7 +258,7 @@ class _Deciding:
         )
         if heuristic.balances:
             detail = self._minimums(threshold)
-            if not self._passes("overload-threshold", allocation is not None, detail):
+            if not self.rules.ask("overload-threshold", allocation is not None, detail):
                 return None
         if allocation is None:
             return None

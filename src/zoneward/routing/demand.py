@@ -55,7 +55,7 @@ class Demand:
     @cached_property
     def unzoned(self) -> int:
         """The weight of ready Nodes without a zone: no zone's demand, but traffic starts there all the same."""
-        return sum(node.weight for node in self.nodes if node.zone is None)
+        return self.weight_by_zone.get("", 0)
 
     @cached_property
     def weight_of(self) -> dict[str, int]:

@@ -34,7 +34,7 @@ from zoneward.slices.endpoints import (
 )
 from zoneward.slices.labels import slice_labels
 from zoneward.slices.packing import Packed, SliceChanges, Target, finish, is_owned, pack
-from zoneward.slices.previous import previous_of
+from zoneward.slices.previous import in_force_of, previous_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +155,7 @@ def plan_service(
         events = upstream_events_of(decisions, told=told)
     else:
         in_force = {
-            family: previous_of(_owned(_of_family(sorted_slices, family).own, service)).in_force
-            for family in (IPV4, IPV6)
+            family: in_force_of(_owned(_of_family(sorted_slices, family).own, service)) for family in (IPV4, IPV6)
         }
         events = events_of(decisions, in_force=in_force, told=told)
     surplus = tuple(each for each in (*sorted_slices.own, *sorted_slices.replaced) if each.address_type not in families)

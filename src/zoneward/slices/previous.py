@@ -15,13 +15,16 @@ def previous_of(own: Iterable[EndpointSlice], others: Iterable[EndpointSlice] = 
     endpoints in place and nothing more.
     """
     placement: dict[Identity, str] = {}
-    said: set[str | None] = set()
-    for slices, ours in ((others, False), (own, True)):
-        for each in slices:
-            if ours and each.endpoints:
-                said.add((each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION))
-            for endpoint in each.endpoints or ():
-                zones = endpoint.hints.for_zones if endpoint.hints else None
-                if zones and len(zones) == 1:
-                    placement[identity(endpoint)] = zones[0].name
-    return Previous(said.pop() if len(said) == 1 else None, placement)
+    own = tuple(own)
+    for each in (*others, *own):
+        for endpoint in each.endpoints or ():
+            zones = endpoint.hints.for_zones if endpoint.hints else None
+            if zones and len(zones) == 1:
+                placement[identity(endpoint)] = zones[0].name
+    return Previous(in_force_of(own), placement)
+
+
+def in_force_of(own: Iterable[EndpointSlice]) -> str | None:
+    """What slices of one address family say was in force, where every one that has endpoints says the same."""
+    said = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in own if each.endpoints}
+    return said.pop() if len(said) == 1 else None
