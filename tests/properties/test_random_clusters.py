@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.properties.random_clusters import BALANCED, clusters
 
 from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.approach import Approach
+from zoneward.routing.asked import Approach
 from zoneward.routing.reasons import Reason
 from zoneward.slices.plan import ServicePlan
 

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from tests.clusters import Cluster, a_node, a_pod, a_service, hinted_zones, nodes_in, only_family, pods_in
 
-from zoneward.routing.approach import Approach
+from zoneward.routing.asked import Approach
 from zoneward.routing.configuration import Configuration, Gates, HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.reasons import Reason

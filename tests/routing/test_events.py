@@ -11,7 +11,7 @@ from tests.clusters import DUAL_STACK, IPV4, Cluster, a_node, a_pod, a_service, 
 from zoneward.kube import names
 from zoneward.kube.objects import PodIP
 from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.approach import Approach
+from zoneward.routing.asked import Approach
 from zoneward.routing.configuration import Configuration, Gates, HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event, events_of

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import click
 
 from zoneward.routing.approach import WHAT_IF_VALUES
+from zoneward.routing.selection import CONSUMERS, ZONEWARD
 
 Color = Literal["auto", "always", "never"]
 TABLE_WIDTH: Final = 100
@@ -28,6 +29,7 @@ class Options:
     upstream: bool = False
     config: str | None = None
     what_if: str | None = None
+    consumer: str = ZONEWARD.name
     color: Color = "auto"
     quiet: bool = False
     verbose: int = 0
@@ -35,6 +37,7 @@ class Options:
 
 _FILES_HELP: Final = "A snapshot: file, directory, or - for standard input (YAML or JSON, also gzip). May be repeated."
 _WHAT_IF_HELP: Final = "As if every selected Service asked for it: " + ", ".join(WHAT_IF_VALUES)
+_CONSUMERS_HELP: Final = "; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values())
 _OPTIONS: Final = (
     click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
     click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),
@@ -42,6 +45,8 @@ _OPTIONS: Final = (
     click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces (the default for files)."),
     click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
     click.option("--what-if", type=click.Choice(WHAT_IF_VALUES), metavar="VALUE", help=_WHAT_IF_HELP + "."),
+    click.option("--consumer", type=click.Choice(list(CONSUMERS)), default=ZONEWARD.name, show_default=True,
+                 help=f"The kind of proxy on the nodes. {_CONSUMERS_HELP}."),
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
     click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags win over it."),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,

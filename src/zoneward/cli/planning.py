@@ -18,6 +18,7 @@ from zoneward.routing.approach import as_if_asked
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demand_of
 from zoneward.routing.rules import listed
+from zoneward.routing.selection import CONSUMERS
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.sources.snapshot import Snapshot, read_snapshot
 
@@ -60,6 +61,7 @@ def _planned(options: Options) -> Planned:
         node_zones=snapshot.node_zones,
         configuration=configuration,
         pods_known=snapshot.has_pods,
+        consumer=CONSUMERS[options.consumer],
     )
     taken: dict[str, set[str]] = {}
     for each in snapshot.slices:
@@ -74,7 +76,7 @@ def _planned(options: Options) -> Planned:
         )
         for service in services
     )
-    return Planned(snapshot, surroundings, plans, tuple(_notes(options, configuration, snapshot, services)))
+    return Planned(snapshot, surroundings, plans, tuple(_notes(snapshot, services)))
 
 
 def _snapshot(options: Options) -> Snapshot:
@@ -92,11 +94,7 @@ def _snapshot(options: Options) -> Snapshot:
     return snapshot
 
 
-def _notes(
-    options: Options, configuration: Configuration, snapshot: Snapshot, services: Sequence[Service]
-) -> Iterator[Note]:
-    for section in configuration.unused:
-        yield Note(f"{options.config}: {section}: not used, this version has no {section} yet")
+def _notes(snapshot: Snapshot, services: Sequence[Service]) -> Iterator[Note]:
     for warning in snapshot.warnings:
         yield Note(warning)
     if snapshot.skipped:

@@ -5,22 +5,14 @@ import sys
 import click
 
 from zoneward.cli.options import Options, planning_options, table_width, tell, wants_color
-from zoneward.routing.selection import CONSUMERS, CURRENT
 
 
 @click.command("route")
 @planning_options
 @click.option("--node", required=True, metavar="NAME", help="The node whose proxy is asked.")
-@click.option(
-    "--consumer",
-    type=click.Choice(list(CONSUMERS)),
-    default=CURRENT.name,
-    show_default=True,
-    help="; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values()) + ".",
-)
 @click.option("--as-is", is_flag=True, help="Use the slices as they are in the snapshot, not as planned.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def command(*, options: Options, node: str, consumer: str, as_is: bool, output: str) -> None:
+def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     """Show what the proxy on a node would select for every Service port, and by which rule.
 
     \b
@@ -33,7 +25,7 @@ def command(*, options: Options, node: str, consumer: str, as_is: bool, output: 
     from zoneward.report.routes import route_table
 
     planned = plan_for(options)
-    route = route_of(planned, node=node, consumer=CONSUMERS[consumer], as_is=as_is)
+    route = route_of(planned, node=node, as_is=as_is)
     tell(options, planned.notes)
     if output == "json":
         sys.stdout.buffer.write(as_json(route))

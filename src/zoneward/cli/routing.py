@@ -7,11 +7,11 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Endpoint, EndpointSlice
 from zoneward.report.routes import PortRoute, Route
 from zoneward.routing.rules import listed
-from zoneward.routing.selection import Consumer, endpoints_of_port, hints_heeded, is_proxied, policies_of, select
+from zoneward.routing.selection import endpoints_of_port, hints_heeded, is_proxied, policies_of, select, slice_groups
 from zoneward.slices.plan import ServicePlan
 
 
-def route_of(planned: Planned, *, node: str, consumer: Consumer, as_is: bool) -> Route:
+def route_of(planned: Planned, *, node: str, as_is: bool) -> Route:
     """What the proxy on ``node`` selects for every port of every planned Service. Raises InputError for a node unknown.
 
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
@@ -20,17 +20,26 @@ def route_of(planned: Planned, *, node: str, consumer: Consumer, as_is: bool) ->
     if node not in zones:
         known = listed(tuple(sorted(zones))) or "there are none"
         raise InputError("--node", f"expected one of the {len(zones)} Nodes in the snapshot ({known}), got {node!r}")
+    consumer, gates = planned.surroundings.consumer, planned.configuration.gates
     ports: list[PortRoute] = []
     for plan in planned.plans:
         if not is_proxied(plan.service):
             continue
-        policies = policies_of(plan.service, planned.configuration.gates)
-        heeded = hints_heeded(plan.service, consumer, planned.configuration.gates)
+        policies = policies_of(plan.service, gates)
+        heeded = hints_heeded(plan.service, consumer, gates)
         for address_type, slices in _slices(planned, plan, as_is=as_is):
+            groups = slice_groups(slices, consumer, gates)
             for port in plan.service.spec.ports or ():
                 found = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
                 addresses = {id(endpoint): address for address, endpoint in found.items()}
-                selection = select(tuple(found.values()), policies=policies, heeded=heeded, node=node, zone=zones[node])
+                selection = select(
+                    tuple(found.values()),
+                    policies=policies,
+                    heeded=heeded,
+                    node=node,
+                    zone=zones[node],
+                    groups=groups,
+                )
                 ports.append(
                     PortRoute(
                         namespace=plan.service.metadata.namespace,
@@ -46,6 +55,7 @@ def route_of(planned: Planned, *, node: str, consumer: Consumer, as_is: bool) ->
                         healthy_local=selection.healthy_local,
                         has_endpoints=selection.has_any,
                         known=len(found),
+                        weights=selection.weights,
                     )
                 )
     return Route(node=node, zone=zones[node], ports=tuple(ports))

@@ -17,11 +17,16 @@ NODE_EXCLUDED_LABELS: Final = (
 TOPOLOGY_AWARE_HINTS_ANNOTATION: Final = "service.kubernetes.io/topology-aware-hints"
 """The old annotation. Where it is present, even empty, it hides the new one, as upstream."""
 TOPOLOGY_MODE_ANNOTATION: Final = "service.kubernetes.io/topology-mode"
+SUBSETTING_ANNOTATION: Final = "endpointslice.kubernetes.io/subsetting"
 HEADLESS: Final = "None"
 """``spec.clusterIP`` of a headless Service."""
 
 AUTO_VALUES: Final = ("Auto", "auto")
 DISABLED_VALUES: Final = ("Disabled", "disabled", "")
+SUBSETTING_AUTO_VALUES: Final = ("Auto", "Prefer")
+"""``Prefer`` is what the first version of KEP-2004 calls it."""
+SUBSETTING_REQUIRE: Final = "Require"
+SUBSETTING_DISABLED_VALUES: Final = ("Disabled", "Random")
 PREFER_CLOSE: Final = "PreferClose"
 PREFER_SAME_ZONE: Final = "PreferSameZone"
 PREFER_SAME_NODE: Final = "PreferSameNode"
@@ -32,7 +37,8 @@ SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
 HEADLESS_LABEL: Final = "service.kubernetes.io/headless"
 RESERVED_SLICE_LABELS: Final = (SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL)
-"""Labels of an EndpointSlice that are its controller's, never mirrored from the Service."""
+"""Labels of an EndpointSlice that are its controller's, never mirrored from the Service. So is the zone label, but for
+current Kubernetes, which knows nothing of it there."""
 TRIGGER_TIME_ANNOTATION: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 BUILT_IN_MANAGER: Final = "endpointslice-controller.k8s.io"
 
@@ -41,5 +47,10 @@ DOMAIN: Final = "zoneward.dev"
 MANAGER: Final = "endpointslice-controller.zoneward.dev"
 APPROACH_ANNOTATION: Final = "zoneward.dev/approach"
 """On an EndpointSlice: ``<approach>/<heuristic>`` in force when it was written. Absent: cluster-wide."""
+ZONES_ANNOTATION: Final = "zoneward.dev/zones"
+"""On an EndpointSlice that several zones consume: all of them, with weights where they differ (``a=0.75,b=0.25``)."""
+SUBSETTING_ALGORITHM_ANNOTATION: Final = "zoneward.dev/subsetting-algorithm"
+STARTING_THRESHOLD_ANNOTATION: Final = "zoneward.dev/starting-threshold"
+"""On a Service: endpoints a zone from which subsetting starts."""
 ACCEPTED_CONDITION: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED_CONDITION: Final = "zoneward.dev/TrafficDistributionProgrammed"

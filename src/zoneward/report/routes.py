@@ -14,6 +14,7 @@ class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     ``cluster`` and ``local`` are null where the traffic policies make no use of them; ``known`` counts the endpoints
     that were there to choose from, ``healthy_local`` the ready ones on this node, which a health check node port tells.
+    ``weights`` are those of ``cluster``, null where all are alike.
     Without any endpoints a proxy rejects; where it may reach none of those that there are, it drops.
     """
 
@@ -30,6 +31,7 @@ class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     healthy_local: int
     has_endpoints: bool
     known: int
+    weights: tuple[float, ...] | None = None
 
 
 class Route(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -53,7 +55,7 @@ def route_table(route: Route, *, width: int) -> RenderableType:
         label = Text(name)
         if (each.namespace, each.service) in dual:
             label.append(f" {each.address_type[-1]}", "dim")
-        style = "green" if each.rule.endswith("hints") else "yellow" if each.rule == "terminating" else ""
+        style = "green" if each.rule.endswith(("hints", "slices")) else "yellow" if each.rule == "terminating" else ""
         used = Text(f"{len(each.all_reachable)} of {each.known}")
         rows.append([label, Text(each.rule, style), used, _endpoints(each)])
     table = aligned(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width)

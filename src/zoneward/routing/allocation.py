@@ -1,32 +1,41 @@
-"""The allocation: how many endpoints located in one zone another zone consumes."""
+"""The allocation: groups of endpoints, where those are located and which zones consume them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from zoneward.routing.algorithms.registry import Heuristic
-from zoneward.routing.algorithms.results import ALLOCATED, SCRATCH_PER_ZONE
+from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.groups import WEIGHT_DIGITS, Group, own_group
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Counts by zone: ``counts[located * n + consumer]`` for n ``zones`` in name order."""
+    """Counts by group: ``counts[group * n + located]`` for n ``zones`` in name order.
+
+    The first n groups are the zones' own, in their order, also where they are empty.
+    """
 
     zones: tuple[str, ...]
+    groups: tuple[Group, ...]
     counts: tuple[int, ...]
 
-    def consumed(self, zone: int) -> int:
-        """Endpoints that a zone consumes, by index."""
-        return sum(self.counts[zone :: len(self.zones)])
+    def size(self, group: int) -> int:
+        """Endpoints in a group, by index."""
+        zones = len(self.zones)
+        return sum(self.counts[group * zones : (group + 1) * zones])
 
     def as_map(self) -> dict[str, dict[str, int]]:
-        """``{located: {consumer: count}}`` without zeros; a zone without endpoints has no entry."""
+        """``{located: {consumer: count}}`` without zeros; a zone without endpoints has no entry.
+
+        The consumer of a group that several zones share is all their names, with commas between.
+        """
         size = len(self.zones)
         rows = {
             located: {
-                consumer: number
-                for consumer, number in zip(self.zones, self.counts[row * size : (row + 1) * size], strict=True)
-                if number
+                str(group): self.counts[number * size + row]
+                for number, group in enumerate(self.groups)
+                if self.counts[number * size + row]
             }
             for row, located in enumerate(self.zones)
         }
@@ -45,8 +54,38 @@ def allocate(
 ) -> Allocation | None:
     """Run a heuristic's rule over plain lists. None where it finds that no allocation may be made."""
     size = len(zones)
-    counts = [0] * (size * size)
+    composition = [0] * (most_groups(size) * size)
+    weights = [0.0] * (most_groups(size) * size)
     parameters = (threshold.numerator, threshold.denominator, start_threshold.numerator, start_threshold.denominator)
     scratch = [0] * (size * SCRATCH_PER_ZONE)
-    result = heuristic.allocate(demand, supply, parameters, previous, counts, scratch)
-    return Allocation(zones, tuple(counts)) if result == ALLOCATED else None
+    reals = [0.0] * (size * REALS_PER_ZONE)
+    groups = heuristic.allocate(demand, supply, parameters, previous, composition, weights, scratch, reals)
+    if groups == IMPOSSIBLE:
+        return None
+    return allocation_of(zones, groups, composition, weights)
+
+
+def allocation_of(
+    zones: tuple[str, ...], groups: int, composition: Sequence[int], weights: Sequence[float]
+) -> Allocation:
+    """The arrays of a rule as a value.
+
+    Weights get the digits that slices keep. Groups that share and are empty are left out; one that a single zone
+    consumes is part of the zone's own.
+    """
+    size = len(zones)
+    found = [own_group(zone) for zone in zones]
+    counts = list(composition[: size * size])
+    for group in range(size, groups):
+        row = composition[group * size : (group + 1) * size]
+        if not any(row):
+            continue
+        weighed = [round(weight, WEIGHT_DIGITS) for weight in weights[group * size : (group + 1) * size]]
+        consumers = [zone for zone, weight in enumerate(weighed) if weight > 0]
+        if len(consumers) == 1:
+            for located, number in enumerate(row):
+                counts[consumers[0] * size + located] += number
+        else:
+            found.append(Group(tuple(zones[zone] for zone in consumers), tuple(weighed[zone] for zone in consumers)))
+            counts.extend(row)
+    return Allocation(zones, tuple(found), tuple(counts))

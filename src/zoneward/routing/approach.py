@@ -1,12 +1,14 @@
-"""Which approach a Service asks for, and which setting wins (KEP-2433 § Proxies, KEP-4444 § Design Details).
+"""Which approach a Service asks for, and which setting wins.
 
-First ``topologyKeys``, then the annotation (the old one where it is present, else the new one), then
-``spec.trafficDistribution``. Values are compared letter for letter, as upstream does.
+First ``topologyKeys``, then the subsetting annotation (KEP-2004 § Configuration), then the topology annotation (the old
+one where it is present, else the new one), then ``spec.trafficDistribution`` (KEP-2433 § Proxies, KEP-4444 § Design
+Details), then the controller's default. Values are compared letter for letter, as upstream does.
+
+Subsetting goes before hints because nobody but this project reads its annotation: who sets it means it, while a hints
+setting may be there for another controller, or come with a chart.
 """
 
 import dataclasses
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,34 +17,11 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms import registry
 from zoneward.routing.algorithms.registry import Heuristic
+from zoneward.routing.asked import Approach, Asked, gate_state, refused
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules
-
-
-class Approach(StrEnum):
-    CLUSTER_WIDE = "ClusterWide"
-    SUBSETTING = "Subsetting"
-    HINTS = "Hints"
-    TRAFFIC_DISTRIBUTION = "TrafficDistribution"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the settings of a Service come to.
-
-    ``heuristic`` is None where nothing is asked for or nothing may be done; ``refusal`` then says why something that
-    was asked for may not be done. ``accepted`` is None where no setting is present, else whether all values were
-    understood, with ``accepted_detail`` naming them.
-    """
-
-    approach: Approach
-    heuristic: Heuristic | None
-    refusal: Reason | None = None
-    refusal_detail: str = ""
-    accepted: bool | None = None
-    accepted_detail: str = ""
-
+from zoneward.routing.subsetting_settings import asked_by_annotation, asked_by_default
 
 _ANNOTATION_HEURISTICS: Final = dict.fromkeys(names.AUTO_VALUES, registry.PROPORTIONAL_ZONE_CPU)
 _TOPOLOGY_MODE_HEURISTICS: Final = _ANNOTATION_HEURISTICS | {
@@ -54,13 +33,16 @@ _DISTRIBUTIONS: Final = {
     names.PREFER_SAME_NODE: registry.PREFER_SAME_NODE,
 }
 
+NO_APPROACH: Final = "none"
 WHAT_IF_VALUES: Final = (
     "Auto",
     registry.PROPORTIONAL_ZONE_CPU.name,
     registry.PREFER_ZONE.name,
     names.PREFER_SAME_ZONE,
     names.PREFER_SAME_NODE,
-    "none",
+    *registry.SUBSETTING_ALGORITHMS,
+    registry.REQUIRE_ZONE.name,
+    NO_APPROACH,
 )
 
 
@@ -79,10 +61,47 @@ def asked_for(service: Service, configuration: Configuration, rules: Rules) -> A
     if keys:
         detail = f"topologyKeys has {', '.join(keys)}: all newer settings are ignored"
         rules.ask("topology-keys", False, detail)
-        newer = topology_annotation(service) is not None or service.spec.traffic_distribution is not None
+        newer = (
+            names.SUBSETTING_ANNOTATION in (service.metadata.annotations or {})
+            or topology_annotation(service) is not None
+            or service.spec.traffic_distribution is not None
+        )
         overridden = "spec.topologyKeys is set and overrides every newer setting"
-        asked = _refused(Reason.TOPOLOGY_KEYS, overridden)
+        asked = refused(Reason.TOPOLOGY_KEYS, overridden)
         return asked if newer else dataclasses.replace(asked, accepted=None)
+    if configuration.upstream:
+        return _asked_for_hints(service, configuration, rules)
+    subsetting = asked_by_annotation(service, configuration, rules)
+    if subsetting is not None and subsetting.heuristic is not None:
+        _overruled(service, configuration, rules)
+        return subsetting
+    hints = _asked_for_hints(service, configuration, rules)
+    if subsetting is None and hints.heuristic is None:
+        default = asked_by_default(service, configuration, rules)
+        return hints if default is None else _beside(default, hints)
+    return hints if subsetting is None else _beside(hints, subsetting)
+
+
+def _beside(asked: Asked, other: Asked) -> Asked:
+    """What is asked for, where another setting asks for nothing that may be done: that may be worth telling."""
+    if other.accepted is not False:
+        return asked
+    if asked.heuristic is None:
+        return other if asked.refusal is None else asked
+    return dataclasses.replace(asked, accepted=False, accepted_detail=other.accepted_detail)
+
+
+def _overruled(service: Service, configuration: Configuration, rules: Rules) -> None:
+    """Hints settings beside a subsetting annotation that asks for something."""
+    annotation = topology_annotation(service)
+    if annotation is not None and _from_annotation(*annotation, configuration) is not None:
+        rules.ask("annotation", False, f"{annotation[0]}: {annotation[1]} is set too, but subsetting wins")
+    distribution = service.spec.traffic_distribution
+    if distribution is not None:
+        rules.ask("traffic-distribution", False, f"{distribution} is set too, but subsetting wins")
+
+
+def _asked_for_hints(service: Service, configuration: Configuration, rules: Rules) -> Asked:
     unknown = None
     annotation = topology_annotation(service)
     heuristic = None
@@ -103,22 +122,16 @@ def asked_for(service: Service, configuration: Configuration, rules: Rules) -> A
         if distribution is not None:
             rules.ask("traffic-distribution", False, f"{distribution} is set too, but the annotation wins")
         gate = configuration.gates.topology_aware_hints
-        if not rules.ask("gate-topology-aware-hints", gate, f"TopologyAwareHints is {_on(gate)}"):
-            return _refused(Reason.FEATURE_GATE_OFF, "the feature gate TopologyAwareHints is off")
+        if not rules.ask("gate-topology-aware-hints", gate, f"TopologyAwareHints is {gate_state(gate)}"):
+            return refused(Reason.FEATURE_GATE_OFF, "the feature gate TopologyAwareHints is off")
         setting = f"{annotation[0]}: {annotation[1]}"
         return Asked(Approach.HINTS, heuristic, accepted=True, accepted_detail=setting)
     asked = _from_distribution(distribution, configuration, rules)
     if unknown is None:
         return asked
     if asked.heuristic is None:
-        return _refused(Reason.UNKNOWN_VALUE, unknown)
+        return refused(Reason.UNKNOWN_VALUE, unknown)
     return dataclasses.replace(asked, accepted=False, accepted_detail=unknown)
-
-
-def _refused(reason: Reason, detail: str) -> Asked:
-    return Asked(
-        Approach.CLUSTER_WIDE, None, refusal=reason, refusal_detail=detail, accepted=False, accepted_detail=detail
-    )
 
 
 def _from_annotation(name: str, value: str, configuration: Configuration) -> Heuristic | None:
@@ -136,7 +149,7 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
     if heuristic is None:
         detail = f"{setting!r} is not a known value"
         rules.ask("traffic-distribution", False, f"{value!r} is not a known value, so it counts as not set")
-        return _refused(Reason.UNKNOWN_VALUE, detail)
+        return refused(Reason.UNKNOWN_VALUE, detail)
     rules.ask("traffic-distribution", True, f"{value} asks for {heuristic.name}")
     gates = configuration.gates
     needed = [
@@ -153,14 +166,10 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
             )
         )
     for rule, gate, on in needed:
-        if not rules.ask(f"gate-{rule}", on, f"{gate} is {_on(on)}"):
+        if not rules.ask(f"gate-{rule}", on, f"{gate} is {gate_state(on)}"):
             detail = f"the feature gate {gate} is off"
-            return _refused(Reason.FEATURE_GATE_OFF, detail)
+            return refused(Reason.FEATURE_GATE_OFF, detail)
     return Asked(Approach.TRAFFIC_DISTRIBUTION, heuristic, accepted=True, accepted_detail=setting)
-
-
-def _on(gate: bool) -> str:
-    return "on" if gate else "off"
 
 
 def as_if_asked(service: Service, value: str) -> Service:
@@ -174,11 +183,25 @@ def as_if_asked(service: Service, value: str) -> Service:
     annotations = {
         name: text
         for name, text in (service.metadata.annotations or {}).items()
-        if name not in (names.TOPOLOGY_AWARE_HINTS_ANNOTATION, names.TOPOLOGY_MODE_ANNOTATION)
+        if name
+        not in (
+            names.TOPOLOGY_AWARE_HINTS_ANNOTATION,
+            names.TOPOLOGY_MODE_ANNOTATION,
+            names.SUBSETTING_ANNOTATION,
+            names.SUBSETTING_ALGORITHM_ANNOTATION,
+        )
     }
     distribution = value if value in _DISTRIBUTIONS else None
     if value in _TOPOLOGY_MODE_HEURISTICS:
         annotations[names.TOPOLOGY_MODE_ANNOTATION] = value
+    if value in registry.SUBSETTING_ALGORITHMS:
+        annotations[names.SUBSETTING_ANNOTATION] = "Auto"
+        annotations[names.SUBSETTING_ALGORITHM_ANNOTATION] = value
+    elif value == registry.REQUIRE_ZONE.name:
+        annotations[names.SUBSETTING_ANNOTATION] = names.SUBSETTING_REQUIRE
+    else:
+        # Not the controller's default either.
+        annotations[names.SUBSETTING_ANNOTATION] = "Disabled"
     return replace(
         service,
         metadata=replace(service.metadata, annotations=annotations),

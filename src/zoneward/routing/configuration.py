@@ -3,7 +3,7 @@ elsewhere.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from math import isfinite
@@ -18,8 +18,12 @@ UPSTREAM_THRESHOLD: Final = Fraction(1, 5)
 """Upstream's one threshold, for starting and for keeping."""
 
 MissingCPU = Literal["count-nodes", "disable"]
-DefaultApproach = Literal["ClusterWide"]
-SUBSETTING_KEYS: Final = ("algorithm", "startingThreshold", "padding", "overloadThreshold", "encoding")
+DefaultApproach = Literal["ClusterWide", "Subsetting"]
+Encoding = Literal["slice-groups", "hints"]
+Algorithm = Literal["local", "local-shared", "local-weighted", "local-opt", "random"]
+WEIGHTED_ALGORITHMS: Final[tuple[Algorithm, ...]] = ("local-weighted", "local-opt")
+"""Their groups have weights, which hints can't say."""
+STARTING_THRESHOLD_EXPECTED: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
 
 
 class ConfigurationError(ValueError):
@@ -51,19 +55,35 @@ class HintsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubsettingSettings:
+    """What Services that ask for subsetting get (KEP-2004).
+
+    Subsetting starts with ``starting_threshold`` endpoints a zone and ``padding`` more, and stops with ``padding``
+    fewer. No endpoint may be overloaded by ``overload_threshold`` (0.5 = 50 % above fair) or more. ``encoding`` says it
+    by slices with a zone label, or by hints, which any kube-proxy reads.
+    """
+
+    algorithm: Algorithm = "local"
+    starting_threshold: Fraction = Fraction(3)
+    padding: int = 3
+    overload_threshold: Fraction = Fraction(1, 2)
+    encoding: Encoding = "slice-groups"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """Everything a decision can depend on besides the cluster's objects.
 
     ``upstream`` makes every decision the way current Kubernetes does, where the proposals or this project differ from
-    it. ``unused`` names sections of the document that were read and checked but that no decision looks at yet.
+    it.
     """
 
     gates: Gates = field(default_factory=Gates)
     default_approach: DefaultApproach = "ClusterWide"
     hints: HintsSettings = field(default_factory=HintsSettings)
+    subsetting: SubsettingSettings = field(default_factory=SubsettingSettings)
     max_endpoints_per_slice: int = DEFAULT_ENDPOINTS_PER_SLICE
     upstream: bool = False
-    unused: tuple[str, ...] = ()
 
     @property
     def manager(self) -> str:
@@ -110,6 +130,33 @@ class Configuration:
                 f"hints.keepThreshold: expected at least startThreshold ({float(self.hints.start_threshold):g}),"
                 f" got {float(self.hints.keep_threshold):g}"
             )
+        _check_subsetting(self.subsetting)
+
+
+def _check_subsetting(settings: SubsettingSettings) -> None:
+    if not is_starting_threshold(settings.starting_threshold):
+        raise ConfigurationError(
+            f"subsetting.startingThreshold: expected {STARTING_THRESHOLD_EXPECTED},"
+            f" got {_shown(settings.starting_threshold)}"
+        )
+    if not 0 <= settings.padding <= 1000:
+        raise ConfigurationError(
+            f"subsetting.padding: expected a number of endpoints from 0 to 1000, got {settings.padding}"
+        )
+    if not 0 < settings.overload_threshold <= 100:
+        raise ConfigurationError(
+            "subsetting.overloadThreshold: expected a share above 0 (0.5 is 50 %), at most 100,"
+            f" got {_shown(settings.overload_threshold)}"
+        )
+    if settings.encoding == "hints" and settings.algorithm in WEIGHTED_ALGORITHMS:
+        raise ConfigurationError(
+            f"subsetting.encoding: expected slice-groups with {settings.algorithm}, got hints, which have no weights"
+        )
+
+
+def is_starting_threshold(value: Fraction) -> bool:
+    """Whether a starting threshold, in endpoints a zone, is one that can be meant."""
+    return 0 < value <= 1000
 
 
 def configuration_from(document: Mapping[str, Any]) -> Configuration:
@@ -139,9 +186,9 @@ def configuration_from(document: Mapping[str, Any]) -> Configuration:
                 values[_snake(key)] = _share(value, f"hints.{key}")
         settings["hints"] = HintsSettings(**values)
     if (section := _section(rest, "subsetting")) is not None:
-        # Known to the document already, so that one file serves this version and the next; `unused` tells.
-        _known(section, SUBSETTING_KEYS, within="subsetting")
-        settings["unused"] = ("subsetting",)
+        settings["subsetting"] = SubsettingSettings(
+            **{_snake(key): _SUBSETTING[key](value) for key, value in _known(section, _SUBSETTING, within="subsetting")}
+        )
     if "maxEndpointsPerSlice" in rest:
         settings["max_endpoints_per_slice"] = _integer(rest.pop("maxEndpointsPerSlice"), "maxEndpointsPerSlice")
     for key in rest:
@@ -180,13 +227,13 @@ def _integer(value: Any, path: str) -> int:
     return value
 
 
-def _share(value: Any, path: str) -> Fraction:
+def _share(value: Any, path: str, expected: str = "a share above 0 (0.2 is 20 %)") -> Fraction:
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
         or (isinstance(value, float) and not isfinite(value))
     ):
-        raise ConfigurationError(f"{path}: expected a share above 0 (0.2 is 20 %), got {value!r}")
+        raise ConfigurationError(f"{path}: expected {expected}, got {value!r}")
     # The shortest text of a float is what was written: 0.2 is a fifth here, not the double next to it.
     return Fraction(repr(value))
 
@@ -208,3 +255,13 @@ def _pascal(name: str) -> str:
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+_SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "algorithm": lambda value: _choice(value, "subsetting.algorithm", get_args(Algorithm)),
+    "startingThreshold": lambda value: _share(value, "subsetting.startingThreshold", STARTING_THRESHOLD_EXPECTED),
+    "padding": lambda value: _integer(value, "subsetting.padding"),
+    "overloadThreshold": lambda value: _share(value, "subsetting.overloadThreshold"),
+    "encoding": lambda value: _choice(value, "subsetting.encoding", get_args(Encoding)),
+}
+"""How each key of the section is read."""

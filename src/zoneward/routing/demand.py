@@ -1,7 +1,8 @@
 """Demand: the share of traffic expected to start in each zone, from the ready Nodes' allocatable CPU."""
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import gcd
@@ -70,6 +71,21 @@ class Demand:
     def share(self, zone: str) -> float:
         """Share of a zone, 0 to 1; 0 for a zone without demand."""
         return self.weight_of.get(zone, 0) / self.total if self.total else 0.0
+
+    @cached_property
+    def by_count(self) -> "Demand":
+        """The same with Nodes counted instead of weighed, in all zones."""
+        if self.unit == "nodes":
+            return self
+        number = Counter(node.zone for node in self.nodes if node.zone is not None)
+        return Demand(
+            zones=tuple(sorted(number)),
+            weights=tuple(number[zone] for zone in sorted(number)),
+            unit="nodes",
+            nodes=tuple(replace(node, weight=1) for node in self.nodes),
+            without_zone=self.without_zone,
+            without_cpu=self.without_cpu,
+        )
 
 
 def demand_of(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-nodes") -> Demand:

@@ -13,7 +13,7 @@ import msgspec
 from zoneward.kube import names
 from zoneward.kube.objects import Condition
 from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.approach import Approach
+from zoneward.routing.asked import Approach
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.outcome import speaker

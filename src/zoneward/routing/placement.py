@@ -1,4 +1,4 @@
-"""Which concrete endpoints serve which zone, moving as few as possible from where they were."""
+"""Which concrete endpoints go into which group, moving as few as possible from where they were."""
 
 from collections.abc import Sequence
 
@@ -9,38 +9,38 @@ def place(
     located: Sequence[int],
     before: Sequence[int],
     identities: Sequence[Identity],
-    allocation: Sequence[int],
+    counts: Sequence[int],
     zones: int,
 ) -> list[int]:
-    """The zone that consumes each endpoint, as an index.
+    """The group of each endpoint, as an index.
 
-    ``located`` and ``before`` give, per endpoint, the zone it is in and the zone it served (-1 for none).
-    ``allocation`` says at ``located * zones + consumer`` how many are to serve whom; each row adds up to the endpoints
-    located there. Endpoints stay where they served as far as the counts allow; who leaves, and where the others go, is
-    decided by identity, so that the order of the input does not matter.
+    ``located`` and ``before`` give, per endpoint, the zone it is in and the group it was in (-1 for none). ``counts``
+    says at ``group * zones + located`` how many are to be in which group, the zones' own groups first; what is located
+    in a zone adds up. Endpoints stay where they were as far as the counts allow; who leaves, and where the others go,
+    is decided by identity, so that the order of the input does not matter.
     """
     placed = [-1] * len(located)
-    groups: dict[tuple[int, int], list[int]] = {}
+    cells: dict[tuple[int, int], list[int]] = {}
     for endpoint, cell in enumerate(zip(located, before, strict=True)):
-        groups.setdefault(cell, []).append(endpoint)
-    left = list(allocation)
+        cells.setdefault(cell, []).append(endpoint)
+    left = list(counts)
     unplaced: list[list[int]] = [[] for _ in range(zones)]
-    for (zone, served), endpoints in groups.items():
-        stay = min(len(endpoints), left[zone * zones + served]) if served >= 0 else 0
+    for (zone, group), endpoints in cells.items():
+        stay = min(len(endpoints), left[group * zones + zone]) if group >= 0 else 0
         if 0 < stay < len(endpoints):
             endpoints.sort(key=identities.__getitem__)
         for endpoint in endpoints[:stay]:
-            placed[endpoint] = served
+            placed[endpoint] = group
         unplaced[zone].extend(endpoints[stay:])
         if stay:
-            left[zone * zones + served] -= stay
+            left[group * zones + zone] -= stay
     for zone, endpoints in enumerate(unplaced):
-        row = left[zone * zones : zone * zones + zones]
-        if endpoints and sum(1 for number in row if number) > 1:
+        column = left[zone::zones]
+        if endpoints and sum(1 for number in column if number) > 1:
             endpoints.sort(key=identities.__getitem__)
         # Home first: the first by identity stay in their own zone.
-        order = [zone, *(other for other in range(zones) if other != zone)]
-        consumers = [other for other in order for _ in range(row[other])]
-        for endpoint, consumer in zip(endpoints, consumers, strict=True):
-            placed[endpoint] = consumer
+        order = [zone, *(group for group in range(len(column)) if group != zone)]
+        groups = [group for group in order for _ in range(column[group])]
+        for endpoint, group in zip(endpoints, groups, strict=True):
+            placed[endpoint] = group
     return placed

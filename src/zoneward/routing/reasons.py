@@ -22,3 +22,6 @@ class Reason(StrEnum):
     OVERLOAD = "Overload"
     ENDPOINT_WITHOUT_ZONE = "EndpointWithoutZone"
     NO_SELECTOR = "NoSelector"
+    BELOW_STARTING_THRESHOLD = "BelowStartingThreshold"
+    HINTS_WITHOUT_WEIGHTS = "HintsWithoutWeights"
+    TOO_MANY_ZONES = "TooManyZones"

@@ -1,18 +1,21 @@
-"""Which endpoints a node's proxy uses: upstream's choice, in full, for proxies of every age.
+"""Which endpoints a node's proxy uses: upstream's choice, in full, for proxies of every age, and zone-labelled slices.
 
 KEP-2433 § Kube-Proxy, KEP-3015 § Addition of PreferSameNode, KEP-4444 § Intersection with
-internal/externalTrafficPolicy.
+internal/externalTrafficPolicy, KEP-2004 § Kube-Proxy and § Version Skew Strategy.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, Literal
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Service, is_ready, is_serving, is_terminating
 from zoneward.routing.approach import topology_annotation
 from zoneward.routing.configuration import Gates
+from zoneward.routing.groups import Group
+from zoneward.routing.slice_groups import ZoneSlices, group_of_slice
 
 LOCAL: Final = "Local"
 
@@ -29,7 +32,7 @@ class SelectionRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """What a proxy of some age makes of hints.
+    """What a proxy of some age makes of hints, and of slices with a zone label.
 
     ``zone_hints``: heeded always, only where the Service carries a topology annotation that asks for hints, or never.
     """
@@ -38,13 +41,23 @@ class Consumer:
     about: str
     zone_hints: Literal["always", "annotated", "never"] = "always"
     node_hints: bool = True
+    zone_slices: ZoneSlices = "ignored"
 
 
-CURRENT: Final = Consumer("current", "heeds forNodes, then forZones (Kubernetes 1.34 and later)")
+ZONEWARD: Final = Consumer(
+    "zoneward", "as current, and reads slice groups with their weights (our own)", zone_slices="groups"
+)
+CURRENT: Final = Consumer("current", "heeds forNodes, then forZones (kube-proxy 1.34 and later)")
 CONSUMERS: Final = {
     consumer.name: consumer
     for consumer in (
+        ZONEWARD,
         CURRENT,
+        Consumer(
+            "zone-slices",
+            "as current, and uses slices labelled for its zone or for none (KEP-2004's rule alone)",
+            zone_slices="labels",
+        ),
         Consumer("zone-hints", "heeds forZones and knows no forNodes (1.31 to 1.33)", node_hints=False),
         Consumer(
             "annotation", "heeds forZones only beside the annotation (1.24 to 1.30)", "annotated", node_hints=False
@@ -79,9 +92,9 @@ class Selection:
     """What a proxy uses for one Service port.
 
     ``cluster`` serves traffic under the policy Cluster, ``local`` under Local; each is None where the policies make no
-    use of it. ``all_reachable`` is everything that this node may send to, ``has_any`` whether endpoints exist anywhere
-    (a service without any rejects, one without local ones drops); ``healthy_local`` is what a health check node port
-    tells.
+    use of it. ``weights`` are those of ``cluster``, one by one, where they are not all alike. ``all_reachable`` is
+    everything that this node may send to, ``has_any`` whether endpoints exist anywhere (a service without any rejects,
+    one without local ones drops); ``healthy_local`` is what a health check node port tells.
     """
 
     cluster: tuple[Endpoint, ...] | None
@@ -90,6 +103,7 @@ class Selection:
     rule: SelectionRule
     has_any: bool
     healthy_local: int
+    weights: tuple[float, ...] | None = None
 
     @property
     def only_remote(self) -> bool:
@@ -137,6 +151,18 @@ def hints_heeded(service: Service, consumer: Consumer, gates: Gates) -> HintsHee
         zones=zones and gates.topology_aware_hints,
         nodes=consumer.node_hints and gates.topology_aware_hints and gates.prefer_same_traffic_distribution,
     )
+
+
+def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: Gates) -> dict[int, Group]:
+    """The group of every endpoint (by ``id``) that a consumer takes to be in one; the others are for all zones."""
+    if consumer.zone_slices == "ignored" or not gates.topology_aware_subsetting:
+        return {}
+    found: dict[int, Group] = {}
+    for each in slices:
+        group = group_of_slice(each, reads=consumer.zone_slices)
+        if group is not None:
+            found.update((id(endpoint), group) for endpoint in each.endpoints or ())
+    return found
 
 
 def endpoints_of_port(
@@ -200,15 +226,26 @@ def select(
     heeded: HintsHeeded,
     node: str,
     zone: str | None,
+    groups: Mapping[int, Group] = MappingProxyType({}),
 ) -> Selection:
-    """Choose for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label."""
+    """Choose for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label.
+
+    ``groups`` come from `slice_groups`: of those that are ready, only endpoints of groups that the zone consumes are
+    there for cluster traffic, unless that leaves none.
+    """
     ready = tuple(endpoint for endpoint in endpoints if is_ready(endpoint))
     leaving = tuple(each for each in endpoints if not is_ready(each) and is_serving(each) and is_terminating(each))
     cluster: tuple[Endpoint, ...] | None = None
     rule = SelectionRule.ALL
+    weights: tuple[float, ...] | None = None
     if policies.uses_cluster:
-        rule, available = _available(ready, heeded, node, zone)
-        cluster = tuple(filter(available, ready)) if available else ready
+        meant = _meant(ready, groups, zone) if groups and zone else ready
+        rule, available = _available(meant, heeded, node, zone)
+        cluster = tuple(filter(available, meant)) if available else meant
+        if len(meant) < len(ready) and rule is SelectionRule.ALL:
+            rule = SelectionRule.ZONE_SLICES
+        if groups and zone:
+            weights = _weights(cluster, groups, zone)
         if not cluster and leaving:
             cluster, rule = leaving, SelectionRule.TERMINATING
     local: tuple[Endpoint, ...] | None = None
@@ -236,7 +273,22 @@ def select(
         rule=rule,
         has_any=has_any,
         healthy_local=len(ready_here),
+        weights=weights,
     )
+
+
+def _meant(ready: tuple[Endpoint, ...], groups: Mapping[int, Group], zone: str) -> tuple[Endpoint, ...]:
+    """Endpoints of groups that the zone consumes, and those in none; all where that leaves nothing."""
+    meant = tuple(endpoint for endpoint in ready if (group := groups.get(id(endpoint))) is None or zone in group.zones)
+    return meant or ready
+
+
+def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, Group], zone: str) -> tuple[float, ...] | None:
+    """Weights of what was chosen; None where all are alike, also where it is what other zones consume."""
+    found = tuple(
+        group.weight(zone) if (group := groups.get(id(endpoint))) is not None else 1.0 for endpoint in cluster
+    )
+    return found if len(set(found)) > 1 else None
 
 
 def _available(

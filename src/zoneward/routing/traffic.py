@@ -1,14 +1,16 @@
 """What selection will do to load and locality: traffic predicted from what each node's proxy picks.
 
 Traffic is what Pods send to the Service's own address. It starts in zones (and on nodes) in proportion to demand, and
-is spread evenly over what the proxy there selects; traffic from outside the cluster is not in here.
+is spread over what the proxy there selects, evenly or by weights; traffic from outside the cluster is not in here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from zoneward.kube.objects import Endpoint, is_ready, is_serving, is_terminating
 from zoneward.routing.demand import Demand
+from zoneward.routing.groups import Group
 from zoneward.routing.selection import HintsHeeded, Policies, select
 
 
@@ -51,8 +53,9 @@ def predict(
     demand: Demand,
     policies: Policies,
     heeded: HintsHeeded,
+    groups: Mapping[int, Group] = MappingProxyType({}),
 ) -> Traffic | None:
-    """Predict for the endpoints of a Service (each address once). None where no demand is known.
+    """Predict for the endpoints of a Service (each address once) and their slice groups. None where no demand is known.
 
     Demand of nodes without a zone counts as that of the zone ``""``.
     """
@@ -65,7 +68,7 @@ def predict(
     zone_weight: dict[str, float] = {}
     zone_picks: dict[str, set[int]] = {}
     for zone, node, weight in _consumers(endpoints, demand, policies, heeded):
-        selection = select(endpoints, policies=policies, heeded=heeded, node=node, zone=zone or None)
+        selection = select(endpoints, policies=policies, heeded=heeded, node=node, zone=zone or None, groups=groups)
         chosen = (selection.local if policies.internal_local else selection.cluster) or ()
         share = weight / total
         zone_weight[zone] = zone_weight.get(zone, 0.0) + weight
@@ -73,11 +76,13 @@ def predict(
         if not chosen:
             dropped += share
             continue
-        each = share / len(chosen)
-        for endpoint in chosen:
-            load[picked[id(endpoint)]] += each
+        weights = None if policies.internal_local else selection.weights
+        each = share / (sum(weights) if weights else len(chosen))
+        for number, endpoint in enumerate(chosen):
+            part = each * weights[number] if weights else each
+            load[picked[id(endpoint)]] += part
             if zone and endpoint.zone == zone:
-                in_zone += each
+                in_zone += part
     return _traffic(endpoints, load, in_zone, dropped, total, zone_weight, zone_picks)
 
 

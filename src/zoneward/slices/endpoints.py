@@ -1,7 +1,7 @@
 """Pods to endpoints, as current Kubernetes does it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from zoneward.kube import names
@@ -18,6 +18,7 @@ from zoneward.kube.objects import (
     identity,
     says_ready,
 )
+from zoneward.routing.groups import Group
 from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
 
 IPV4: Final = "IPv4"
@@ -34,10 +35,14 @@ _CONDITIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PortGroup:
-    """Endpoints that serve the same ports and so may share slices, by identity."""
+    """Endpoints that serve the same ports and so may share slices, by identity.
+
+    ``slice_groups`` says for each which zones consume it, where that differs; None stands for all zones.
+    """
 
     ports: tuple[EndpointPort, ...]
     endpoints: dict[Identity, Endpoint]
+    slice_groups: Mapping[Identity, Group | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

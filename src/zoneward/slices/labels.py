@@ -8,7 +8,7 @@ from zoneward.kube.objects import Service
 
 def slice_labels(service: Service, *, manager: str, upstream: bool = False) -> dict[str, str]:
     """The labels that every slice of a Service carries. A reserved label on the Service is not mirrored."""
-    labels = mirrored(service.metadata.labels)
+    labels = mirrored(service.metadata.labels, upstream=upstream)
     if is_headless(service, upstream=upstream):
         labels[names.HEADLESS_LABEL] = ""
     labels[names.SERVICE_NAME_LABEL] = service.metadata.name
@@ -16,14 +16,18 @@ def slice_labels(service: Service, *, manager: str, upstream: bool = False) -> d
     return labels
 
 
-def mirrored(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Labels without the reserved ones."""
-    return {name: value for name, value in (labels or {}).items() if name not in names.RESERVED_SLICE_LABELS}
+def mirrored(labels: Mapping[str, str] | None, *, upstream: bool = False) -> dict[str, str]:
+    """Labels without the reserved ones. The zone label is one of them: it says which zones consume a slice."""
+    return {
+        name: value
+        for name, value in (labels or {}).items()
+        if name not in names.RESERVED_SLICE_LABELS and (upstream or name != names.ZONE_LABEL)
+    }
 
 
 def need_update(existing: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
-    """Whether mirrored labels differ. Reserved ones alone never cause a write, as upstream."""
-    return mirrored(existing) != mirrored(wanted)
+    """Whether labels differ. Reserved ones alone never cause a write, as upstream; the zone label does."""
+    return mirrored(existing, upstream=True) != mirrored(wanted, upstream=True)
 
 
 def is_headless(service: Service, *, upstream: bool = False) -> bool:

@@ -7,30 +7,35 @@ write.
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, OwnerReference, Service, identity
+from zoneward.routing.groups import Group
+from zoneward.routing.slice_groups import group_of_slice, zones_annotation
 from zoneward.slices.endpoints import PortGroup, without_hints
 from zoneward.slices.labels import need_update
 from zoneward.slices.naming import slice_name
 from zoneward.slices.ports import PortKey, port_key
+
+_OUR_ANNOTATIONS: Final = (names.APPROACH_ANNOTATION, names.ZONES_ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """What all slices of a Service in one address family have in common.
 
-    ``in_force`` is what slices remember of the decision, or None. ``compare_hints`` is off where hints are set after
-    packing, as upstream does.
+    ``in_force`` is what slices remember of the decision, or None. ``upstream``: hints are set after packing, and a zone
+    label means nothing.
     """
 
     service: Service
     address_type: str
     labels: Mapping[str, str]
     in_force: str | None = None
-    compare_hints: bool = True
+    upstream: bool = False
     max_endpoints: int = 100
 
 
@@ -78,7 +83,7 @@ def pack(target: Target, existing: Iterable[EndpointSlice], groups: Mapping[Port
         else:
             packed.delete.append(each)
     for key in sorted(groups):
-        _pack_group(target, by_ports.pop(key, []), groups[key], packed)
+        _pack_slice_groups(target, by_ports.pop(key, []), groups[key], packed)
     for slices in by_ports.values():
         packed.delete.extend(slices)
     if len(packed.delete) == count and not packed.create:
@@ -92,22 +97,48 @@ def is_owned(each: EndpointSlice, service: Service) -> bool:
     return not owners or not service.metadata.uid or any(owner.uid == service.metadata.uid for owner in owners)
 
 
-def _pack_group(target: Target, existing: Sequence[EndpointSlice], group: PortGroup, packed: Packed) -> None:
-    wanted = dict(group.endpoints)
+def _pack_slice_groups(target: Target, existing: Sequence[EndpointSlice], ports: PortGroup, packed: Packed) -> None:
+    """Pack each slice group of a port group apart. Slices of groups that are no more are left over."""
+    if target.upstream:
+        _pack_group(target, existing, ports, None, packed)
+        return
+    there: dict[tuple[str, ...], list[EndpointSlice]] = {}
+    for each in existing:
+        group = group_of_slice(each)
+        there.setdefault(group.zones if group else (), []).append(each)
+    if not ports.slice_groups:
+        _pack_group(target, there.pop((), []), ports, None, packed)
+    else:
+        wanted: dict[tuple[str, ...], tuple[Group | None, PortGroup]] = {}
+        for key, endpoint in ports.endpoints.items():
+            group = ports.slice_groups[key]
+            zones = group.zones if group else ()
+            if zones not in wanted:
+                wanted[zones] = group, PortGroup(ports.ports, {})
+            wanted[zones][1].endpoints[key] = endpoint
+        for zones in sorted(wanted):
+            _pack_group(target, there.pop(zones, []), wanted[zones][1], wanted[zones][0], packed)
+    for slices in there.values():
+        packed.removed += sum(len(each.endpoints or ()) for each in slices)
+        packed.delete.extend(slices)
+
+
+def _pack_group(
+    target: Target, existing: Sequence[EndpointSlice], ports: PortGroup, group: Group | None, packed: Packed
+) -> None:
+    wanted = dict(ports.endpoints)
     changing: list[tuple[EndpointSlice, list[Endpoint]]] = []
     unchanged: dict[str, EndpointSlice] = {}
     for each in existing:
-        kept, differs = _keep(each, wanted, compare_hints=target.compare_hints)
+        kept, differs = _keep(each, wanted, compare_hints=not target.upstream)
         size = len(each.endpoints or ())
         packed.removed += size - len(kept)
         if differs or len(kept) != size:
             if kept:
-                changing.append(
-                    (each, kept if target.compare_hints else [without_hints(endpoint) for endpoint in kept])
-                )
+                changing.append((each, [without_hints(endpoint) for endpoint in kept] if target.upstream else kept))
             else:
                 packed.delete.append(each)
-        elif _meta_differs(each, target):
+        elif _meta_differs(each, target, group):
             changing.append((each, kept))
         else:
             unchanged[each.metadata.name] = each
@@ -126,9 +157,9 @@ def _pack_group(target: Target, existing: Sequence[EndpointSlice], group: PortGr
         else:
             fresh: list[Endpoint] = []
             _fill(fresh, left, target.max_endpoints)
-            packed.create.append(_new_slice(target, group, fresh))
+            packed.create.append(_new_slice(target, ports, group, fresh))
     for each, kept in changing:
-        packed.update.append(_updated(each, target, kept))
+        packed.update.append(_updated(each, target, group, kept))
     packed.unchanged.extend(unchanged.values())
 
 
@@ -148,12 +179,23 @@ def _keep(each: EndpointSlice, wanted: dict[Identity, Endpoint], *, compare_hint
     return kept, differs
 
 
-def _meta_differs(each: EndpointSlice, target: Target) -> bool:
+def _meta_differs(each: EndpointSlice, target: Target, group: Group | None) -> bool:
     annotations = each.metadata.annotations or {}
-    return (
-        need_update(each.metadata.labels, target.labels)
-        or annotations.get(names.APPROACH_ANNOTATION) != target.in_force
+    return need_update(each.metadata.labels, _labels(target, group)) or any(
+        annotations.get(name) != value for name, value in _own_annotations(target, group).items()
     )
+
+
+def _labels(target: Target, group: Group | None) -> dict[str, str]:
+    labels = dict(target.labels)
+    if group is not None:
+        labels[names.ZONE_LABEL] = group.label_zone
+    return labels
+
+
+def _own_annotations(target: Target, group: Group | None) -> dict[str, str | None]:
+    """What our annotations have to be; None where one must not be there."""
+    return {names.APPROACH_ANNOTATION: target.in_force, names.ZONES_ANNOTATION: zones_annotation(group)}
 
 
 def _fill(endpoints: list[Endpoint], left: list[Endpoint], most: int) -> None:
@@ -173,25 +215,24 @@ def _best_fit(slices: Iterable[EndpointSlice], number: int, most: int) -> Endpoi
     return best
 
 
-def _annotations(existing: Mapping[str, str] | None, in_force: str | None) -> dict[str, str] | None:
-    annotations = dict(existing or {})
-    if in_force is None:
-        annotations.pop(names.APPROACH_ANNOTATION, None)
-    else:
-        annotations[names.APPROACH_ANNOTATION] = in_force
+def _annotations(existing: Mapping[str, str] | None, own: Mapping[str, str | None]) -> dict[str, str] | None:
+    annotations = {name: value for name, value in (existing or {}).items() if name not in own}
+    annotations |= {name: value for name, value in own.items() if value is not None}
     return annotations or None
 
 
-def _updated(each: EndpointSlice, target: Target, endpoints: Iterable[Endpoint]) -> EndpointSlice:
+def _updated(each: EndpointSlice, target: Target, group: Group | None, endpoints: Iterable[Endpoint]) -> EndpointSlice:
     metadata = replace(
         each.metadata,
-        labels=dict(target.labels),
-        annotations=_annotations(each.metadata.annotations, target.in_force),
+        labels=_labels(target, group),
+        annotations=_annotations(each.metadata.annotations, _own_annotations(target, group)),
     )
     return replace(each, metadata=metadata, endpoints=tuple(endpoints))
 
 
-def _new_slice(target: Target, group: PortGroup | None, endpoints: Iterable[Endpoint]) -> EndpointSlice:
+def _new_slice(
+    target: Target, ports: PortGroup | None, group: Group | None, endpoints: Iterable[Endpoint]
+) -> EndpointSlice:
     """A slice without a name. Where the Service has no UID (a file written by hand) it has no owner either."""
     meta = target.service.metadata
     owner = OwnerReference(
@@ -200,19 +241,19 @@ def _new_slice(target: Target, group: PortGroup | None, endpoints: Iterable[Endp
     return EndpointSlice(
         metadata=ObjectMeta(
             namespace=meta.namespace,
-            labels=dict(target.labels),
-            annotations=_annotations(None, target.in_force),
+            labels=_labels(target, group),
+            annotations=_annotations(None, _own_annotations(target, group)),
             owner_references=(owner,) if meta.uid else None,
         ),
         address_type=target.address_type,
         endpoints=tuple(endpoints),
-        ports=group.ports if group else (),
+        ports=ports.ports if ports else (),
     )
 
 
 def _hold_place(target: Target, packed: Packed) -> None:
     """A Service always has a slice: without endpoints, one without ports. One that is there already just stays."""
-    placeholder = _new_slice(target, None, ())
+    placeholder = _new_slice(target, None, None, ())
     if len(packed.delete) == 1:
         there = packed.delete[0]
         same = (
@@ -222,7 +263,7 @@ def _hold_place(target: Target, packed: Packed) -> None:
             and (there.metadata.labels or {}) == placeholder.metadata.labels
             and is_owned(there, target.service)
         )
-        if same and not _meta_differs(there, target):
+        if same and not _meta_differs(there, target, None):
             packed.unchanged.append(packed.delete.pop())
             return
     packed.create.append(placeholder)
@@ -259,7 +300,14 @@ def finish(
     used: set[str] = set()
     named = []
     for each in create:
-        name = slice_name(service, address_type=each.address_type, ports=port_key(each.ports), taken=(*taken, used))
+        group = group_of_slice(each)
+        name = slice_name(
+            service,
+            address_type=each.address_type,
+            ports=port_key(each.ports),
+            group=str(group) if group else "",
+            taken=(*taken, used),
+        )
         used.add(name)
         named.append(_triggered(replace(each, metadata=replace(each.metadata, name=name)), trigger_time))
     changed = [each for each in update if each != before[each.metadata.name]]
@@ -275,7 +323,8 @@ def finish(
 
 
 def _merged(existing: ObjectMeta, fresh: ObjectMeta) -> dict[str, str] | None:
-    return _annotations(existing.annotations, (fresh.annotations or {}).get(names.APPROACH_ANNOTATION))
+    ours = fresh.annotations or {}
+    return _annotations(existing.annotations, {name: ours.get(name) for name in _OUR_ANNOTATIONS})
 
 
 def _triggered(each: EndpointSlice, trigger_time: str | None) -> EndpointSlice:

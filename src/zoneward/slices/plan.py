@@ -11,19 +11,29 @@ from dataclasses import dataclass
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Pod, Service, is_ready
 from zoneward.routing.allocation import Allocation
-from zoneward.routing.approach import Approach
+from zoneward.routing.asked import Approach
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.decision import Decision, decide
+from zoneward.routing.deciding import decide
+from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.events import Event, events_of, upstream_events_of
+from zoneward.routing.groups import own_group
 from zoneward.routing.outcome import speaker
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rule, counted, listed
-from zoneward.routing.selection import CURRENT, endpoints_of_all_ports, hints_heeded, is_proxied, policies_of
+from zoneward.routing.selection import (
+    ZONEWARD,
+    Consumer,
+    endpoints_of_all_ports,
+    hints_heeded,
+    is_proxied,
+    policies_of,
+    slice_groups,
+)
 from zoneward.routing.traffic import Traffic, predict
 from zoneward.slices import upstream
-from zoneward.slices.encoding import in_order, with_hints
+from zoneward.slices.encoding import encoded, in_order
 from zoneward.slices.endpoints import (
     IPV4,
     IPV6,
@@ -42,13 +52,14 @@ class Surroundings:
     """What all Services of a cluster share.
 
     ``node_zones`` has every Node that exists with its zone or None. ``pods_known`` is off where a snapshot holds no
-    Pods: endpoints are then taken from its slices.
+    Pods: endpoints are then taken from its slices. ``consumer`` is the kind of proxy that traffic is predicted for.
     """
 
     demand: Demand
     node_zones: Mapping[str, str | None]
     configuration: Configuration
     pods_known: bool = True
+    consumer: Consumer = ZONEWARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +211,14 @@ def _plan_family(
         address_type=address_type,
         labels=slice_labels(service, manager=configuration.manager, upstream=configuration.upstream),
         in_force=None if configuration.upstream else decision.in_force,
-        compare_hints=not configuration.upstream,
+        upstream=configuration.upstream,
         max_endpoints=configuration.max_endpoints_per_slice,
     )
     if configuration.upstream:
         packed = upstream.set_hints(pack(target, existing.own, endpoints.groups), decision)
         decision = _as_encoded(decision, packed)
     else:
-        packed = pack(target, existing.own, {**endpoints.groups, **with_hints(counted, decision).groups})
+        packed = pack(target, existing.own, {**endpoints.groups, **encoded(counted, decision).groups})
     changes = finish(packed, existing.own, service=service, taken=taken, trigger_time=trigger_time)
     decision = dataclasses.replace(
         decision, rules=(*decision.rules, *_more_rules(service, endpoints, changes, existing))
@@ -252,11 +263,13 @@ def _traffic(service: Service, slices: Sequence[EndpointSlice], surroundings: Su
     """What selection will do. None for Services that proxies leave alone (headless) and where no demand is known."""
     if not is_proxied(service):
         return None
+    gates = surroundings.configuration.gates
     return predict(
         endpoints_of_all_ports(slices),
         demand=surroundings.demand,
-        policies=policies_of(service, surroundings.configuration.gates),
-        heeded=hints_heeded(service, CURRENT, surroundings.configuration.gates),
+        policies=policies_of(service, gates),
+        heeded=hints_heeded(service, surroundings.consumer, gates),
+        groups=slice_groups(slices, surroundings.consumer, gates),
     )
 
 
@@ -274,8 +287,9 @@ def _as_encoded(decision: Decision, packed: Packed) -> Decision:
     zones = tuple(sorted({*decision.ranges, *(zone for pair in pairs for zone in pair)}))
     counts = [0] * (len(zones) ** 2)
     for located, consumer in pairs:
-        counts[zones.index(located) * len(zones) + zones.index(consumer)] += 1
-    return dataclasses.replace(decision, allocation=Allocation(zones, tuple(counts)), ranges=None)
+        counts[zones.index(consumer) * len(zones) + zones.index(located)] += 1
+    allocation = Allocation(zones, tuple(map(own_group, zones)), tuple(counts))
+    return dataclasses.replace(decision, allocation=allocation, ranges=None)
 
 
 def _hinted(endpoint: Endpoint) -> str:

@@ -21,7 +21,7 @@ Two ways lead to an allocation:
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.results import ALLOCATED, IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
 
 
 def proportional_zone_cpu(
@@ -29,8 +29,10 @@ def proportional_zone_cpu(
     supply: Integers,
     parameters: Integers,
     previous: Integers,
-    allocation: MutableSequence[int],
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
     scratch: MutableSequence[int],
+    reals: MutableSequence[float],  # noqa: ARG001 -- whole numbers do
 ) -> int:
     """Allocate in proportion to demand, or refuse.
 
@@ -44,9 +46,10 @@ def proportional_zone_cpu(
     for zone in range(zones):
         total_demand += demand[zone]
         total_supply += supply[zone]
+        weights[zone * zones + zone] = 1.0
     for cell in range(zones * zones):
         placed += previous[cell]
-        allocation[cell] = previous[cell]
+        composition[cell] = previous[cell]
     if total_demand == 0 or total_supply == 0:
         return IMPOSSIBLE
 
@@ -77,36 +80,36 @@ def proportional_zone_cpu(
     for located in range(zones):
         unplaced = supply[located]
         for zone in range(zones):
-            unplaced -= previous[located * zones + zone]
-            scratch[consumed + zone] += previous[located * zones + zone]
+            unplaced -= previous[zone * zones + located]
+            scratch[consumed + zone] += previous[zone * zones + located]
         scratch[fresh + located] = 0
         if demand[located] > 0:
-            allocation[located * zones + located] += unplaced
+            composition[located * zones + located] += unplaced
             scratch[consumed + located] += unplaced
             scratch[fresh + located] = unplaced
     for located in range(zones):
         if demand[located] == 0:
             unplaced = supply[located]
             for zone in range(zones):
-                unplaced -= previous[located * zones + zone]
+                unplaced -= previous[zone * zones + located]
             for _ in range(unplaced):
                 needy = _neediest(demand, scratch, consumed, zones)
-                allocation[located * zones + needy] += 1
+                composition[needy * zones + located] += 1
                 scratch[consumed + needy] += 1
 
     if placed > 0:
-        _lend_fresh(demand, allocation, scratch, consumed, aimed, fresh, zones)
+        _lend_fresh(demand, composition, scratch, consumed, aimed, fresh, zones)
         enough = True
         for zone in range(zones):
             if scratch[consumed + zone] < scratch[required + zone]:
                 enough = False
         if enough:
-            return ALLOCATED
+            return zones
 
     _bound(demand, total_demand, total_supply, scratch, aimed, lower, upper, zones)
     _balance(demand, total_supply, scratch, consumed, lower, upper, zones)
-    _move(allocation, scratch, consumed, lower, zones)
-    return ALLOCATED
+    _move(composition, scratch, consumed, lower, zones)
+    return zones
 
 
 def least_endpoints(total_supply: int, demand: int, total_demand: int, numerator: int, denominator: int) -> int:
@@ -127,7 +130,7 @@ def _neediest(demand: Integers, scratch: MutableSequence[int], consumed: int, zo
 
 def _lend_fresh(
     demand: Integers,
-    allocation: MutableSequence[int],
+    composition: MutableSequence[int],
     scratch: MutableSequence[int],
     consumed: int,
     aimed: int,
@@ -151,8 +154,8 @@ def _lend_fresh(
                     giver = zone
             if giver < 0:
                 break
-            allocation[giver * zones + giver] -= 1
-            allocation[giver * zones + needy] += 1
+            composition[giver * zones + giver] -= 1
+            composition[needy * zones + giver] += 1
             scratch[fresh + giver] -= 1
             scratch[consumed + giver] -= 1
             scratch[consumed + needy] += 1
@@ -229,7 +232,7 @@ def _balance(
 
 
 def _move(
-    allocation: MutableSequence[int], scratch: MutableSequence[int], consumed: int, target: int, zones: int
+    composition: MutableSequence[int], scratch: MutableSequence[int], consumed: int, target: int, zones: int
 ) -> None:
     """Move endpoints from zones above their target to zones below it: home first, then other guests, then own ones."""
     for turn in range(3):
@@ -243,10 +246,10 @@ def _move(
                     number = min(
                         scratch[consumed + giver] - scratch[target + giver],
                         scratch[target + needy] - scratch[consumed + needy],
-                        allocation[located * zones + giver],
+                        composition[giver * zones + located],
                     )
                     if number > 0:
-                        allocation[located * zones + giver] -= number
-                        allocation[located * zones + needy] += number
+                        composition[giver * zones + located] -= number
+                        composition[needy * zones + located] += number
                         scratch[consumed + giver] -= number
                         scratch[consumed + needy] += number

@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.kube import names
+from zoneward.routing.algorithms.local import local
+from zoneward.routing.algorithms.local_opt import local_opt
+from zoneward.routing.algorithms.local_shared import local_shared
+from zoneward.routing.algorithms.local_weighted import local_weighted
+from zoneward.routing.algorithms.one_group import one_group
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.results import Allocate
 from zoneward.routing.algorithms.same_zone import same_zone
@@ -14,13 +19,16 @@ from zoneward.routing.algorithms.same_zone import same_zone
 class Heuristic:
     """A rule that can be asked for by name.
 
-    ``balances``: it needs demand, two zones and enough endpoints, and obeys the overload thresholds (KEP-2433).
-    ``node_hints``: endpoints are also hinted to their own node (KEP-3015).
+    ``balances``: it needs demand and two zones, and may find that nothing safe can be allocated.
+    ``subsets``: it is for slice groups (KEP-2004), else for hints. ``weighs``: its groups have weights, which hints
+    can't say. ``node_hints``: endpoints are also hinted to their own node (KEP-3015).
     """
 
     name: str
     allocate: Allocate
     balances: bool = False
+    subsets: bool = False
+    weighs: bool = False
     node_hints: bool = False
 
 
@@ -28,16 +36,38 @@ PROPORTIONAL_ZONE_CPU: Final = Heuristic("ProportionalZoneCPU", proportional_zon
 PREFER_ZONE: Final = Heuristic("PreferZone", same_zone)
 PREFER_SAME_ZONE: Final = Heuristic(names.PREFER_SAME_ZONE, same_zone)
 PREFER_SAME_NODE: Final = Heuristic(names.PREFER_SAME_NODE, same_zone, node_hints=True)
+REQUIRE_ZONE: Final = Heuristic("RequireZone", same_zone, subsets=True)
+
+SUBSETTING_ALGORITHMS: Final[Mapping[str, Heuristic]] = {
+    heuristic.name: heuristic
+    for heuristic in (
+        Heuristic("local", local, balances=True, subsets=True),
+        Heuristic("local-shared", local_shared, balances=True, subsets=True),
+        Heuristic("local-weighted", local_weighted, balances=True, subsets=True, weighs=True),
+        Heuristic("local-opt", local_opt, balances=True, subsets=True, weighs=True),
+        Heuristic("random", one_group, balances=True, subsets=True),
+    )
+}
+"""What ``subsetting.algorithm`` and the annotation ``zoneward.dev/subsetting-algorithm`` choose from."""
 
 HEURISTICS: Final[Mapping[str, Heuristic]] = {
-    heuristic.name: heuristic for heuristic in (PROPORTIONAL_ZONE_CPU, PREFER_ZONE, PREFER_SAME_ZONE, PREFER_SAME_NODE)
+    heuristic.name: heuristic
+    for heuristic in (
+        PROPORTIONAL_ZONE_CPU,
+        PREFER_ZONE,
+        PREFER_SAME_ZONE,
+        PREFER_SAME_NODE,
+        *SUBSETTING_ALGORITHMS.values(),
+        REQUIRE_ZONE,
+    )
 }
 
 
 def find(value: str) -> Heuristic | None:
     """The heuristic behind ``<domain>/<heuristic>`` (KEP-4444 § Implementation specific heuristics), or None.
 
-    Only our own domain has any.
+    Only our own domain has any, and only those that are for hints.
     """
     domain, slash, name = value.partition("/")
-    return HEURISTICS.get(name) if slash and domain == names.DOMAIN else None
+    found = HEURISTICS.get(name) if slash and domain == names.DOMAIN else None
+    return None if found is None or found.subsets else found

@@ -1,8 +1,9 @@
-"""Every endpoint serves its own zone (KEP-2433 § PreferZone, KEP-3015 § PreferSameZone)."""
+"""Every endpoint serves its own zone (KEP-2433 § PreferZone, KEP-3015 § PreferSameZone,
+KEP-2004 § Future Expansion)."""
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.results import ALLOCATED, Integers
+from zoneward.routing.algorithms.results import Integers
 
 
 def same_zone(
@@ -10,11 +11,14 @@ def same_zone(
     supply: Integers,
     parameters: Integers,  # noqa: ARG001 -- every rule has the same signature; this one has nothing to tune
     previous: Integers,  # noqa: ARG001 -- where an endpoint is does not depend on where it served
-    allocation: MutableSequence[int],
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
     scratch: MutableSequence[int],  # noqa: ARG001 -- needs no room
+    reals: MutableSequence[float],  # noqa: ARG001
 ) -> int:
     """All of a zone's supply to that zone. A zone without endpoints gets none: its proxies fall back to all."""
     zones = len(demand)
     for zone in range(zones):
-        allocation[zone * zones + zone] = supply[zone]
-    return ALLOCATED
+        composition[zone * zones + zone] = supply[zone]
+        weights[zone * zones + zone] = 1.0
+    return zones

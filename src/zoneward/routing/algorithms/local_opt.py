@@ -1,0 +1,40 @@
+"""local-opt: what no zone needs whole goes into one group for all (KEP-2004 § Local-Opt)."""
+
+from collections.abc import MutableSequence
+
+from zoneward.routing.algorithms.balance import all_at_home
+from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+
+
+def local_opt(
+    demand: Integers,
+    supply: Integers,
+    parameters: Integers,  # noqa: ARG001 -- there is no threshold in it
+    previous: Integers,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> int:
+    """Zones keep and take whole endpoints up to what they expect; the rest serves all zones, with weight 1/zones."""
+    zones = len(demand)
+    shared = zones
+    count, share = scratch, reals
+    total = all_at_home(demand, supply, composition, weights, count, share)
+    if total == 0:
+        return IMPOSSIBLE
+    for zone in range(zones):
+        weights[shared * zones + zone] = 1 / zones
+        if count[zone] - total * share[zone] > 0:
+            keeps = int(total * share[zone])
+            composition[zone * zones + zone] = keeps
+            composition[shared * zones + zone] = count[zone] - keeps
+    for zone in range(zones):
+        # Zero for a zone that had more than it needs.
+        lacks = int(total * share[zone] - count[zone])
+        for located in range(zones):
+            taken = min(max(lacks, 0), composition[shared * zones + located])
+            composition[shared * zones + located] -= taken
+            composition[zone * zones + located] += taken
+            lacks -= taken
+    return zones + 1

@@ -1,0 +1,25 @@
+"""random: one group for all zones, as without subsetting (KEP-2004 § Test Results)."""
+
+from collections.abc import MutableSequence
+
+from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+
+
+def one_group(
+    demand: Integers,
+    supply: Integers,
+    parameters: Integers,  # noqa: ARG001 -- every rule has the same signature; this one has nothing to tune
+    previous: Integers,  # noqa: ARG001 -- nobody can move
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
+    scratch: MutableSequence[int],  # noqa: ARG001 -- needs no room
+    reals: MutableSequence[float],  # noqa: ARG001
+) -> int:
+    """Every endpoint to every zone. The own groups stay empty. Nothing is drawn by lot: that is what proxies do."""
+    zones = len(demand)
+    total = 0
+    for zone in range(zones):
+        total += supply[zone]
+        composition[zones * zones + zone] = supply[zone]
+        weights[zones * zones + zone] = 1.0
+    return zones + 1 if total > 0 else IMPOSSIBLE

@@ -1,0 +1,52 @@
+"""Groups of endpoints: which zones consume one, and with which weight (KEP-2004 § Terminology)."""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Final
+
+WEIGHT_DIGITS: Final = 6
+"""Decimals of a weight; slices keep no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The zones that consume the same endpoints, in name order, each with a weight.
+
+    A weight says how much of a zone's traffic one endpoint gets beside endpoints of other groups that the zone
+    consumes. Almost always it is 1.
+    """
+
+    zones: tuple[str, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether a consumer has to know the weights."""
+        return any(weight != 1 for weight in self.weights)
+
+    @property
+    def label_zone(self) -> str:
+        """The zone that stands for the group where only one can be named: the largest weight, the first by name."""
+        return min(zip(self.zones, self.weights, strict=True), key=lambda each: (-each[1], each[0]))[0]
+
+    def weight(self, zone: str) -> float:
+        """The weight of a zone; 0 where it does not consume the group."""
+        return self.weights[self.zones.index(zone)] if zone in self.zones else 0.0
+
+    def __str__(self) -> str:
+        return ",".join(self.zones)
+
+
+def own_group(zone: str) -> Group:
+    """The group that one zone consumes and no other."""
+    return Group((zone,), (1.0,))
+
+
+def among(group: Group, zones: Container[str]) -> Group | None:
+    """The group as it is for some of the zones; None where it is for none of them."""
+    left = [(zone, weight) for zone, weight in zip(group.zones, group.weights, strict=True) if zone in zones]
+    if len(left) == len(group.zones):
+        return group
+    if len(left) == 1:
+        return own_group(left[0][0])
+    return Group(tuple(zone for zone, _ in left), tuple(weight for _, weight in left)) if left else None

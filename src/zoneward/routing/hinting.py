@@ -1,0 +1,239 @@
+"""Decisions that hints carry: KEP-2433's heuristics, KEP-4444's and KEP-3015's distributions, and upstream's way."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from zoneward.kube.objects import ForNode, ForZone, Hints, Identity, identity
+from zoneward.routing import upstream
+from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
+from zoneward.routing.algorithms.registry import Heuristic
+from zoneward.routing.allocation import Allocation, allocate
+from zoneward.routing.asked import Approach
+from zoneward.routing.case import Case, lacking, name_of, percent
+from zoneward.routing.decision import Decision
+from zoneward.routing.hysteresis import threshold_in_force
+from zoneward.routing.placement import place
+from zoneward.routing.reasons import Reason
+from zoneward.routing.rules import counted, listed
+
+
+def balanced(case: Case, heuristic: Heuristic) -> Decision:
+    """KEP-2433's heuristic, with this project's guarantees."""
+    refusal = (
+        case.external_policy_refusal()
+        or case.ready_nodes_refusal()
+        or _node_refusal(case)
+        or case.one_zone_refusal(case.demand)
+        or _count_refusal(case)
+        or _zone_refusal(case)
+    )
+    if refusal is not None:
+        return refusal
+    settings = case.configuration.hints
+    kept = case.previous.in_force == f"{case.asked.approach}/{heuristic.name}"
+    threshold = threshold_in_force(settings, kept=kept)
+    case.rules.ask(
+        "threshold-in-force",
+        True,
+        f"in force already: kept below {percent(threshold)}"
+        if kept
+        else f"not in force yet: starts below {percent(threshold)}",
+    )
+    decision = _allocated(case, heuristic, threshold)
+    if decision is not None:
+        return decision
+    # Without the threshold: it is lower the next time, when nothing is in force, and the words would change.
+    number, zones = len(case.ready), len(case.demand.zones)
+    return case.inactive(
+        Reason.OVERLOAD,
+        f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}: any split would put too much on some zone",
+    )
+
+
+def own_zone(case: Case, heuristic: Heuristic) -> Decision:
+    """Every endpoint to its own zone (and node): no threshold, no demand asked."""
+    nobody = case.ready_endpoints_refusal()
+    if nobody is not None:
+        return nobody
+    refusal = _zone_refusal(case)
+    if refusal is not None and case.asked.approach is Approach.HINTS:
+        return refusal
+    decision = _allocated(case, heuristic, case.configuration.hints.start_threshold)
+    if decision is None:
+        raise AssertionError(f"{heuristic.name} refused, though it has no threshold")
+    if refusal is None:
+        return decision
+    without_node = sum(1 for number in case.ready if not case.endpoints[number].node_name)
+    if heuristic.node_hints and case.rules.ask(
+        "endpoint-nodes", not without_node, f"{counted(without_node, 'ready endpoint')} without a node"
+    ):
+        return decision
+    # Hints of the others stay as they are: proxies take none of them while one is missing, and no slice is
+    # rewritten for an endpoint that comes and goes.
+    return case.inactive(refusal.reason, refusal.message, hints=decision.hints)
+
+
+def as_upstream(case: Case) -> Decision:
+    """Upstream's checks; its hints depend on how endpoints lie in slices and are set there."""
+    number = len(case.ready)
+    ranges = upstream.zone_ranges(case.demand, number)
+    if isinstance(ranges, upstream.Refusal):
+        case.rules.ask("upstream-allocation", False, ranges.detail)
+        return case.inactive(ranges.reason, ranges.detail)
+    case.rules.ask(
+        "upstream-allocation",
+        True,
+        "; ".join(f"{zone} {each.minimum} to {each.maximum}" for zone, each in ranges.items()),
+    )
+    refusal = _zone_refusal(case)
+    if refusal is not None:
+        return refusal
+    return case.decided(
+        active=True,
+        reason=Reason.ENABLED,
+        message="hints as upstream sets them",
+        hints=(None,) * len(case.endpoints),
+        ranges=dict(ranges),
+    )
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _node_refusal(case: Case) -> Decision | None:
+    demand = case.demand
+    without_zone, without_cpu = demand.without_zone, demand.without_cpu
+    if not case.rules.ask(
+        "node-zones",
+        not without_zone,
+        lacking(without_zone, "node", "zone label") or "every ready node has a zone",
+    ):
+        return case.inactive(Reason.NODE_WITHOUT_ZONE, lacking(without_zone, "node", "zone label"))
+    detail = lacking(without_cpu, "node", "allocatable CPU")
+    if without_cpu and demand.unit == "nodes":
+        case.rules.ask("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
+    elif not case.rules.ask("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
+        return case.inactive(Reason.NODE_WITHOUT_CPU, detail)
+    return None
+
+
+def _count_refusal(case: Case) -> Decision | None:
+    number, zones = len(case.ready), len(case.demand.zones)
+    detail = f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}"
+    if case.rules.ask("enough-endpoints", number >= zones, detail):
+        return None
+    return case.inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
+
+
+def _zone_refusal(case: Case) -> Decision | None:
+    without = tuple(sorted(name_of(case.endpoints[each]) for each in case.ready if not case.endpoints[each].zone))
+    detail = lacking(without, "endpoint", "zone")
+    if case.rules.ask("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
+        return None
+    return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
+
+
+# --- the allocation ---------------------------------------------------------------------------------------------------
+
+
+def _allocated(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decision | None:
+    """Allocation and placement, or None where the heuristic finds none."""
+    weights = case.demand.reduced
+    placeable = [number for number in case.ready if case.endpoints[number].zone]
+    zones = tuple(sorted(weights.keys() | {case.endpoints[number].zone or "" for number in placeable}))
+    index = {zone: position for position, zone in enumerate(zones)}
+    size = len(zones)
+    identities = [identity(case.endpoints[number]) for number in placeable]
+    located = [index[case.endpoints[number].zone or ""] for number in placeable]
+    before = _served_before(case, identities, index)
+    supply = [0] * size
+    counts = [0] * (size * size)
+    for here, there in zip(located, before, strict=True):
+        supply[here] += 1
+        # Where nobody starts traffic any more, nobody is to stay.
+        if there >= 0 and not (heuristic.balances and zones[there] not in weights):
+            counts[there * size + here] += 1
+    allocation = allocate(
+        heuristic,
+        zones=zones,
+        demand=[weights.get(zone, 0) for zone in zones],
+        supply=supply,
+        previous=counts,
+        threshold=threshold,
+        start_threshold=case.configuration.hints.start_threshold,
+    )
+    if heuristic.balances:
+        detail = _minimums(case, threshold)
+        if not case.rules.ask("overload-threshold", allocation is not None, detail):
+            return None
+    if allocation is None:
+        return None
+    placed = place(located, before, identities, allocation.counts, size)
+    moved = sum(1 for was, now in zip(before, placed, strict=True) if was not in (-1, now))
+    away = sum(1 for here, there in zip(located, placed, strict=True) if here != there)
+    case.rules.ask(
+        "placement",
+        True,
+        f"{counted(len(placed) - away, 'endpoint')} serve their own zone, {away} another; {moved} moved",
+    )
+    hints: list[Hints | None] = [None] * len(case.endpoints)
+    for_zone = [(ForZone(zone),) for zone in zones]
+    alike = [Hints(for_zones=zone) for zone in for_zone]
+    for number, zone in zip(placeable, placed, strict=True):
+        node = case.endpoints[number].node_name if heuristic.node_hints else None
+        hints[number] = Hints(for_zones=for_zone[zone], for_nodes=(ForNode(node),)) if node else alike[zone]
+    if heuristic.node_hints:
+        for number in case.ready:
+            if hints[number] is None and (node := case.endpoints[number].node_name):
+                hints[number] = Hints(for_nodes=(ForNode(node),))
+    for number, twin in case.twins.items():
+        hints[number] = hints[twin]
+    return case.decided(
+        active=True,
+        reason=Reason.ENABLED,
+        message=_message(case, heuristic, allocation),
+        allocation=allocation,
+        hints=tuple(hints),
+        moved=moved,
+    )
+
+
+def _served_before(case: Case, identities: Sequence[Identity], index: Mapping[str, int]) -> list[int]:
+    """The zone that each endpoint served, as an index; -1 for none, or for several at once."""
+    served = case.previous.placement
+    if not served:
+        return [-1] * len(identities)
+    single = {id(group): index.get(group.zones[0], -1) for group in served.values() if len(group.zones) == 1}
+    return [single.get(id(served.get(each)), -1) for each in identities]
+
+
+def _minimums(case: Case, threshold: Fraction) -> str:
+    """The least each zone needs to stay below the threshold, and what there is."""
+    total, number = case.demand.total, len(case.ready)
+    needed = [
+        least_endpoints(number, weight, total, threshold.numerator, threshold.denominator)
+        for weight in case.demand.weights
+    ]
+    parts = " + ".join(str(each) for each in needed)
+    return f"below {percent(threshold)} the zones need at least {parts} = {sum(needed)} of {number} endpoints"
+
+
+def _message(case: Case, heuristic: Heuristic, allocation: Allocation) -> str:
+    if not heuristic.balances:
+        empty = tuple(
+            zone
+            for position, zone in enumerate(allocation.zones)
+            if zone in case.demand.weight_of and not allocation.size(position)
+        )
+        where = "node, then its own zone" if heuristic.node_hints else "zone"
+        text = f"every endpoint serves its own {where}"
+        return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
+    number = len(case.ready)
+    worst, zone = max(
+        (Fraction(number * weight, case.demand.total * allocation.size(allocation.zones.index(zone))) - 1, zone)
+        for zone, weight in case.demand.weight_of.items()
+    )
+    numbers = f"{counted(number, 'endpoint')} for {counted(len(case.demand.zones), 'zone')}"
+    if not worst:
+        return f"every zone has its fair share; {numbers}"
+    return f"no zone is more than {percent(worst)} above fair ({zone} is); {numbers}"

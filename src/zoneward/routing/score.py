@@ -1,0 +1,76 @@
+"""The proposal's score of an allocation (KEP-2004 § Evaluation Tool, ``evaluation.md`` § Score of one input).
+
+`measure` works on the flat arrays of `zoneward.routing.algorithms`, and a compiler can take it as it is; `total` puts
+the four measures together, wherever they were measured.
+"""
+
+from collections.abc import MutableSequence, Sequence
+from typing import Final
+
+IN_ZONE: Final = 0
+MAX_OVERLOAD: Final = 1
+MEAN_OVERLOAD: Final = 2
+SLICES: Final = 3
+"""What stands where in the measures."""
+MEASURES: Final = 4
+
+
+def measure(
+    demand: Sequence[int],
+    groups: int,
+    composition: Sequence[int],
+    weights: Sequence[float],
+    per_slice: int,
+    measures: MutableSequence[float],
+    reals: MutableSequence[float],
+) -> None:
+    """Write into ``measures`` the share of traffic that stays in its zone, the worst and the mean overload (shares
+    above fair, unclipped; the worst never below 0), and the number of slices.
+
+    ``reals`` has room for a number a zone. A zone that consumes no endpoint sends its traffic to all, as proxies do.
+    Demand and endpoints must not be all zero.
+    """
+    zones = len(demand)
+    total_demand = 0
+    total = 0
+    for zone in range(zones):
+        total_demand += demand[zone]
+        reals[zone] = 0.0
+    for group in range(groups):
+        count = 0
+        for located in range(zones):
+            count += composition[group * zones + located]
+        total += count
+        for zone in range(zones):
+            reals[zone] += count * weights[group * zones + zone]
+    in_zone = 0.0
+    worst = 0.0
+    mean = 0.0
+    slices = 0
+    for group in range(groups):
+        count = 0
+        for located in range(zones):
+            count += composition[group * zones + located]
+        if count == 0:
+            continue
+        load = 0.0
+        for zone in range(zones):
+            if reals[zone] > 0:
+                part = demand[zone] / total_demand * weights[group * zones + zone] / reals[zone]
+            else:
+                part = demand[zone] / total_demand / total
+            load += part
+            in_zone += part * composition[group * zones + zone]
+        deviation = total * load - 1
+        worst = max(worst, deviation)
+        mean += abs(deviation) * count
+        slices += (count + per_slice - 1) // per_slice
+    measures[IN_ZONE] = in_zone
+    measures[MAX_OVERLOAD] = worst
+    measures[MEAN_OVERLOAD] = mean / total
+    measures[SLICES] = float(slices)
+
+
+def total(*, in_zone: float, max_overload: float, mean_overload: float, slices: float) -> float:
+    """The score, at most 100. ``slices`` is the share of slices that would do over those that there are."""
+    return 45 * in_zone + 20 * (1 - max_overload) + 20 * (1 - mean_overload) + 15 * slices

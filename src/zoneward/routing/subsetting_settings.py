@@ -1,0 +1,93 @@
+"""What a Service says about subsetting, and what the controller's default says for it (KEP-2004 § Configuration)."""
+
+import dataclasses
+import re
+from fractions import Fraction
+from typing import Final
+
+from zoneward.kube import names
+from zoneward.kube.objects import Service
+from zoneward.routing.algorithms import registry
+from zoneward.routing.asked import Approach, Asked, gate_state, refused
+from zoneward.routing.configuration import STARTING_THRESHOLD_EXPECTED, Configuration, is_starting_threshold
+from zoneward.routing.reasons import Reason
+from zoneward.routing.rules import Rules
+
+_NUMBER: Final = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
+
+
+def asked_by_annotation(service: Service, configuration: Configuration, rules: Rules) -> Asked | None:
+    """What the subsetting annotation asks for; None where it is absent or empty."""
+    value = (service.metadata.annotations or {}).get(names.SUBSETTING_ANNOTATION, "")
+    if not value:
+        return None
+    setting = f"{names.SUBSETTING_ANNOTATION}: {value}"
+    if value in names.SUBSETTING_DISABLED_VALUES:
+        rules.ask("subsetting-annotation", False, f"{setting} asks for none")
+        return Asked(Approach.CLUSTER_WIDE, None)
+    if value != names.SUBSETTING_REQUIRE and value not in names.SUBSETTING_AUTO_VALUES:
+        problem = f"{names.SUBSETTING_ANNOTATION}: {value!r} is not a known value"
+        rules.ask("subsetting-annotation", False, f"{problem}, so it counts as Disabled")
+        return refused(Reason.UNKNOWN_VALUE, problem)
+    if value == names.SUBSETTING_REQUIRE:
+        asked = Asked(Approach.SUBSETTING, registry.REQUIRE_ZONE, accepted=True, accepted_detail=setting)
+    else:
+        asked = _tuned(service, configuration, rules, accepted=True, detail=setting)
+    assert asked.heuristic is not None
+    rules.ask("subsetting-annotation", True, f"{setting} asks for {asked.heuristic.name}")
+    on = configuration.gates.topology_aware_subsetting
+    if not rules.ask("gate-topology-aware-subsetting", on, f"TopologyAwareSubsetting is {gate_state(on)}"):
+        return refused(Reason.FEATURE_GATE_OFF, "the feature gate TopologyAwareSubsetting is off")
+    return asked
+
+
+def asked_by_default(service: Service, configuration: Configuration, rules: Rules) -> Asked | None:
+    """What the controller's default asks for where nobody else asked; None where it is cluster-wide.
+
+    Conditions are for what a Service says itself, so there are none for a default.
+    """
+    if configuration.default_approach != "Subsetting":
+        return None
+    on = configuration.gates.topology_aware_subsetting
+    if not rules.ask("gate-topology-aware-subsetting", on, f"TopologyAwareSubsetting is {gate_state(on)}"):
+        return None
+    asked = _tuned(service, configuration, rules, accepted=None, detail="")
+    assert asked.heuristic is not None
+    rules.ask("default-approach", True, f"the controller's default is Subsetting: {asked.heuristic.name}")
+    return asked
+
+
+def _tuned(
+    service: Service, configuration: Configuration, rules: Rules, *, accepted: bool | None, detail: str
+) -> Asked:
+    """The algorithm and the starting threshold: the Service's own where they are valid, else the controller's."""
+    settings = configuration.subsetting
+    annotations = service.metadata.annotations or {}
+    problems = []
+    algorithm: str = settings.algorithm
+    own = annotations.get(names.SUBSETTING_ALGORITHM_ANNOTATION)
+    if own is not None:
+        known = own in registry.SUBSETTING_ALGORITHMS
+        text = f"{names.SUBSETTING_ALGORITHM_ANNOTATION}: {own!r}"
+        if rules.ask("subsetting-algorithm", known, text if known else f"{text} is none of them, {algorithm} is used"):
+            algorithm = own
+        else:
+            problems.append(f"{text} is not a known value, so {algorithm} is used")
+    threshold = settings.starting_threshold
+    own = annotations.get(names.STARTING_THRESHOLD_ANNOTATION)
+    if own is not None:
+        valid = _NUMBER.fullmatch(own) is not None and is_starting_threshold(Fraction(own))
+        text = f"{names.STARTING_THRESHOLD_ANNOTATION}: {own[:40]!r}"
+        wrong = f"{text} is not {STARTING_THRESHOLD_EXPECTED}, so {float(threshold):g} is used"
+        if rules.ask("starting-threshold-annotation", valid, text if valid else wrong):
+            threshold = Fraction(own)
+        else:
+            problems.append(wrong)
+    asked = Asked(
+        Approach.SUBSETTING,
+        registry.SUBSETTING_ALGORITHMS[algorithm],
+        accepted=accepted,
+        accepted_detail=detail,
+        starting_threshold=threshold,
+    )
+    return dataclasses.replace(asked, accepted=False, accepted_detail="; ".join(problems)) if problems else asked

@@ -1,0 +1,114 @@
+"""The reference is held against the proposal's table, and the case files against the reference."""
+
+import json
+import math
+import random
+from functools import cache
+from itertools import combinations_with_replacement
+from statistics import fmean, stdev
+
+import pytest
+from tests.reference.kep_2004 import ALGORITHMS, Endless, Group, Score, allocate, score
+from tests.reference.make_cases import CASES, content
+
+SAMPLE = 10_000
+
+TABLE = {
+    "random": Score(72.4785, 38.84, 100.00, 100.00, 100.00, 100.00),
+    "local": Score(86.7121, 84.33, 97.87, 98.62, 98.25, 63.10),
+    "local-shared": Score(86.8917, 84.13, 98.73, 99.15, 98.94, 63.06),
+    "local-weighted": Score(84.3368, 83.90, 100.00, 100.00, 100.00, 43.88),
+    "local-opt": Score(84.8909, 83.74, 99.31, 99.64, 99.47, 49.45),
+}
+"""The means over all 39,273,145 inputs: the total to four decimals, the rest as printed."""
+
+Input = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@cache
+def drawn() -> list[Input]:
+    """Inputs drawn uniformly, with repetition, from the enumeration of the dataset."""
+    nodes = list(combinations_with_replacement(range(1, 11), 3))
+    endpoints = [triple for triple in combinations_with_replacement(range(101), 3) if sum(triple) > 0]
+    large = list(combinations_with_replacement(range(100, 1001, 7), 3))
+    size = len(nodes) * len(endpoints) + len(large)
+    assert size == 39_273_145
+    rng = random.Random(2004)
+    inputs: list[Input] = []
+    for _ in range(SAMPLE):
+        i = rng.randrange(size)
+        if i < len(large):
+            inputs.append(((30, 30, 30), large[i]))
+        else:
+            n, e = divmod(i - len(large), len(endpoints))
+            inputs.append((nodes[n], endpoints[e]))
+    return inputs
+
+
+@cache
+def allocated(algorithm: str) -> list[tuple[Input, tuple[Group, ...] | None]]:
+    return [((nodes, endpoints), allocate(algorithm, nodes, endpoints)) for nodes, endpoints in drawn()]
+
+
+@cache
+def scored(algorithm: str) -> list[Score]:
+    return [score(groups, nodes, endpoints) for (nodes, endpoints), groups in allocated(algorithm)]
+
+
+@pytest.mark.parametrize("column", ["total", "in_zone", "max_overload", "mean_overload", "overload", "slices"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_mean_of_a_sample_is_that_of_the_table(algorithm: str, column: str) -> None:
+    values = [getattr(row, column) for row in scored(algorithm)]
+    standard_error = stdev(values) / math.sqrt(len(values))
+    # Half of the last digit that is printed comes on top: some columns hardly vary.
+    assert fmean(values) == pytest.approx(getattr(TABLE[algorithm], column), abs=4 * standard_error + 0.005, rel=0)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_groups_divide_the_endpoints(algorithm: str) -> None:
+    for (nodes, endpoints), groups in allocated(algorithm):
+        if groups is not None:
+            check_division(nodes, endpoints, groups)
+
+
+def check_division(nodes: tuple[int, ...], endpoints: tuple[int, ...], groups: tuple[Group, ...]) -> None:
+    case = f"nodes {nodes}, endpoints {endpoints}"
+    assert all(count >= 0 for group in groups for count in group.located), case
+    assert all(group.size > 0 for group in groups), case
+    assert all(weight >= 0 for group in groups for weight in group.weights), case
+    assert [sum(group.located[zone] for group in groups) for zone in range(len(nodes))] == list(endpoints), case
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_case_files_are_what_the_reference_makes_today(algorithm: str) -> None:
+    written = (CASES / f"{algorithm}.json").read_text(encoding="utf-8")
+    # Not compared with == inside the assertion: the difference of two such texts takes pytest minutes to show.
+    same = written == content(algorithm)
+    assert same, "run: python -m tests.reference.make_cases"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_case_files_hold_enough(algorithm: str) -> None:
+    cases = json.loads((CASES / f"{algorithm}.json").read_text(encoding="utf-8"))
+    assert len(cases) >= 320
+    assert {len(case["nodes"]) for case in cases} == {2, 3, 4, 5, 8, 12, 30}
+    random_ = sum(case["groups"] is None for case in cases)
+    assert (5 <= random_ <= 100) if algorithm in ("local", "local-shared") else random_ == 0
+    for case in cases:
+        if case["groups"] is not None:
+            groups = tuple(Group(tuple(group["located"]), tuple(group["weights"])) for group in case["groups"])
+            check_division(tuple(case["nodes"]), tuple(case["endpoints"]), groups)
+
+
+def test_rules_of_local_shared_may_come_to_no_end() -> None:
+    """Three zones pool and draw one endpoint; the fourth still has a surplus, and is the only receiver there is: it
+    hands one endpoint after the other to itself."""
+    with pytest.raises(Endless):
+        allocate("local-shared", (3, 30, 3, 3), (1, 22, 1, 1))
+
+
+def test_traffic_of_a_zone_that_no_endpoint_is_for_goes_to_all() -> None:
+    groups = (Group((2, 0), (1.0, 0.0)), Group((0, 2), (1.0, 0.0)))
+    nodes, endpoints = (1, 1), (2, 2)
+    assert score(groups, nodes, endpoints).in_zone == 50.0
+    assert score(groups, nodes, endpoints).mean_overload == 100.0
