@@ -27,7 +27,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _compiled(function: Any) -> Callable[..., Any]:
-    from numba import njit
+    from numba import njit  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     names = _names(function.__code__)
     scope = {

@@ -60,13 +60,15 @@ class SubsettingSettings:
 
     Subsetting starts with ``starting_threshold`` endpoints a zone and ``padding`` more, and stops with ``padding``
     fewer. No endpoint may be overloaded by ``overload_threshold`` (0.5 = 50 % above fair) or more. ``encoding`` says it
-    by slices with a zone label, or by hints, which any kube-proxy reads.
+    by slices with a zone label, or by hints, which any kube-proxy reads. A lazy update may leave ``in_zone_tolerance``
+    less of the traffic in its zone than a full rebalance would (0.1 = 10 % of all traffic).
     """
 
     algorithm: Algorithm = "local"
     starting_threshold: Fraction = Fraction(3)
     padding: int = 3
     overload_threshold: Fraction = Fraction(1, 2)
+    in_zone_tolerance: Fraction = Fraction(1, 10)
     encoding: Encoding = "slice-groups"
 
 
@@ -147,6 +149,11 @@ def _check_subsetting(settings: SubsettingSettings) -> None:
         raise ConfigurationError(
             "subsetting.overloadThreshold: expected a share above 0 (0.5 is 50 %), at most 100,"
             f" got {_shown(settings.overload_threshold)}"
+        )
+    if not 0 <= settings.in_zone_tolerance <= 1:
+        raise ConfigurationError(
+            "subsetting.inZoneTolerance: expected a share of all traffic from 0 to 1 (0.1 is 10 %),"
+            f" got {_shown(settings.in_zone_tolerance)}"
         )
     if settings.encoding == "hints" and settings.algorithm in WEIGHTED_ALGORITHMS:
         raise ConfigurationError(
@@ -262,6 +269,9 @@ _SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
     "startingThreshold": lambda value: _share(value, "subsetting.startingThreshold", STARTING_THRESHOLD_EXPECTED),
     "padding": lambda value: _integer(value, "subsetting.padding"),
     "overloadThreshold": lambda value: _share(value, "subsetting.overloadThreshold"),
+    "inZoneTolerance": lambda value: _share(
+        value, "subsetting.inZoneTolerance", "a share of all traffic from 0 to 1 (0.1 is 10 %)"
+    ),
     "encoding": lambda value: _choice(value, "subsetting.encoding", get_args(Encoding)),
 }
 """How each key of the section is read."""

@@ -23,7 +23,7 @@ from zoneward.routing.hysteresis import endpoints_needed
 from zoneward.routing.placement import place
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import counted, listed
-from zoneward.routing.score import MAX_OVERLOAD, MEASURES, measure
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEASURES, measure
 
 BALANCED: Final = frozenset(f"{Approach.SUBSETTING}/{name}" for name in SUBSETTING_ALGORITHMS)
 """What slices say of the decisions that the starting threshold is for."""
@@ -43,7 +43,8 @@ def balanced(case: Case, heuristic: Heuristic) -> Decision:
     if refusal is not None:
         return refusal
     homes = _homes(case, demand, demand.zones)
-    groups = _lazily(case, homes) if case.previous.in_force == f"{Approach.SUBSETTING}/{heuristic.name}" else None
+    kept = case.previous.in_force == f"{Approach.SUBSETTING}/{heuristic.name}" and any(homes.before)
+    groups = _lazily(case, heuristic, homes) if kept else None
     if groups is None:
         groups = _rebalanced(case, heuristic, homes)
     limit = percent(case.configuration.subsetting.overload_threshold)
@@ -182,8 +183,12 @@ def _neediest(weights: Sequence[int], located: Sequence[int], total: int) -> int
     )
 
 
-def _lazily(case: Case, homes: _Homes) -> _Groups | None:
-    """Only the update itself; None where that would overload somebody (KEP-2004 § Optimizations)."""
+def _lazily(case: Case, heuristic: Heuristic, homes: _Homes) -> _Groups | None:
+    """Only the update itself; None where that would overload somebody (KEP-2004 § Optimizations).
+
+    Or where it costs too much: every rollout replaces all endpoints, and where each new one goes to the group that
+    lacks one just then, little is left in its zone in the end. Laziness alone never notices.
+    """
     zones = homes.zones
     shared = sorted({group.zones: group for group in homes.before if group and len(group.zones) > 1}.items())
     number_of: dict[tuple[str, ...], int] = {(zone,): number for number, zone in enumerate(zones)}
@@ -211,22 +216,31 @@ def _lazily(case: Case, homes: _Homes) -> _Groups | None:
         [0] * groups,
         [0.0] * (2 * size),
     )
-    lazy = found != IMPOSSIBLE
     limit = percent(threshold)
-    if not case.rules.ask(
-        "lazy-rebalance",
-        lazy,
-        f"below {limit} with the groups as they are: only the update is made"
-        if lazy
-        else f"not below {limit} with the groups as they are: they are balanced anew",
-    ):
+    if found == IMPOSSIBLE:
+        detail = f"not below {limit} with the groups as they are: they are balanced anew"
+        case.rules.ask("lazy-rebalance", False, detail)
         return None
-    return _placed(case, homes, allocation_of(zones, groups, composition, weights))
+    allocation = allocation_of(zones, groups, composition, weights)
+    anew = _balance(case, heuristic, homes)
+    lost = _measures(case, homes, anew)[IN_ZONE] - _measures(case, homes, allocation)[IN_ZONE] if anew else 0.0
+    most = case.configuration.subsetting.in_zone_tolerance
+    detail = f"below {limit} with the groups as they are, {max(lost, 0) * 100:.3g} % less traffic in its zone"
+    if lost > most:
+        case.rules.ask("lazy-rebalance", False, f"{detail}, {percent(most)} at most: they are balanced anew")
+        return None
+    case.rules.ask("lazy-rebalance", True, f"{detail}: only the update is made")
+    return _placed(case, homes, allocation)
 
 
 def _rebalanced(case: Case, heuristic: Heuristic, homes: _Homes) -> _Groups | None:
     """All groups anew; None where the algorithm finds none."""
-    allocation = allocate(
+    allocation = _balance(case, heuristic, homes)
+    return None if allocation is None else _placed(case, homes, allocation)
+
+
+def _balance(case: Case, heuristic: Heuristic, homes: _Homes) -> Allocation | None:
+    return allocate(
         heuristic,
         zones=homes.zones,
         demand=homes.weights,
@@ -235,7 +249,6 @@ def _rebalanced(case: Case, heuristic: Heuristic, homes: _Homes) -> _Groups | No
         threshold=case.configuration.subsetting.overload_threshold,
         start_threshold=case.configuration.subsetting.overload_threshold,
     )
-    return None if allocation is None else _placed(case, homes, allocation)
 
 
 def _placed(case: Case, homes: _Homes, allocation: Allocation) -> _Groups:
@@ -371,6 +384,16 @@ def _message(case: Case, heuristic: Heuristic, homes: _Homes, allocation: Alloca
         empty = tuple(zone for number, zone in enumerate(homes.demand.zones) if not homes.supply[number])
         text = "every endpoint is in its own zone's group"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
+    used = sum(1 for number in range(len(allocation.groups)) if allocation.size(number))
+    numbers = f"{counted(len(case.ready), 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
+    worst = _measures(case, homes, allocation)[MAX_OVERLOAD]
+    if worst < 1e-9:
+        return f"every endpoint gets its fair part; {numbers}"
+    return f"no endpoint gets more than {worst * 100:.3g} % above fair; {numbers}"
+
+
+def _measures(case: Case, homes: _Homes, allocation: Allocation) -> list[float]:
+    """What the proposal measures, with every endpoint at home."""
     weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
     measures = [0.0] * MEASURES
     measure(
@@ -382,9 +405,4 @@ def _message(case: Case, heuristic: Heuristic, homes: _Homes, allocation: Alloca
         measures,
         [0.0] * len(homes.zones),
     )
-    used = sum(1 for number in range(len(allocation.groups)) if allocation.size(number))
-    numbers = f"{counted(len(case.ready), 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
-    worst = measures[MAX_OVERLOAD]
-    if worst < 1e-9:
-        return f"every endpoint gets its fair part; {numbers}"
-    return f"no endpoint gets more than {worst * 100:.3g} % above fair; {numbers}"
+    return measures

@@ -1,8 +1,9 @@
 """Lazy rebalance: only the update itself, as long as nobody is overloaded by it (KEP-2004 § Optimizations).
 
 Endpoints stay in their groups, whatever the groups are and whichever algorithm made them; leaving ones have just left;
-new ones go, one after the other, to the group that needs them most. Needed is what a group is expected to have, total
-endpoints times the traffic it gets, minus what it has.
+new ones go, one after the other, to the group in greatest need: what it is expected to have, total endpoints times the
+traffic it gets, minus what it has. In a rollout that is the group that another endpoint is just leaving, so that one
+slice is written and not two.
 """
 
 from collections.abc import MutableSequence, Sequence
@@ -22,9 +23,9 @@ def only_the_update(
 ) -> int:
     """Add to ``composition``, which holds who stays where, the endpoints of ``supply`` that are in no group yet.
 
-    ``weights`` are those of the ``groups`` groups as they are in force; ``scratch`` and ``reals`` have room for a
-    number a group and one a zone. Returns the number of groups, or `IMPOSSIBLE` where an endpoint would be overloaded
-    by the threshold or more, or a zone with demand would have nothing: a full rebalance is due then.
+    ``weights`` are those of the ``groups`` groups as they are in force; ``scratch`` has room for a number a group,
+    ``reals`` for two a zone. Returns the number of groups, or `IMPOSSIBLE` where an endpoint would be overloaded by the
+    threshold or more, or a zone with demand would have nothing: a full rebalance is due then.
     """
     zones = len(demand)
     limit = parameters[0] / parameters[1]
@@ -77,21 +78,24 @@ def _neediest(
     count: Integers,
     reals: Sequence[float],
 ) -> int:
-    """The group with the greatest need; among equals the own group of where the endpoint is, then the first."""
+    """The group in greatest need; among equals the one at home, then the first.
+
+    At home is the own group, or, where that is empty, any that the zone consumes.
+    """
     best = -1
     most = 0.0
+    at_home = False
     for group in range(groups):
-        if group >= zones and count[group] == 0:
-            continue
         if count[group] > 0:
-            need = (total * _load(group, zones, weights, reals) - 1) * count[group]
-        elif reals[group] == 0:
-            # An empty own group of a zone that has nothing: it is to take all of the zone's traffic.
+            need = total * _load(group, zones, weights, reals) * count[group] - count[group]
+        elif group < zones and reals[group] == 0:
+            # All of the zone's traffic waits for this one.
             need = total * reals[zones + group]
         else:
-            need = 0.0
-        if best < 0 or need > most or (need == most and group == located):
-            best, most = group, need
+            continue
+        serves_home = weights[group * zones + located] > 0
+        if best < 0 or need > most or (need == most and serves_home and not at_home):
+            best, most, at_home = group, need, serves_home
     return best
 
 
@@ -99,7 +103,6 @@ def _load(group: int, zones: int, weights: Sequence[float], reals: Sequence[floa
     """The share of all traffic that one endpoint of a group gets."""
     load = 0.0
     for zone in range(zones):
-        weight = weights[group * zones + zone]
-        if weight > 0 and reals[zone] > 0:
-            load += reals[zones + zone] * weight / reals[zone]
+        if weights[group * zones + zone] > 0 and reals[zone] > 0:
+            load += reals[zones + zone] * weights[group * zones + zone] / reals[zone]
     return load
