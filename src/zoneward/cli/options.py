@@ -37,6 +37,9 @@ class Options:
 
 _FILES_HELP: Final = "A snapshot: file, directory, or - for standard input (YAML or JSON, also gzip). May be repeated."
 _WHAT_IF_HELP: Final = "As if every selected Service asked for it: " + ", ".join(WHAT_IF_VALUES)
+_WHAT_IF: Final = click.option(
+    "--what-if", type=click.Choice(WHAT_IF_VALUES), metavar="VALUE", help=_WHAT_IF_HELP + "."
+)
 _CONSUMERS_HELP: Final = "; ".join(f"{consumer.name}: {consumer.about}" for consumer in CONSUMERS.values())
 _OPTIONS: Final = (
     click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP),
@@ -44,7 +47,7 @@ _OPTIONS: Final = (
     click.option("-n", "--namespace", metavar="NAME", help="Only Services in this namespace."),
     click.option("-A", "--all-namespaces", is_flag=True, help="Services in all namespaces (the default for files)."),
     click.option("-l", "--selector", metavar="LABELS", help="Only Services with these labels (app=web,tier!=cache)."),
-    click.option("--what-if", type=click.Choice(WHAT_IF_VALUES), metavar="VALUE", help=_WHAT_IF_HELP + "."),
+    _WHAT_IF,
     click.option("--consumer", type=click.Choice(list(CONSUMERS)), default=ZONEWARD.name, show_default=True,
                  help=f"The kind of proxy on the nodes. {_CONSUMERS_HELP}."),
     click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does."),
@@ -57,21 +60,28 @@ _OPTIONS: Final = (
 )  # fmt: skip
 
 
-def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of `Options`; it receives them as one ``options``."""
+def planning_options(*, what_if: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options of `Options`; it receives them as one ``options``.
 
-    @wraps(function)
-    def with_options(*, all_namespaces: bool, namespace: str | None, compat: str | None, **rest: Any) -> Any:
-        if all_namespaces and namespace is not None:
-            raise click.UsageError("-n and -A: expected one of them, got both")
-        own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
-        options = Options(namespace=namespace, upstream=compat == "upstream", **rest)
-        return function(options=options, **own)
+    ``what_if`` is off for a command that asks about every approach anyway.
+    """
 
-    wrapped: Callable[..., Any] = with_options
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def with_options(*, all_namespaces: bool, namespace: str | None, compat: str | None, **rest: Any) -> Any:
+            if all_namespaces and namespace is not None:
+                raise click.UsageError("-n and -A: expected one of them, got both")
+            own = {name: rest.pop(name) for name in list(rest) if name not in Options.__dataclass_fields__}
+            options = Options(namespace=namespace, upstream=compat == "upstream", **rest)
+            return function(options=options, **own)
+
+        wrapped: Callable[..., Any] = with_options
+        for option in reversed(_OPTIONS):
+            if what_if or option is not _WHAT_IF:
+                wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from zoneward.cli.options import Note, Options, planning_options, table_width, t
 
 
 @click.command("plan")
-@planning_options
+@planning_options()
 @click.option(
     "-o",
     "--output",

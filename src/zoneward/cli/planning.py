@@ -3,7 +3,8 @@
 import gc
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import click
@@ -24,15 +25,17 @@ from zoneward.sources.snapshot import Snapshot, read_snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """A snapshot and what it comes to, Services by namespace and name.
+class Chosen:
+    """A snapshot and the Services of it that were asked for, by namespace and name.
 
-    ``notes`` are for standard error, once nothing can fail any more: bad input is told in one line and nothing else.
+    ``taken`` has the names of all slices by namespace. ``notes`` are for standard error, once nothing can fail any
+    more: bad input is told in one line and nothing else.
     """
 
     snapshot: Snapshot
     surroundings: Surroundings
-    plans: tuple[ServicePlan, ...]
+    services: tuple[Service, ...]
+    taken: Mapping[str, Container[str]]
     notes: tuple[Note, ...]
 
     @property
@@ -40,19 +43,46 @@ class Planned:
         return self.surroundings.configuration
 
 
-def plan_for(options: Options) -> Planned:
-    """Plan the selected Services of the snapshot. Raises InputError or a usage error; nothing is written before."""
-    # Millions of values and no cycles to speak of: the collector would only walk them over and over.
+@dataclass(frozen=True, slots=True)
+class Planned(Chosen):
+    """What the Services come to, in their order."""
+
+    plans: tuple[ServicePlan, ...]
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector: there are millions of values and no cycles to speak of, and it would only walk
+    them over and over.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
-        return _planned(options)
+        yield
     finally:
         if was_on:
             gc.enable()
 
 
-def _planned(options: Options) -> Planned:
+def plan_for(options: Options) -> Planned:
+    """Plan the selected Services of the snapshot. Raises InputError or a usage error; nothing is written before."""
+    with uncollected():
+        chosen = choose_for(options)
+        plans = tuple(
+            plan_service(
+                as_if_asked(service, options.what_if) if options.what_if else service,
+                pods=chosen.snapshot.pods_of(service),
+                slices=chosen.snapshot.slices_of(service),
+                surroundings=chosen.surroundings,
+                taken=chosen.taken.get(service.metadata.namespace, ()),
+            )
+            for service in chosen.services
+        )
+    return Planned(chosen.snapshot, chosen.surroundings, chosen.services, chosen.taken, chosen.notes, plans)
+
+
+def choose_for(options: Options) -> Chosen:
+    """Read the snapshot and choose Services. Raises InputError or a usage error."""
     configuration = configuration_for(options)
     snapshot = _snapshot(options)
     services = _chosen(snapshot, options)
@@ -66,17 +96,7 @@ def _planned(options: Options) -> Planned:
     taken: dict[str, set[str]] = {}
     for each in snapshot.slices:
         taken.setdefault(each.metadata.namespace, set()).add(each.metadata.name)
-    plans = tuple(
-        plan_service(
-            as_if_asked(service, options.what_if) if options.what_if else service,
-            pods=snapshot.pods_of(service),
-            slices=snapshot.slices_of(service),
-            surroundings=surroundings,
-            taken=taken.get(service.metadata.namespace, ()),
-        )
-        for service in services
-    )
-    return Planned(snapshot, surroundings, plans, tuple(_notes(snapshot, services)))
+    return Chosen(snapshot, surroundings, tuple(services), taken, tuple(_notes(snapshot, services)))
 
 
 def _snapshot(options: Options) -> Snapshot:

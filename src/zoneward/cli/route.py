@@ -8,7 +8,7 @@ from zoneward.cli.options import Options, planning_options, table_width, tell, w
 
 
 @click.command("route")
-@planning_options
+@planning_options()
 @click.option("--node", required=True, metavar="NAME", help="The node whose proxy is asked.")
 @click.option("--as-is", is_flag=True, help="Use the slices as they are in the snapshot, not as planned.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)

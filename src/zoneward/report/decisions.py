@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from zoneward.kube.objects import Condition
+from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event
 from zoneward.routing.rules import Rule
 from zoneward.routing.traffic import Traffic
@@ -26,6 +27,15 @@ class ZoneView(_View, frozen=True, gc=False):
     overload: float | None
 
 
+class GroupView(_View, frozen=True, gc=False):
+    """One slice group: the zones that consume it, their weights, and its endpoints, by the zone they are located in."""
+
+    zones: tuple[str, ...]
+    weights: tuple[float, ...]
+    endpoints: int
+    located: dict[str, int]
+
+
 class SlicesView(_View, frozen=True, gc=False):
     """How many slices would be written. ``delete`` counts those of the built-in controller that would have to go."""
 
@@ -36,7 +46,10 @@ class SlicesView(_View, frozen=True, gc=False):
 
 
 class DecisionView(_View, frozen=True, gc=False):
-    """One Service in one address family. The shares and overloads are null where nothing can be predicted."""
+    """One Service in one address family.
+
+    ``groups`` is null where no slice groups are made, the shares and overloads where nothing can be predicted.
+    """
 
     namespace: str
     service: str
@@ -49,6 +62,7 @@ class DecisionView(_View, frozen=True, gc=False):
     endpoints: int
     zones: dict[str, ZoneView]
     allocation: dict[str, dict[str, int]] | None
+    groups: tuple[GroupView, ...] | None
     in_zone_traffic: float | None
     dropped_traffic: float | None
     max_overload: float | None
@@ -114,6 +128,7 @@ def _decision(plan: ServicePlan, family: FamilyPlan) -> DecisionView:
         endpoints=decision.endpoints,
         zones=_zones(traffic),
         allocation=decision.allocation.as_map() if decision.allocation else None,
+        groups=_groups(decision),
         in_zone_traffic=_rounded(traffic.in_zone) if traffic else None,
         dropped_traffic=_rounded(traffic.dropped) if traffic else None,
         max_overload=_rounded(traffic.max_overload) if traffic else None,
@@ -126,6 +141,21 @@ def _decision(plan: ServicePlan, family: FamilyPlan) -> DecisionView:
         events=plan.events if family.address_type == plan.speaker else (),
         conditions=plan.conditions,
     )
+
+
+def _groups(decision: Decision) -> tuple[GroupView, ...] | None:
+    """The slice groups that have endpoints; None where the decision makes none."""
+    allocation = decision.allocation
+    if allocation is None or decision.groups is None:
+        return None
+    size = len(allocation.zones)
+    views = []
+    for number, group in enumerate(allocation.groups):
+        row = allocation.counts[number * size : (number + 1) * size]
+        located = {zone: count for zone, count in zip(allocation.zones, row, strict=True) if count}
+        if located:
+            views.append(GroupView(group.zones, group.weights, sum(row), located))
+    return tuple(views)
 
 
 def _zones(traffic: Traffic | None) -> dict[str, ZoneView]:

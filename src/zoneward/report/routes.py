@@ -72,4 +72,4 @@ def _endpoints(each: PortRoute) -> Text:
     text = Text()
     for number, (label, addresses) in enumerate(parts):
         text.append("; " if number else "").append(label, "dim").append(" ".join(addresses) or "none")
-    return text
+    return Text("weighted ", "dim").append_text(text) if each.weights else text

@@ -13,7 +13,9 @@ from zoneward.kube.objects import Service
 from zoneward.report.decisions import slice_counts
 from zoneward.report.manifests import leaving_slices
 from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import counted, listed
@@ -29,6 +31,8 @@ _WORDS = {
     "PreferZone": "its own zone",
     "PreferSameZone": "its own zone",
     "PreferSameNode": "its own node, else zone",
+    "RequireZone": "its own zone",
+    "random": "all zones, as asked",
 }
 _IN_SHORT = {
     Reason.TOPOLOGY_KEYS: "topologyKeys is set",
@@ -44,6 +48,9 @@ _IN_SHORT = {
     Reason.OVERLOAD: "{endpoints} would overload",
     Reason.ENDPOINT_WITHOUT_ZONE: "pod without zone",
     Reason.NO_SELECTOR: "no selector",
+    Reason.BELOW_STARTING_THRESHOLD: "too few to start",
+    Reason.HINTS_WITHOUT_WEIGHTS: "hints lack weights",
+    Reason.TOO_MANY_ZONES: "too many zones",
 }
 """A few words for a line; ``-o wide`` and the rules have the numbers."""
 
@@ -62,7 +69,7 @@ def plan_table(
     if wide:
         columns.append("APPROACH")
     columns.extend(short[: len(zones)])
-    columns.extend(("IN ZONE", "WORST", "MEAN", "SLICES") if wide else ("IN ZONE", "WORST", "SLICES"))
+    columns.extend(("IN ZONE", "WORST", "MEAN", "MOVED", "SLICES") if wide else ("IN ZONE", "WORST", "SLICES"))
     rows = []
     for plan in plans:
         for family in plan.families:
@@ -75,6 +82,7 @@ def plan_table(
             cells.append(_overload(traffic.max_overload if traffic and traffic.served else None, configuration))
             if wide:
                 cells.append(_share(traffic.mean_overload if traffic else None))
+                cells.append(Text(str(family.decision.moved)))
             rows.append([*cells, _changes(plan, family), _goes_to(plan.service, family, short_of, whole=wide)])
         if not plan.families:
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
@@ -91,27 +99,44 @@ def plan_table(
 
 def aligned(
     columns: Sequence[str], rows: Sequence[Sequence[Text]], *, right: Collection[str], width: int, whole: bool = False
-) -> Table:
+) -> RenderableType:
     """A table in which every column but the last is as wide as it needs to be.
 
     The last one takes the rest: it is cut, or, where the ``whole`` text is wanted, goes on in more lines.
     """
     rows = _shortened(columns, rows, width)
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    needed = 0
-    for number, name in enumerate(columns[:-1]):
-        widest = max((row[number].cell_len for row in rows), default=0)
-        size = max(widest, cell_len(name))
-        needed += size + 2
-        table.add_column(name, justify="right" if name in right else "left", no_wrap=True, width=size)
+    widths = [
+        max(max((row[number].cell_len for row in rows), default=0), cell_len(name))
+        for number, name in enumerate(columns[:-1])
+    ]
     longest = max((row[-1].cell_len for row in rows), default=0)
-    rest = max(min(width - needed, max(longest, cell_len(columns[-1]))), _LEAST_REASON)
-    table.add_column(columns[-1], no_wrap=not whole, width=rest)
+    rest = min(width - sum(widths) - 2 * len(widths), max(longest, cell_len(columns[-1])))
+    widths.append(max(rest, _LEAST_REASON))
+    on_right = [name in right for name in columns]
+    if not whole:
+        lines = [_line([Text(name, "bold") for name in columns], widths, on_right)]
+        lines.append(Text("─" * (sum(widths) + 2 * (len(widths) - 1))))
+        lines.extend(_line(row, widths, on_right) for row in rows)
+        return Text("\n", no_wrap=True).join(lines)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for number, name in enumerate(columns):
+        last = number == len(columns) - 1
+        table.add_column(name, justify="right" if on_right[number] else "left", no_wrap=not last, width=widths[number])
     for row in rows:
-        if not whole:
-            row[-1].truncate(rest, overflow="ellipsis")
         table.add_row(*row)
     return table
+
+
+def _line(cells: Sequence[Text], widths: Sequence[int], on_right: Sequence[bool]) -> Text:
+    """One line of text: a table of thousands of rows is laid out in a moment where a real one takes many."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for number, (cell, width, right) in enumerate(zip(cells, widths, on_right, strict=True)):
+        if cell.cell_len > width:
+            cell.truncate(width, overflow="ellipsis")
+        room = " " * (width - cell.cell_len)
+        line.append("  " if number else "").append(room if right else "").append_text(cell)
+        line.append("" if right else room)
+    return line
 
 
 def _shortened(columns: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[list[Text]]:
@@ -150,6 +175,8 @@ def _legend(plans: Sequence[ServicePlan], *, each_zone: bool, wide: bool) -> Tex
     if each_zone:
         lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
     lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
+    if any(family.decision.groups is not None for plan in plans for family in plan.families):
+        lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
     replaced = len(leaving_slices(plans, manager=names.BUILT_IN_MANAGER))
     if replaced:
         lines.append(f"{counted(replaced, 'slice')} of the built-in controller would be replaced, counted as deleted.")
@@ -228,21 +255,45 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
         return Text("all zones: nothing asked for", "dim")
     if not decision.active:
         why = decision.message
-        if not whole and decision.reason in _IN_SHORT:
-            why = _IN_SHORT[decision.reason].format(endpoints=decision.endpoints, zones=len(short))
+        if not whole:
+            why = in_short(decision, zones=len(short))
         return Text("all zones", "yellow").append(f": {why}", "default")
     if family.void_hints is not None:
         why = family.void_hints if whole else "others lack hints"
         return Text("all zones", "yellow").append(f": {why}", "default")
-    text = Text(_WORDS.get(decision.heuristic or "", decision.heuristic or ""), "green")
+    heuristic = decision.heuristic or ""
+    text = Text(_WORDS.get(heuristic, f"zone groups: {heuristic}"), "green")
     if whole:
         text.append(f": {decision.message}", "default")
+        if decision.groups is not None and decision.allocation is not None:
+            text.append(f"; groups: {_groups(decision.allocation, short)}", "default")
     elif traffic and not HEURISTICS[decision.heuristic or ""].balances:
         empty = [zone for zone, each in traffic.zones.items() if each.demand and not each.located]
         if empty:
             without = ", ".join(short.get(zone, zone) or "no zone" for zone in empty)
             text.append(f"; {without}: all zones", "default")
     return text
+
+
+def in_short(decision: Decision, *, zones: int) -> str:
+    """A few words for why a decision is not active; the whole message where there are none."""
+    words = _IN_SHORT.get(decision.reason)
+    return decision.message if words is None else words.format(endpoints=decision.endpoints, zones=zones)
+
+
+def _groups(allocation: Allocation, short: Mapping[str, str]) -> str:
+    """``a 7, b 6, b=0.33+c=0.67 1``: zones, with weights where they matter, and endpoints."""
+    parts = []
+    for number, group in enumerate(allocation.groups):
+        size = allocation.size(number)
+        names = (short.get(zone, zone) for zone in group.zones)
+        weighed = (
+            f"{name}={weight:.2g}" if group.weighted else name
+            for name, weight in zip(names, group.weights, strict=True)
+        )
+        if size:
+            parts.append(f"{'+'.join(weighed)} {size}")
+    return ", ".join(parts)
 
 
 def _short_names(zones: Sequence[str]) -> list[str]:

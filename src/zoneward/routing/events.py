@@ -134,4 +134,4 @@ def _asks_for_hints(approach: str) -> bool:
     """Whether ``<approach>/<heuristic>`` is one of those that KEP-2433's events speak of."""
     kind, _, name = approach.partition("/")
     heuristic = HEURISTICS.get(name)
-    return heuristic is not None and (kind == Approach.HINTS or heuristic.balances)
+    return heuristic is not None and not heuristic.subsets and (kind == Approach.HINTS or heuristic.balances)

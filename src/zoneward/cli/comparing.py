@@ -1,0 +1,66 @@
+"""From options to comparisons: read the snapshot, choose Services and approaches, compare, sort."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from zoneward.cli.options import Note, Options
+from zoneward.cli.planning import choose_for, uncollected
+from zoneward.kube.input_error import InputError
+from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Comparisons in the order that was asked for; ``notes`` are for standard error."""
+
+    comparisons: tuple[Comparison, ...]
+    notes: tuple[Note, ...]
+
+
+def compare_for(options: Options, *, only: Iterable[str], sort: str) -> Compared:
+    """Compare approaches for the selected Services. Raises InputError or a usage error before anything is written."""
+    approaches = _approaches(only)
+    with uncollected():
+        chosen = choose_for(options)
+        comparisons = [
+            comparison
+            for service in chosen.services
+            for comparison in compare_service(
+                service,
+                approaches=approaches,
+                pods=chosen.snapshot.pods_of(service),
+                slices=chosen.snapshot.slices_of(service),
+                surroundings=chosen.surroundings,
+                taken=chosen.taken.get(service.metadata.namespace, ()),
+            )
+        ]
+    if sort != "name":
+        comparisons.sort(key=lambda each: -_ORDERS[sort](each))
+    return Compared(tuple(comparisons), chosen.notes)
+
+
+def _approaches(only: Iterable[str]) -> tuple[str, ...]:
+    """Those that were named, in the usual order; all where none was."""
+    named = [name for names in only for name in names.split(",")]
+    for name in named:
+        if name not in COMPARED:
+            raise InputError("--only", f"expected names of {', '.join(COMPARED)}, got {name!r}")
+    return tuple(each for each in COMPARED if each in named) if named else COMPARED
+
+
+def _score(candidate: Candidate | None) -> float:
+    return candidate.score if candidate is not None and candidate.score is not None else -100.0
+
+
+def _in_zone(candidate: Candidate | None) -> float:
+    return candidate.traffic.in_zone if candidate is not None and candidate.traffic is not None else -1.0
+
+
+_ORDERS: Final[dict[str, Callable[[Comparison], float]]] = {
+    "gain": lambda each: _score(each.best) - _score(each.today),
+    "score": lambda each: _score(each.best),
+    "in-zone": lambda each: _in_zone(each.best),
+    "overload": lambda each: each.today.traffic.max_overload if each.today.traffic else -1.0,
+}
+"""What Services are sorted by, the largest first; Services that are alike stay in the order of their names."""
