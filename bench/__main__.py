@@ -3,14 +3,16 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import commands, decisions
+from bench import allocations, commands, decisions
 from bench.measuring import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "start": commands.start,
+    "allocation": allocations.allocations,
     "decision": decisions.one_changed,
     "plan-json": commands.plan_json,
     "plan-yaml": commands.plan_yaml,
+    "compare": commands.compare,
 }
 
 
