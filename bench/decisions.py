@@ -21,14 +21,14 @@ from zoneward.kube.objects import (
     ObjectReference,
     Service,
     ServicePort,
-    ServiceSpec,
     identity,
 )
+from zoneward.routing.approach import as_if_asked
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.decision import decide
+from zoneward.routing.deciding import decide
 from zoneward.routing.demand import Demand, demand_of
 from zoneward.routing.hysteresis import NOTHING_BEFORE, Previous
-from zoneward.slices.encoding import with_hints
+from zoneward.slices.encoding import encoded
 from zoneward.slices.endpoints import Endpoints, PortGroup
 from zoneward.slices.labels import slice_labels
 from zoneward.slices.packing import SliceChanges, Target, finish, pack
@@ -42,7 +42,7 @@ _REPEATS = 7
 
 def one_changed() -> Iterator[Figure]:
     """Previous decision read back, decision, hints and packing; microseconds, the median."""
-    for setting in ("none", "Auto", "PreferSameZone"):
+    for setting in ("none", "Auto", "PreferSameZone", "local"):
         for size in (1_000, 10_000):
             yield Figure(f"one of {size} endpoints changed, {setting}", _measure(setting, size), "us")
 
@@ -62,6 +62,7 @@ def _measure(setting: str, size: int) -> float:
         after = _step(service, demand, endpoints, before)
         times.append(time.perf_counter() - start)
         assert len(after.update) == 1, after
+        assert not after.create, after
     return median(times) * 1e6
 
 
@@ -78,19 +79,19 @@ def _step(service: Service, demand: Demand, endpoints: list[Endpoint], before: S
         labels=slice_labels(service, manager=names.MANAGER),
         in_force=decision.in_force,
     )
-    packed = pack(target, existing, with_hints(known, decision).groups)
+    packed = pack(target, existing, encoded(known, decision).groups)
     return finish(packed, existing, service=service, taken=(), trigger_time=None)
 
 
 def _service(setting: str) -> Service:
-    annotations = {names.TOPOLOGY_MODE_ANNOTATION: setting} if setting == "Auto" else None
-    return Service(
-        metadata=ObjectMeta(name="web", namespace="shop", uid="1", annotations=annotations),
-        spec=ServiceSpec(
+    asked = as_if_asked(Service(metadata=ObjectMeta(name="web", namespace="shop", uid="1")), setting)
+    return replace(
+        asked,
+        spec=replace(
+            asked.spec,
             selector={"app": "web"},
             cluster_ip="10.0.0.1",
             ports=(ServicePort(name="http", port=80, target_port=8080),),
-            traffic_distribution=setting if setting == names.PREFER_SAME_ZONE else None,
         ),
     )
 

@@ -4,7 +4,7 @@ An endpoint starts at home, in its own zone. One without a zone, or in a zone wh
 the zone in greatest need, expected endpoints minus those located there. The algorithms only see homes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -149,8 +149,8 @@ def _homes(case: Case, demand: Demand, zones: tuple[str, ...]) -> _Homes:
     identities = tuple(map(identity, case.endpoints))
     placement = case.previous.placement
     was = tuple(placement.get(each) for each in identities) if placement else (None,) * len(identities)
-    left = {id(group): among(group, index) for group in was if group is not None}
-    before = tuple(left.get(id(group)) for group in was)
+    left = {key: among(group, index) for key, group in _distinct(was).items()}
+    before = tuple(left[id(group)] if group is not None else None for group in was)
     home = [index.get(each.zone or "", -1) for each in case.endpoints]
     supply = [0] * len(zones)
     homeless = []
@@ -173,6 +173,17 @@ def _homes(case: Case, demand: Demand, zones: tuple[str, ...]) -> _Homes:
         if number in ready:
             supply[home[number]] += 1
     return _Homes(demand, zones, weights, identities, tuple(home), was, before, tuple(supply))
+
+
+def _distinct(groups: Sequence[Group | None]) -> dict[int, Group]:
+    """The groups by ``id``: thousands of endpoints share a few."""
+    return {id(group): group for group in groups if group is not None}
+
+
+def _numbered(groups: Sequence[Group | None], number_of: Mapping[tuple[str, ...], int]) -> list[int]:
+    """The groups as numbers by the zones that consume them; -1 for none and for those that are no more."""
+    numbers = {key: number_of.get(group.zones, -1) for key, group in _distinct(groups).items()}
+    return [numbers[id(group)] if group is not None else -1 for group in groups]
 
 
 def _neediest(weights: Sequence[int], located: Sequence[int], total: int) -> int:
@@ -201,10 +212,10 @@ def _lazily(case: Case, heuristic: Heuristic, homes: _Homes) -> _Groups | None:
     for key, group in shared:
         for position, zone in enumerate(zones):
             weights[number_of[key] * size + position] = group.weight(zone)
-    before = {number: _number_of(homes.before[number], number_of) for number in case.ready}
-    for number, group_number in before.items():
-        if group_number >= 0:
-            composition[group_number * size + homes.home[number]] += 1
+    before = _numbered(homes.before, number_of)
+    for number in case.ready:
+        if before[number] >= 0:
+            composition[before[number] * size + homes.home[number]] += 1
     threshold = case.configuration.subsetting.overload_threshold
     found = only_the_update(
         homes.weights,
@@ -252,10 +263,10 @@ def _balance(case: Case, heuristic: Heuristic, homes: _Homes) -> Allocation | No
 
 
 def _placed(case: Case, homes: _Homes, allocation: Allocation) -> _Groups:
-    number_of = _numbers(allocation)
+    before = _numbered(homes.before, _numbers(allocation))
     placed = place(
         [homes.home[number] for number in case.ready],
-        [_number_of(homes.before[number], number_of) for number in case.ready],
+        [before[number] for number in case.ready],
         [homes.identities[number] for number in case.ready],
         allocation.counts,
         len(homes.zones),
@@ -265,10 +276,6 @@ def _placed(case: Case, homes: _Homes, allocation: Allocation) -> _Groups:
 
 def _numbers(allocation: Allocation) -> dict[tuple[str, ...], int]:
     return {group.zones: number for number, group in enumerate(allocation.groups)}
-
-
-def _number_of(group: Group | None, number_of: dict[tuple[str, ...], int]) -> int:
-    return -1 if group is None else number_of.get(group.zones, -1)
 
 
 # --- the decision -----------------------------------------------------------------------------------------------------
@@ -324,7 +331,7 @@ def _decided(case: Case, heuristic: Heuristic, homes: _Homes, groups: _Groups) -
 
 def _not_ready(homes: _Homes, allocation: Allocation, placed: dict[int, int]) -> dict[int, int]:
     """Groups for endpoints that do not count: the one they were in, or the one that will need them when they do."""
-    known = _numbers(allocation)
+    before = _numbered(homes.before, _numbers(allocation))
     found: dict[int, int] = {}
     rest = []
     size = len(homes.zones)
@@ -333,15 +340,14 @@ def _not_ready(homes: _Homes, allocation: Allocation, placed: dict[int, int]) ->
     for number, home in enumerate(homes.home):
         if number in placed:
             continue
-        group = _number_of(homes.before[number], known)
         supply[home] += 1
-        if group >= 0:
-            found[number] = group
-            composition[group * size + home] += 1
+        if before[number] >= 0:
+            found[number] = before[number]
+            composition[before[number] * size + home] += 1
         else:
             rest.append(number)
     if rest:
-        before = list(composition)
+        there = list(composition)
         weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
         number_of_groups = len(allocation.groups)
         only_the_update(
@@ -358,7 +364,7 @@ def _not_ready(homes: _Homes, allocation: Allocation, placed: dict[int, int]) ->
             [homes.home[number] for number in rest],
             [-1] * len(rest),
             [homes.identities[number] for number in rest],
-            [after - was for after, was in zip(composition, before, strict=True)],
+            [after - was for after, was in zip(composition, there, strict=True)],
             size,
         )
         found |= dict(zip(rest, groups, strict=True))
