@@ -1,12 +1,13 @@
 """``zoneward compare``: every approach and algorithm side by side for each Service."""
 
 import sys
+from typing import Final
 
 import click
 
 from zoneward.cli.options import Options, planning_options, table_width, tell, wants_color
 
-_SORTS = ("name", "gain", "score", "in-zone", "overload")
+_SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
 
 
 @click.command("compare")

@@ -36,7 +36,7 @@ def compare_for(options: Options, *, only: Iterable[str], sort: str) -> Compared
             )
         ]
     if sort != "name":
-        comparisons.sort(key=lambda each: -_ORDERS[sort](each))
+        comparisons.sort(key=lambda each: _largest_first(_ORDERS[sort](each)))
     return Compared(tuple(comparisons), chosen.notes)
 
 
@@ -49,18 +49,26 @@ def _approaches(only: Iterable[str]) -> tuple[str, ...]:
     return tuple(each for each in COMPARED if each in named) if named else COMPARED
 
 
-def _score(candidate: Candidate | None) -> float:
-    return candidate.score if candidate is not None and candidate.score is not None else -100.0
+def _largest_first(value: float | None) -> tuple[bool, float]:
+    """Services of which nothing is known come last."""
+    return (value is None, -value if value is not None else 0.0)
 
 
-def _in_zone(candidate: Candidate | None) -> float:
-    return candidate.traffic.in_zone if candidate is not None and candidate.traffic is not None else -1.0
+def _gain(comparison: Comparison) -> float | None:
+    best, today = comparison.best, comparison.today
+    if best is None or best.score is None or today.score is None:
+        return None
+    return best.score - today.score
 
 
-_ORDERS: Final[dict[str, Callable[[Comparison], float]]] = {
-    "gain": lambda each: _score(each.best) - _score(each.today),
-    "score": lambda each: _score(each.best),
+def _in_zone(candidate: Candidate | None) -> float | None:
+    return candidate.traffic.in_zone if candidate is not None and candidate.traffic is not None else None
+
+
+_ORDERS: Final[dict[str, Callable[[Comparison], float | None]]] = {
+    "gain": _gain,
+    "score": lambda each: each.best.score if each.best else None,
     "in-zone": lambda each: _in_zone(each.best),
-    "overload": lambda each: each.today.traffic.max_overload if each.today.traffic else -1.0,
+    "overload": lambda each: each.today.traffic.max_overload if each.today.traffic else None,
 }
-"""What Services are sorted by, the largest first; Services that are alike stay in the order of their names."""
+"""What Services are sorted by; those that are alike stay in the order of their names."""

@@ -1,0 +1,138 @@
+"""A Service with every approach: what each would do, which one is best, and that no second version decides."""
+
+from fractions import Fraction
+
+import pytest
+from tests.clusters import Cluster, a_service, a_slice, an_endpoint, nodes_in, only_family, pods_in
+
+from zoneward.kube import names
+from zoneward.routing import score
+from zoneward.routing.approach import WHAT_IF_VALUES, as_if_asked
+from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
+
+
+def compare(cluster: Cluster, *approaches: str) -> Comparison:
+    (comparison,) = compare_service(
+        cluster.service,
+        approaches=approaches or COMPARED,
+        pods=cluster.pods,
+        slices=cluster.slices,
+        surroundings=cluster.surroundings,
+    )
+    return comparison
+
+
+def by_name(comparison: Comparison) -> dict[str, Candidate]:
+    return {each.approach: each for each in comparison.candidates}
+
+
+def a_cluster(**pods: int) -> Cluster:
+    return Cluster(service=a_service(), nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in(pods))
+
+
+def test_everything_that_can_be_asked_for_is_compared_once() -> None:
+    assert set(COMPARED) == set(WHAT_IF_VALUES) - {"Auto"}
+    assert len(COMPARED) == len(set(COMPARED))
+    assert COMPARED[0] == "none"
+
+
+@pytest.mark.parametrize("approach", COMPARED)
+def test_a_candidate_is_what_plan_says(approach: str) -> None:
+    cluster = a_cluster(a=8, b=4, c=3)
+    found = by_name(compare(cluster))[approach]
+    family = only_family(cluster.with_(service=as_if_asked(cluster.service, approach)).plan())
+    assert (found.decision, found.traffic) == (family.decision, family.traffic)
+    assert (found.slices, found.created) == (len(family.changes.after), len(family.changes.create))
+
+
+def test_the_score_is_the_proposals() -> None:
+    """Three zones, 8, 4 and 3 endpoints, 5 expected each: local makes it 5 each, in three slices where one would do."""
+    found = by_name(compare(a_cluster(a=8, b=4, c=3)))
+    in_zone = (1 + 4 / 5 + 3 / 5) / 3
+    assert found["local"].score == pytest.approx(45 * in_zone + 40 + 15 / 3)
+    assert found["ProportionalZoneCPU"].score == pytest.approx(45 * in_zone + 40 + 15)
+    assert found["none"].score == pytest.approx(45 / 3 + 40 + 15)
+
+
+def test_overload_makes_the_score_negative_where_it_is_bad_enough() -> None:
+    found = by_name(compare(a_cluster(a=28, b=1, c=1)))["PreferSameZone"]
+    assert found.traffic is not None
+    assert found.traffic.max_overload == pytest.approx(9)
+    assert found.score is not None
+    assert found.score < 0
+
+
+def test_the_best_has_the_highest_score() -> None:
+    comparison = compare(a_cluster(a=8, b=4, c=3))
+    assert comparison.best is not None
+    assert comparison.best.approach == "ProportionalZoneCPU"
+    assert comparison.best.score == max(each.score or 0 for each in comparison.candidates)
+
+
+def test_of_equal_scores_the_one_with_the_fewest_writes_is_best() -> None:
+    cluster = a_cluster(a=5, b=5, c=5)
+    comparison = compare(cluster.with_(service=a_service(distribution="PreferSameZone")).settled())
+    found = by_name(comparison)
+    assert comparison.best is found["PreferSameZone"]
+    assert found["PreferSameZone"].score == found["ProportionalZoneCPU"].score
+    assert (found["PreferSameZone"].writes, found["ProportionalZoneCPU"].writes) == (0, 1)
+
+
+def test_what_would_not_be_active_is_never_best() -> None:
+    """Three endpoints: no subsetting, no Auto for four zones; PreferSameZone leaves two zones to all."""
+    comparison = compare(a_cluster(a=1), "none", "local", "ProportionalZoneCPU")
+    assert comparison.best is not None
+    assert comparison.best.approach == "none"
+
+
+def test_nobody_is_best_where_nothing_can_be_predicted() -> None:
+    cluster = a_cluster(a=2).with_(service=a_service(cluster_ip=names.HEADLESS))
+    comparison = compare(cluster)
+    assert comparison.best is None
+    assert {each.score for each in comparison.candidates} == {None}
+
+
+def test_today_is_what_the_service_asks_for_itself() -> None:
+    cluster = a_cluster(a=5, b=5, c=5).with_(service=a_service(subsetting="Auto", algorithm="local-opt"))
+    comparison = compare(cluster)
+    assert comparison.today.decision.heuristic == "local-opt"
+    assert comparison.today.traffic == by_name(comparison)["local-opt"].traffic
+
+
+def test_none_is_cluster_wide_even_where_the_controllers_default_is_subsetting() -> None:
+    configuration = Configuration(
+        default_approach="Subsetting", subsetting=SubsettingSettings(starting_threshold=Fraction(1))
+    )
+    comparison = compare(a_cluster(a=5, b=5, c=5).with_(configuration=configuration))
+    assert comparison.today.decision.heuristic == "local"
+    assert by_name(comparison)["none"].decision.heuristic is None
+
+
+def test_slices_of_the_built_in_controller_count_as_deleted() -> None:
+    cluster = a_cluster(a=1)
+    theirs = a_slice("cart-x", an_endpoint(pod="a-0000"), manager=names.BUILT_IN_MANAGER)
+    found = by_name(compare(cluster.with_(slices=(theirs,))))["none"]
+    assert (found.created, found.deleted) == (1, 1)
+
+
+def test_each_address_family_is_compared_for_itself() -> None:
+    cluster = Cluster(
+        service=a_service(families=("IPv4", "IPv6")),
+        nodes=nodes_in({"a": 4, "b": 4}),
+        pods=pods_in({"a": 2, "b": 2}, dual_stack=True),
+    )
+    comparisons = compare_service(
+        cluster.service, pods=cluster.pods, slices=(), surroundings=cluster.surroundings, approaches=("none",)
+    )
+    assert [each.address_type for each in comparisons] == ["IPv4", "IPv6"]
+
+
+def test_an_external_name_has_nothing_to_compare() -> None:
+    service = a_service(type_="ExternalName")
+    cluster = a_cluster(a=1).with_(service=service)
+    assert compare_service(service, pods=cluster.pods, slices=(), surroundings=cluster.surroundings) == ()
+
+
+def test_perfect_is_a_hundred() -> None:
+    assert score.total(in_zone=1, max_overload=0, mean_overload=0, slices=1) == 100
