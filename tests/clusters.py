@@ -155,12 +155,23 @@ def a_service(
     selects: bool = True,
     ports: Sequence[ServicePort] | None = None,
     labels: Mapping[str, str] | None = None,
+    subsetting: str | None = None,
+    algorithm: str | None = None,
+    starting: str | None = None,
     publish_not_ready: bool | None = None,
     uid: str = UID,
     deleting: bool = False,
 ) -> Service:
-    """A Service. ``mode`` is the new annotation's value, ``old`` the old one's; ``selects`` off takes the selector."""
-    given = {names.TOPOLOGY_MODE_ANNOTATION: mode, names.TOPOLOGY_AWARE_HINTS_ANNOTATION: old}
+    """A Service. ``mode`` is the new topology annotation's value, ``old`` the old one's; ``selects`` off takes the
+    selector. ``subsetting``, ``algorithm`` and ``starting`` are the annotations of KEP-2004.
+    """
+    given = {
+        names.TOPOLOGY_MODE_ANNOTATION: mode,
+        names.TOPOLOGY_AWARE_HINTS_ANNOTATION: old,
+        names.SUBSETTING_ANNOTATION: subsetting,
+        names.SUBSETTING_ALGORITHM_ANNOTATION: algorithm,
+        names.STARTING_THRESHOLD_ANNOTATION: starting,
+    }
     annotations = {name: value for name, value in given.items() if value is not None}
     if ports is None:
         ports = (ServicePort(name="http", port=80, target_port=PORT, node_port=node_port),)

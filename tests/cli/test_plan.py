@@ -205,13 +205,40 @@ def test_configuration_is_read_and_flags_win(zoneward: Commands, tmp_path: Path)
     assert decisions(zoneward, "--sample", "--config", config, "--compat=upstream")["search"]["active"]
 
 
-def test_subsetting_in_the_configuration_is_told_to_do_nothing_yet(zoneward: Commands, tmp_path: Path) -> None:
+def test_subsetting_in_the_configuration_is_for_services_that_ask_for_nothing(
+    zoneward: Commands, tmp_path: Path
+) -> None:
+    """Of the sample's, by default; those that ask for something get what they ask for."""
     config = tmp_path / "zoneward.yaml"
     config.write_text(
-        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\nsubsetting: {algorithm: local}\n"
+        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\ndefaultApproach: Subsetting\n"
+        "subsetting: {algorithm: local-shared, startingThreshold: 2, padding: 0}\n"
     )
-    result = zoneward("plan", "--sample", "--config", config)
-    assert "subsetting: not used, this version has no subsetting yet" in result.err
+    before, after = decisions(zoneward, "--sample"), decisions(zoneward, "--sample", "--config", config)
+    assert zoneward("plan", "--sample", "--config", config).err == ""
+    for name, each in before.items():
+        # An unknown value counts as not set.
+        if each["reasonCode"] not in ("NotAskedFor", "UnknownValue"):
+            assert after[name] == each
+        else:
+            assert (after[name]["approach"], after[name]["heuristic"]) == ("Subsetting", "local-shared")
+            assert after[name]["active"] == (each["endpoints"] >= 6), "two for each of three zones"
+    assert after["inventory"]["slices"] == {"create": 3, "update": 0, "delete": 0, "unchanged": 0}
+    assert (before["inventory"]["inZoneTraffic"], after["inventory"]["inZoneTraffic"]) == (0.343352, 1.0)
+
+
+def test_traffic_is_predicted_for_the_kind_of_proxy_that_is_asked_about(zoneward: Commands) -> None:
+    """A kube-proxy knows nothing of slice groups; the decision and the slices are the same."""
+    ours, current = (
+        decisions(zoneward, "--sample", "--what-if", "local", "--consumer", consumer, "inventory")["inventory"]
+        for consumer in ("zoneward", "current")
+    )
+    assert (ours["inZoneTraffic"], current["inZoneTraffic"]) == (1.0, 0.343352)
+    predicted = ("zones", "inZoneTraffic", "maxOverload", "meanOverload")
+    assert {name: ours[name] for name in ours if name not in predicted} == {
+        name: current[name] for name in current if name not in predicted
+    }
+    assert ours == decisions(zoneward, "--sample", "--what-if", "local", "inventory")["inventory"], "ours by default"
 
 
 def test_snapshots_without_pods_take_endpoints_from_their_slices(zoneward: Commands, tmp_path: Path) -> None:

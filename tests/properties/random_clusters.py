@@ -7,7 +7,7 @@ Nodes and Pods that say what matters.
 import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple, get_args
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -29,8 +29,15 @@ from tests.clusters import (
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, Service, ServicePort
-from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.configuration import Configuration, Gates, HintsSettings
+from zoneward.routing.algorithms.registry import HEURISTICS, SUBSETTING_ALGORITHMS
+from zoneward.routing.configuration import (
+    WEIGHTED_ALGORITHMS,
+    Algorithm,
+    Configuration,
+    Gates,
+    HintsSettings,
+    SubsettingSettings,
+)
 
 
 def examples(number: int) -> settings:
@@ -55,36 +62,52 @@ _MIXED: Final = (*_READY * 6, "not ready", "leaving", "going", "finished", "no a
 _HOST: Final = ("ready", "ready", "ready", "host", "host", "host leaving")
 _STRANGE: Final = (*_MIXED, "gone", "host", "host", "host leaving", "other port", "no port")
 
-Setting = tuple[str | None, str | None, str | None, tuple[str, ...] | None]
-"""The new annotation, the old one, ``trafficDistribution``, ``topologyKeys``."""
 
-_BALANCED: Final[tuple[Setting, ...]] = (
-    ("Auto", None, None, None),
-    ("ProportionalZoneCPU", None, None, None),
-    (None, "auto", None, None),
-    ("Auto", None, "PreferSameNode", None),
-    (None, None, "zoneward.dev/ProportionalZoneCPU", None),
+class Setting(NamedTuple):
+    """What a Service says: the new topology annotation, the old one, ``trafficDistribution``, ``topologyKeys``, and
+    the annotations for subsetting, its algorithm and its starting threshold."""
+
+    mode: str | None = None
+    old: str | None = None
+    distribution: str | None = None
+    keys: tuple[str, ...] | None = None
+    subsetting: str | None = None
+    algorithm: str | None = None
+    starting: str | None = None
+
+
+_BALANCED: Final = (
+    Setting("Auto"),
+    Setting("ProportionalZoneCPU"),
+    Setting(old="auto"),
+    Setting("Auto", distribution="PreferSameNode"),
+    Setting(distribution="zoneward.dev/ProportionalZoneCPU"),
+    Setting("Auto", subsetting="Disabled"),
 )
-_OWN_ZONE: Final[tuple[Setting, ...]] = (
-    ("PreferZone", None, None, None),
-    ("zoneward.dev/PreferSameZone", None, None, None),
-    (None, None, "PreferClose", None),
-    (None, None, "PreferSameZone", None),
-    (None, None, "zoneward.dev/PreferZone", None),
-    ("Disabled", None, "PreferSameZone", None),
-    ("Banana", None, "PreferSameZone", None),
+_OWN_ZONE: Final = (
+    Setting("PreferZone"),
+    Setting("zoneward.dev/PreferSameZone"),
+    Setting(distribution="PreferClose"),
+    Setting(distribution="PreferSameZone"),
+    Setting(distribution="zoneward.dev/PreferZone"),
+    Setting("Disabled", distribution="PreferSameZone"),
+    Setting("Banana", distribution="PreferSameZone"),
+    Setting(distribution="PreferSameZone", subsetting="Banana"),
 )
-_OWN_NODE: Final[tuple[Setting, ...]] = (
-    (None, None, "PreferSameNode", None),
-    ("zoneward.dev/PreferSameNode", None, None, None),
+_OWN_NODE: Final = (
+    Setting(distribution="PreferSameNode"),
+    Setting("zoneward.dev/PreferSameNode"),
 )
-_NOTHING: Final[tuple[Setting, ...]] = (
-    (None, None, None, None),
-    ("Banana", None, None, None),
-    ("example.com/Banana", None, None, None),
-    (None, None, "Banana", None),
-    ("Auto", "", None, None),
-    ("Auto", None, "PreferSameZone", ("kubernetes.io/hostname", "*")),
+_NOTHING: Final = (
+    Setting(),
+    Setting("Banana"),
+    Setting("example.com/Banana"),
+    Setting(distribution="Banana"),
+    Setting("Auto", old=""),
+    Setting("Auto", distribution="PreferSameZone", keys=("kubernetes.io/hostname", "*")),
+    Setting(subsetting="Disabled"),
+    Setting(subsetting="Banana"),
+    Setting(subsetting="Auto", keys=("*",)),
 )
 _OURS: Final = tuple(f"{names.DOMAIN}/{name}" for name in HEURISTICS)
 _WRITTEN_IN_ANNOTATIONS: Final = (
@@ -93,11 +116,21 @@ _WRITTEN_IN_ANNOTATIONS: Final = (
 )
 _WRITTEN_IN_FIELD: Final = (None, *names.TRAFFIC_DISTRIBUTIONS, "Banana", "", "example.com/PreferZone", *_OURS)
 
-_any_setting: Final[st.SearchStrategy[Setting]] = st.tuples(
-    st.sampled_from(_WRITTEN_IN_ANNOTATIONS),
-    st.sampled_from((None, None, None, *_WRITTEN_IN_ANNOTATIONS)),
-    st.sampled_from(_WRITTEN_IN_FIELD),
-    st.sampled_from((None, None, None, (), ("topology.kubernetes.io/zone", "*"))),
+_WRITTEN_FOR_SUBSETTING: Final = ("Auto", "Prefer", "Require", "Disabled", "Random", "", "Banana", "auto", "local")
+_ALGORITHMS: Final = (None, *SUBSETTING_ALGORITHMS)
+_WRITTEN_AS_ALGORITHM: Final = (*_ALGORITHMS, "", "Banana", "Local", "RequireZone")
+_STARTING: Final = (None, None, "1", "0.5", "2")
+_WRITTEN_AS_STARTING: Final = (*_STARTING, "0", "-1", "1e3", "1000.000001", "", "three", "\u0663")
+
+_any_setting: Final[st.SearchStrategy[Setting]] = st.builds(
+    Setting,
+    mode=st.sampled_from(_WRITTEN_IN_ANNOTATIONS),
+    old=st.sampled_from((None, None, None, *_WRITTEN_IN_ANNOTATIONS)),
+    distribution=st.sampled_from(_WRITTEN_IN_FIELD),
+    keys=st.sampled_from((None, None, None, (), ("topology.kubernetes.io/zone", "*"))),
+    subsetting=st.sampled_from((*(None,) * 6, *_WRITTEN_FOR_SUBSETTING)),
+    algorithm=st.sampled_from(_WRITTEN_AS_ALGORITHM),
+    starting=st.sampled_from(_WRITTEN_AS_STARTING),
 )
 BALANCED: Final = st.sampled_from(_BALANCED)
 """Settings that ask for ProportionalZoneCPU."""
@@ -105,8 +138,31 @@ ZONE_HINTS: Final = st.sampled_from((*_BALANCED, *_OWN_ZONE))
 """Settings that ask for hints for zones alone."""
 NODE_HINTS: Final = st.sampled_from(_OWN_NODE)
 """Settings that ask for hints for nodes."""
+SUBSETTING: Final = st.one_of(
+    st.builds(
+        Setting,
+        mode=st.sampled_from((None, None, None, "Auto")),
+        subsetting=st.sampled_from(("Auto", "Auto", "Prefer")),
+        algorithm=st.sampled_from(_ALGORITHMS),
+        starting=st.sampled_from(_STARTING),
+    ),
+    st.builds(
+        Setting,
+        subsetting=st.sampled_from(("Auto", "Auto", "Auto", "Require")),
+        algorithm=st.sampled_from(_WRITTEN_AS_ALGORITHM),
+        starting=st.sampled_from(_WRITTEN_AS_STARTING),
+    ),
+)
+"""Settings that ask for subsetting, some in words that not all are understood."""
 ANY_SETTING: Final = st.one_of(
-    BALANCED, BALANCED, st.sampled_from(_OWN_ZONE), NODE_HINTS, st.sampled_from(_NOTHING), _any_setting
+    BALANCED,
+    BALANCED,
+    SUBSETTING,
+    SUBSETTING,
+    st.sampled_from(_OWN_ZONE),
+    NODE_HINTS,
+    st.sampled_from(_NOTHING),
+    _any_setting,
 )
 
 
@@ -165,7 +221,7 @@ def _random_pod(number: int, node: int, kind: str) -> Pod:
 
 @st.composite
 def services(draw: st.DrawFn, *, setting: st.SearchStrategy[Setting], policies: bool = True) -> Service:
-    mode, old, distribution, keys = draw(setting)
+    asks = draw(setting)
     external = internal = None
     publish = None
     type_ = "ClusterIP"
@@ -188,12 +244,11 @@ def services(draw: st.DrawFn, *, setting: st.SearchStrategy[Setting], policies: 
     ]
     if draw(st.booleans()):
         ports.append(ServicePort(name="metrics", port=81, target_port=9091))
+    labels = draw(st.sampled_from((None, None, None, {"team": "web"}, {names.ZONE_LABEL: "zone-1"})))
     return a_service(
-        mode,
-        old=old,
-        distribution=distribution,
-        keys=keys,
+        **asks._asdict(),
         families=families,
+        labels=labels,
         internal=internal,
         external=external,
         type_=type_,
@@ -203,6 +258,8 @@ def services(draw: st.DrawFn, *, setting: st.SearchStrategy[Setting], policies: 
     )
 
 
+_ZONES: Final = (1, 2, 3, 4, 5, 6, 9)
+"""Nine are more than a hint may name."""
 _THRESHOLDS: Final = (
     HintsSettings(),
     HintsSettings(),
@@ -216,7 +273,24 @@ _GATES: Final = (
     Gates(topology_aware_hints=False),
     Gates(service_traffic_distribution=False),
     Gates(prefer_same_traffic_distribution=False),
+    Gates(topology_aware_subsetting=False),
 )
+_ANY_ALGORITHM: Final[tuple[Algorithm, ...]] = get_args(Algorithm)
+_WITHOUT_WEIGHTS: Final = tuple(name for name in _ANY_ALGORITHM if name not in WEIGHTED_ALGORITHMS)
+
+
+@st.composite
+def subsetting_settings(draw: st.DrawFn) -> SubsettingSettings:
+    """Settings with which a handful of endpoints is often enough to start."""
+    as_hints = draw(st.sampled_from((False, False, True)))
+    return SubsettingSettings(
+        algorithm=draw(st.sampled_from(_WITHOUT_WEIGHTS if as_hints else _ANY_ALGORITHM)),
+        starting_threshold=Fraction(draw(st.sampled_from(("1", "1", "1/2", "2", "3")))),
+        padding=draw(st.sampled_from((0, 1, 3))),
+        overload_threshold=Fraction(draw(st.sampled_from(("1/2", "1/2", "1/10", "5")))),
+        in_zone_tolerance=Fraction(draw(st.sampled_from(("1/10", "1/10", "0", "1")))),
+        encoding="hints" if as_hints else "slice-groups",
+    )
 
 
 @st.composite
@@ -224,7 +298,7 @@ def clusters(
     draw: st.DrawFn,
     *,
     setting: st.SearchStrategy[Setting] = ANY_SETTING,
-    most_zones: int = 6,
+    most_zones: int = 9,
     most_pods: int = 30,
     history: bool = True,
     others: bool = True,
@@ -236,7 +310,7 @@ def clusters(
     somebody else. ``tidy``: Nodes have zones and CPU, endpoints zones and addresses of their own, policies are the
     default: nothing stands against hints but numbers.
     """
-    zones = draw(st.integers(1, most_zones))
+    zones = draw(st.sampled_from([number for number in _ZONES if number <= most_zones]))
     kinds = draw(st.sampled_from((_FINE, _IDLE) if tidy else _NODE_KINDS))
     nodes = draw(nodes_of(zones=zones, kinds=kinds))
     kinds = draw(st.sampled_from((_READY, _MIXED) if tidy else (_READY, _MIXED, _HOST, _STRANGE)))
@@ -248,6 +322,8 @@ def clusters(
         configuration=Configuration(
             max_endpoints_per_slice=draw(st.sampled_from((100, 2, 3, 5, 10))),
             hints=draw(st.sampled_from(_THRESHOLDS)),
+            subsetting=draw(subsetting_settings()),
+            default_approach=draw(st.sampled_from(("ClusterWide", "ClusterWide", "ClusterWide", "Subsetting"))),
             gates=Gates() if tidy else draw(st.sampled_from(_GATES)),
         ),
     )
@@ -293,16 +369,31 @@ def _before(draw: st.DrawFn, now: Cluster) -> Cluster:
         nodes = (*nodes, a_node("node-of-before", zone, cpu=16))
     service = now.service
     if draw(st.booleans()):
-        mode, old, distribution, keys = draw(ANY_SETTING)
-        other = a_service(mode, old=old, distribution=distribution, keys=keys)
+        asked = draw(ANY_SETTING)
+        other = a_service(**asked._asdict())
         service = replace(
             service,
             metadata=replace(service.metadata, annotations=other.metadata.annotations),
-            spec=replace(service.spec, traffic_distribution=distribution, topology_keys=keys),
+            spec=replace(service.spec, traffic_distribution=asked.distribution, topology_keys=asked.keys),
         )
     most = draw(st.sampled_from((now.configuration.max_endpoints_per_slice, 4, 100)))
     configuration = dataclasses.replace(now.configuration, max_endpoints_per_slice=most)
+    if draw(st.sampled_from((False, False, True))):
+        configuration = dataclasses.replace(configuration, subsetting=draw(subsetting_settings()))
     return now.with_(service=service, pods=pods, nodes=nodes, configuration=configuration)
+
+
+_WRITTEN_AS_ZONES: Final = (
+    "zone-1,zone-2",
+    "zone-1=0.75,zone-2=0.250000",
+    "zone-2,zone-1",
+    "zone-1=0",
+    "zone-1,zone-1",
+    "zone-3=0.5",
+    "zone-1=",
+    ",",
+    "",
+)
 
 
 @st.composite
@@ -311,9 +402,16 @@ def _meddled(draw: st.DrawFn, slices: tuple[EndpointSlice, ...]) -> tuple[Endpoi
     result = []
     for number, each in enumerate(slices):
         annotations, endpoints = each.metadata.annotations, each.endpoints or ()
-        match draw(st.sampled_from(("as it was", "annotation", "hints", "no hints", "twice", "empty", "labels"))):
+        what = ("as it was", "annotation", "hints", "no hints", "twice", "empty", "labels", "zone", "zones")
+        match draw(st.sampled_from(what)):
             case "annotation":
-                annotations = {names.APPROACH_ANNOTATION: draw(st.sampled_from(("Hints/ProportionalZoneCPU", "?")))}
+                said = ("Hints/ProportionalZoneCPU", "Subsetting/local", "?")
+                annotations = {names.APPROACH_ANNOTATION: draw(st.sampled_from(said))}
+            case "zone":
+                labels = {**(each.metadata.labels or {}), names.ZONE_LABEL: draw(st.sampled_from(("zone-1", "zone-8")))}
+                each = replace(each, metadata=replace(each.metadata, labels=labels))
+            case "zones":
+                annotations = {**(annotations or {}), names.ZONES_ANNOTATION: draw(st.sampled_from(_WRITTEN_AS_ZONES))}
             case "hints":
                 endpoints = tuple(replace(one, hints=hints(f"zone-{number % 7}")) for one in endpoints)
             case "no hints":
@@ -344,4 +442,5 @@ def _slices_of_others(draw: st.DrawFn, zones: int) -> tuple[EndpointSlice, ...]:
         for zone, hinted, number in draw(st.lists(some, max_size=3, unique_by=lambda one: one[2]))
     ]
     manager = draw(st.sampled_from(("endpointslicemirroring-controller.k8s.io", "example.com", None)))
-    return (a_slice("of-others", *endpoints, manager=manager, owner=None),)
+    labels = draw(st.sampled_from((None, None, None, {names.ZONE_LABEL: "zone-1"}, {names.ZONE_LABEL: "zone-8"})))
+    return (a_slice("of-others", *endpoints, manager=manager, owner=None, labels=labels),)

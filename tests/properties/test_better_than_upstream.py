@@ -23,12 +23,14 @@ from tests.clusters import (
     told,
     written,
 )
-from tests.properties.random_clusters import BALANCED, clusters, examples
+from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters, examples
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, is_ready
+from zoneward.routing.algorithms.registry import REQUIRE_ZONE
 from zoneward.routing.reasons import Reason
 from zoneward.routing.selection import endpoints_of_all_ports, select
+from zoneward.routing.slice_groups import group_of_slice
 from zoneward.slices.plan import FamilyPlan
 
 
@@ -56,34 +58,43 @@ def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(
         assert allocation is not None
         ready = sum(map(is_ready, endpoints_in(family.slices)))
         for zone, weight in demand.weight_of.items():
-            consumed = allocation.consumed(allocation.zones.index(zone))
+            consumed = allocation.size(allocation.zones.index(zone))
             assert consumed > 0
             assert selected(family, zone) == consumed
             assert Fraction(ready * weight, demand.total) / consumed - 1 < threshold_in_force(cluster, family)
 
 
-@examples(100)
-@given(clusters(setting=BALANCED, others=False))
+@examples(150)
+@given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
-    """Every ready endpoint that serves a port has a hint where they are on; nobody has one where they are off."""
+    """Every ready endpoint that serves a port has a hint where they are on; nobody has one where they are off, or
+    where slices say who consumes them."""
     for family in cluster.plan().families:
+        hinted = family.decision.active and family.decision.groups is None
         for each in family.changes.after:
             for endpoint in each.endpoints or ():
-                on = family.decision.active and is_ready(endpoint) and bool(each.ports)
+                on = hinted and is_ready(endpoint) and bool(each.ports)
                 assert (endpoint.hints is not None) == on
+                assert not (endpoint.hints and names.ZONE_LABEL in (each.metadata.labels or {}))
 
 
 # --- an endpoint in a zone without usable nodes keeps a hint that nobody consumes -------------------------------------
 
 
 @examples(200)
-@given(clusters(setting=BALANCED, others=False))
+@given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
-    """An endpoint in a zone without demand too, so none idles."""
+    """An endpoint in a zone without demand too, so none idles; but ``Require`` leaves it at home."""
     zones = set(cluster.surroundings.demand.zones)
     for family in cluster.plan().families:
-        if family.decision.active:
-            assert set(hinted_zones(family.changes.after).values()) <= zones
+        if not family.decision.active or family.decision.heuristic == REQUIRE_ZONE.name:
+            continue
+        for each in family.changes.after:
+            group = group_of_slice(each)
+            assert group is None or set(group.zones) <= zones
+            for endpoint in each.endpoints or ():
+                if endpoint.hints is not None:
+                    assert {zone.name for zone in endpoint.hints.for_zones or ()} <= zones
 
 
 def test_an_endpoint_whose_zone_loses_its_nodes_serves_another_zone_and_is_then_left_alone() -> None:

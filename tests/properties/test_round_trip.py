@@ -3,17 +3,23 @@ trip"), nobody is left without an endpoint, and no endpoint or traffic gets lost
 
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
+from itertools import repeat
 
 import pytest
 from hypothesis import given
 from tests.clusters import ALL_HINTS, CLUSTER, Cluster, a_pod, a_service, endpoints_in, nodes_in, only_family, pods_in
-from tests.properties.random_clusters import NODE_HINTS, ZONE_HINTS, clusters, examples
+from tests.properties.random_clusters import NODE_HINTS, SUBSETTING, ZONE_HINTS, clusters, examples
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, Pod, ServicePort, is_ready, is_serving, is_terminating
 from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.allocation import Allocation
+from zoneward.routing.asked import Approach
+from zoneward.routing.configuration import Gates
 from zoneward.routing.selection import (
     CONSUMERS,
+    ZONEWARD,
     SelectionRule,
     endpoints_of_all_ports,
     endpoints_of_port,
@@ -21,6 +27,7 @@ from zoneward.routing.selection import (
     is_proxied,
     policies_of,
     select,
+    slice_groups,
 )
 from zoneward.slices.plan import FamilyPlan
 
@@ -42,7 +49,8 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
     """For each zone: as many endpoints from each zone as allocated; all ready ones where it was allocated none."""
     for family in cluster.plan().families:
         allocation = family.decision.allocation
-        if allocation is None:
+        # Where a gate refuses hints, the controller's default may step in.
+        if allocation is None or family.decision.approach is Approach.SUBSETTING:
             continue
         ready = ready_by_address(family)
         everything = tuple(endpoints_of_all_ports(family.slices))
@@ -56,6 +64,101 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
                 assert (located(selection.cluster), selection.rule) == (column, SelectionRule.ZONE_HINTS)
             else:
                 assert (located(selection.cluster), selection.rule) == (located(ready), SelectionRule.ALL)
+
+
+@examples(300)
+@given(clusters(setting=SUBSETTING, others=False))
+def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster: Cluster) -> None:
+    """For each zone where traffic starts: as many endpoints from each zone as those groups have, by their weights;
+    all ready ones where it consumes none."""
+    for family in cluster.plan().families:
+        allocation = family.decision.allocation
+        if allocation is None or family.decision.approach is not Approach.SUBSETTING:
+            continue
+        as_hints = cluster.configuration.subsetting.encoding == "hints"
+        ready = ready_by_address(family)
+        everything = tuple(endpoints_of_all_ports(family.slices))
+        groups = slice_groups(family.slices, ZONEWARD, Gates())
+        assert not (as_hints and groups)
+        assert located(ready) == sum(map(in_group, repeat(allocation), groups_of(allocation)), Counter())
+        for zone in cluster.surroundings.demand.zones:
+            selection = select(
+                everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone, groups=groups
+            )
+            assert selection.cluster is not None
+            expected = consumed_by(zone, allocation)
+            if not expected:
+                assert {id(one) for one in selection.cluster} == {id(one) for one in ready}
+                assert (selection.rule, selection.weights) == (SelectionRule.ALL, None)
+                continue
+            if as_hints:
+                assert selection.rule is SelectionRule.ZONE_HINTS
+            else:
+                everybody = expected.total() == len(ready)
+                assert selection.rule is (SelectionRule.ALL if everybody else SelectionRule.ZONE_SLICES)
+            if selection.weights is None:
+                # All alike: it does not matter how much they are.
+                ((weight, _),) = Counter(weight for _, weight in expected).items()
+                weights: Sequence[float] = [weight] * len(selection.cluster)
+            else:
+                weights = selection.weights
+            assert Counter(zip((one.zone for one in selection.cluster), weights, strict=True)) == expected
+
+
+def consumed_by(zone: str, allocation: Allocation) -> Counter[tuple[str | None, float]]:
+    """How many endpoints a zone consumes, by where they are and by the weight that they have for it."""
+    consumed: Counter[tuple[str | None, float]] = Counter()
+    for number in groups_of(allocation, zone):
+        for here, count in in_group(allocation, number).items():
+            consumed[here, allocation.groups[number].weight(zone)] += count
+    return consumed
+
+
+def groups_of(allocation: Allocation, zone: str | None = None) -> list[int]:
+    """The groups that a zone consumes, or all of them, by number."""
+    return [number for number, group in enumerate(allocation.groups) if zone is None or zone in group.zones]
+
+
+def in_group(allocation: Allocation, number: int) -> Counter[str | None]:
+    """How many endpoints of a group are in each zone; ``""`` in an allocation is no zone at all."""
+    size = len(allocation.zones)
+    row = allocation.counts[number * size : (number + 1) * size]
+    return +Counter({zone or None: count for zone, count in zip(allocation.zones, row, strict=True)})
+
+
+@examples(200)
+@given(clusters(setting=SUBSETTING, others=False))
+def test_who_reads_no_slice_groups_uses_all_endpoints_of_them(cluster: Cluster) -> None:
+    """A kube-proxy, whatever its age: slices with a zone label are slices, and hints are not there beside them."""
+    for family in cluster.plan().families:
+        if family.decision.groups is None:
+            continue
+        assert not any(one.hints for one in endpoints_in(family.slices))
+        assert slice_groups(family.slices, CONSUMERS["current"], Gates()) == {}
+        everything = tuple(endpoints_of_all_ports(family.slices))
+        selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone="zone-1")
+        assert selection.cluster is not None
+        assert {id(one) for one in selection.cluster} >= {id(one) for one in ready_by_address(family)}
+
+
+@examples(200)
+@given(clusters(setting=SUBSETTING, tidy=True, others=False))
+def test_no_endpoint_is_overloaded_by_the_threshold_where_the_algorithm_heeds_one(cluster: Cluster) -> None:
+    """Of what our own proxies send, where there is nothing but numbers. The proposal's local-opt heeds none, and its
+    local-shared does not ask a group of zones without endpoints, which may be at up to 50 %."""
+    threshold = cluster.configuration.subsetting.overload_threshold
+    for family in cluster.plan().families:
+        decision, traffic = family.decision, family.traffic
+        if decision.approach is not Approach.SUBSETTING or not decision.active or traffic is None:
+            continue
+        match decision.heuristic:
+            case "local":
+                assert traffic.max_overload < threshold
+            case "local-shared":
+                assert traffic.max_overload < max(threshold, Fraction(1, 2))
+            case "local-weighted" | "random":
+                # Weights in slices have six digits.
+                assert traffic.max_overload < max(threshold, Fraction(1, 1000))
 
 
 def test_no_zone_is_overloaded_where_pods_share_an_address() -> None:
@@ -97,7 +200,8 @@ def test_who_serves_no_port_counts_for_no_zone() -> None:
 def test_each_node_selects_its_own_endpoints_else_its_zones_else_all(cluster: Cluster) -> None:
     """KEP-3015: node hints count where every endpoint has one, zone hints where every endpoint has one."""
     for family in cluster.plan().families:
-        if not family.decision.active:
+        # Where a gate refuses node hints, the controller's default may step in.
+        if not family.decision.active or family.decision.approach is Approach.SUBSETTING:
             continue
         ready = ready_by_address(family)
         everything = tuple(endpoints_of_all_ports(family.slices))
@@ -125,13 +229,15 @@ def test_no_client_is_without_an_endpoint_while_one_exists_that_policy_allows(co
     while they terminate; of its own node alone where the internal policy is Local."""
     service = cluster.service
     policies = policies_of(service)
-    heeded = hints_heeded(service, CONSUMERS[consumer], cluster.configuration.gates)
+    gates = cluster.configuration.gates
+    heeded = hints_heeded(service, CONSUMERS[consumer], gates)
     nodes = [(node.metadata.name, (node.metadata.labels or {}).get(names.ZONE_LABEL)) for node in cluster.nodes]
     for family in cluster.plan().families:
+        groups = slice_groups(family.slices, CONSUMERS[consumer], gates)
         for port in service.spec.ports or ():
             for node, zone in [*nodes, ("node-of-nobody", NOWHERE), ("node-of-nobody", None)]:
                 endpoints = tuple(endpoints_of_port(family.slices, port.name, node=node).values())
-                selection = select(endpoints, policies=policies, heeded=heeded, node=node, zone=zone)
+                selection = select(endpoints, policies=policies, heeded=heeded, node=node, zone=zone, groups=groups)
                 allowed = [one for one in endpoints if not policies.internal_local or one.node_name == node]
                 ready = [one for one in allowed if is_ready(one)]
                 leaving = [one for one in allowed if is_serving(one) and is_terminating(one)]
@@ -140,6 +246,8 @@ def test_no_client_is_without_an_endpoint_while_one_exists_that_policy_allows(co
                 assert bool(used) == bool(ready or leaving)
                 assert {id(one) for one in used} <= {id(one) for one in (ready or leaving)}
                 assert {id(one) for one in used} <= {id(one) for one in selection.all_reachable}
+                assert selection.weights is None or len(selection.weights) == len(selection.cluster or ())
+                assert not selection.weights or all(weight > 0 for weight in selection.weights)
 
 
 @examples(200)
@@ -238,14 +346,17 @@ def test_all_traffic_is_either_served_or_dropped(cluster: Cluster) -> None:
 @examples(150)
 @given(clusters(tidy=True, others=False))
 def test_predicted_overload_is_what_the_allocation_says(cluster: Cluster) -> None:
-    """A zone's overload is expected over consumed endpoints, less 1, as the words of the design define it."""
+    """A zone's overload is expected over consumed endpoints, less 1, as the words of the design define it.
+
+    A zone consumes every endpoint of every group that it is in, with however little weight.
+    """
     for family in cluster.plan().families:
         allocation, traffic = family.decision.allocation, family.traffic
         if allocation is None or traffic is None or HEURISTICS[family.decision.heuristic or ""].node_hints:
             continue
         ready = [one for one in endpoints_in(family.slices) if is_ready(one)]
         for zone, weight in cluster.surroundings.demand.weight_of.items():
-            consumed = allocation.consumed(allocation.zones.index(zone)) or len(ready)
+            consumed = sum(map(allocation.size, groups_of(allocation, zone))) or len(ready)
             predicted = traffic.zones[zone]
             assert predicted.consumed == pytest.approx(consumed)
             assert predicted.expected == pytest.approx(weight / cluster.surroundings.demand.total * len(ready))

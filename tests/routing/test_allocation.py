@@ -2,21 +2,32 @@
 
 from fractions import Fraction
 
-from zoneward.routing.algorithms.registry import PREFER_SAME_ZONE, PROPORTIONAL_ZONE_CPU, Heuristic
-from zoneward.routing.allocation import Allocation, allocate
+from zoneward.routing.algorithms.registry import PREFER_SAME_ZONE, PROPORTIONAL_ZONE_CPU, REQUIRE_ZONE, Heuristic
+from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS as SUBSETTING
+from zoneward.routing.allocation import Allocation, allocate, allocation_of
+from zoneward.routing.groups import Group, own_group
 
 ZONES = ("a", "b", "c")
-ALLOCATION = Allocation(ZONES, (2, 1, 0, 0, 0, 0, 0, 1, 3))
+OWN = tuple(map(own_group, ZONES))
+EVERYBODY = Group(ZONES, (1.0, 1.0, 1.0))
+ALLOCATION = Allocation(ZONES, OWN, (2, 0, 0, 1, 0, 1, 0, 0, 3))
 """Zone a serves itself twice and b once, b has none, c serves b once and itself three times."""
+SHARED = Allocation(ZONES, (*OWN, Group(("a", "c"), (1.0, 1.0))), (2, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 0))
+"""Zones a and c share an endpoint of a and one of b; the own group of c is empty."""
 
 
-def test_consumed_is_a_column() -> None:
-    assert [ALLOCATION.consumed(zone) for zone in range(3)] == [2, 2, 3]
+def test_the_size_of_a_group_counts_its_endpoints_wherever_they_are() -> None:
+    assert [ALLOCATION.size(group) for group in range(3)] == [2, 2, 3]
+    assert [SHARED.size(group) for group in range(4)] == [2, 1, 0, 2]
 
 
 def test_as_a_map_zeros_and_zones_without_endpoints_are_left_out() -> None:
     assert ALLOCATION.as_map() == {"a": {"a": 2, "b": 1}, "c": {"b": 1, "c": 3}}
-    assert Allocation((), ()).as_map() == {}
+    assert Allocation((), (), ()).as_map() == {}
+
+
+def test_as_a_map_the_consumer_of_a_shared_group_is_all_its_zones() -> None:
+    assert SHARED.as_map() == {"a": {"a": 2, "a,c": 1}, "b": {"b": 1, "a,c": 1}}
 
 
 def run(heuristic: Heuristic, supply: list[int]) -> Allocation | None:
@@ -32,9 +43,40 @@ def run(heuristic: Heuristic, supply: list[int]) -> Allocation | None:
 
 
 def test_a_heuristic_is_run_over_all_zones() -> None:
-    assert run(PROPORTIONAL_ZONE_CPU, [1, 2, 0]) == Allocation(ZONES, (1, 0, 0, 0, 1, 1, 0, 0, 0))
-    assert run(PREFER_SAME_ZONE, [1, 2, 0]) == Allocation(ZONES, (1, 0, 0, 0, 2, 0, 0, 0, 0))
+    assert run(PROPORTIONAL_ZONE_CPU, [1, 2, 0]) == Allocation(ZONES, OWN, (1, 0, 0, 0, 1, 0, 0, 1, 0))
+    for heuristic in (PREFER_SAME_ZONE, REQUIRE_ZONE):
+        assert run(heuristic, [1, 2, 0]) == Allocation(ZONES, OWN, (1, 0, 0, 0, 2, 0, 0, 0, 0))
+
+
+def test_groups_that_zones_share_come_after_the_zones_own_even_where_these_are_empty() -> None:
+    assert run(SUBSETTING["random"], [1, 2, 0]) == Allocation(ZONES, (*OWN, EVERYBODY), (*(0,) * 9, 1, 2, 0))
+
+
+def test_weights_are_those_that_slices_keep() -> None:
+    third = Group(ZONES, (0.333333, 0.333333, 0.333333))
+    assert run(SUBSETTING["local-opt"], [3, 1, 0]) == Allocation(
+        ZONES, (*OWN, third), (1, 0, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0)
+    )
 
 
 def test_what_a_heuristic_finds_impossible_is_none() -> None:
-    assert run(PROPORTIONAL_ZONE_CPU, [2, 2, 0]) is None
+    for heuristic in (PROPORTIONAL_ZONE_CPU, SUBSETTING["local"]):
+        assert run(heuristic, [2, 2, 0]) is None
+
+
+def test_a_shared_group_that_is_empty_is_left_out() -> None:
+    """Room for three groups more, and one of them in use."""
+    counts = [2, 0, 0, 1, 0, 0, 0, 1, 0, 0]
+    weights = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 0.25, 1.0, 1.0]
+    found = allocation_of(("a", "b"), 5, counts, weights)
+    assert found == Allocation(
+        ("a", "b"), (own_group("a"), own_group("b"), Group(("a", "b"), (0.5, 0.25))), (2, 0, 0, 1, 0, 1)
+    )
+
+
+def test_a_shared_group_that_one_zone_consumes_is_part_of_its_own() -> None:
+    """Also where another's weight is too small for the digits that slices keep."""
+    counts = [2, 0, 0, 1, 0, 3, 4, 0]
+    weights = [1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 4e-7, 1.0]
+    found = allocation_of(("a", "b"), 4, counts, weights)
+    assert found == Allocation(("a", "b"), (own_group("a"), own_group("b")), (2, 3, 4, 1))

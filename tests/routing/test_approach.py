@@ -1,8 +1,8 @@
-"""Which setting wins, which values are known, and what each comes to (KEP-2433, KEP-4444, KEP-3015)."""
+"""Which setting wins, which values are known, and what each comes to (KEP-2433, KEP-4444, KEP-3015, KEP-2004)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import pytest
 from msgspec.structs import replace
@@ -11,13 +11,15 @@ from tests.clusters import a_service
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.approach import WHAT_IF_VALUES, Approach, Asked, as_if_asked, asked_for, topology_annotation
-from zoneward.routing.configuration import Configuration, Gates
+from zoneward.routing.approach import WHAT_IF_VALUES, as_if_asked, asked_for, topology_annotation
+from zoneward.routing.asked import Approach, Asked
+from zoneward.routing.configuration import STARTING_THRESHOLD_EXPECTED, Configuration, DefaultApproach, Gates
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules
 
 OLD: Final = names.TOPOLOGY_AWARE_HINTS_ANNOTATION
 NEW: Final = names.TOPOLOGY_MODE_ANNOTATION
+SUBSETTING: Final = names.SUBSETTING_ANNOTATION
 
 
 def asked(service: Service, configuration: Configuration | None = None) -> Asked:
@@ -44,24 +46,30 @@ def outcome(service: Service, configuration: Configuration | None = None) -> str
 
 
 class Values(NamedTuple):
-    """What one value comes to where it stands alone: in the new annotation, in the old one, in the field."""
+    """What one value comes to where it stands alone: in the new annotation, in the old one, in the field, in the
+    annotation for subsetting, and as its algorithm beside ``Auto`` there."""
 
     new: str
     old: str
     field: str
+    subsetting: str = "UnknownValue"
+    algorithm: str = "Subsetting/local"
 
 
 PROPORTIONAL: Final = "Hints/ProportionalZoneCPU"
 UNKNOWN: Final = "UnknownValue"
+LOCAL: Final = "Subsetting/local"
+"""What an unknown algorithm comes to as well: the controller's own."""
+REQUIRED: Final = "Subsetting/RequireZone"
 VALUES: Final[Mapping[str, Values]] = {
-    "Auto": Values(PROPORTIONAL, PROPORTIONAL, UNKNOWN),
+    "Auto": Values(PROPORTIONAL, PROPORTIONAL, UNKNOWN, subsetting=LOCAL),
     "auto": Values(PROPORTIONAL, PROPORTIONAL, UNKNOWN),
     "AUTO": Values(UNKNOWN, UNKNOWN, UNKNOWN),
     " Auto": Values(UNKNOWN, UNKNOWN, UNKNOWN),
-    "Disabled": Values("nothing", "nothing", UNKNOWN),
+    "Disabled": Values("nothing", "nothing", UNKNOWN, subsetting="nothing"),
     "disabled": Values("nothing", "nothing", UNKNOWN),
     "DISABLED": Values(UNKNOWN, UNKNOWN, UNKNOWN),
-    "": Values("nothing", "nothing", UNKNOWN),
+    "": Values("nothing", "nothing", UNKNOWN, subsetting="nothing"),
     "ProportionalZoneCPU": Values(PROPORTIONAL, UNKNOWN, UNKNOWN),
     "proportionalzonecpu": Values(UNKNOWN, UNKNOWN, UNKNOWN),
     "PreferZone": Values("Hints/PreferZone", UNKNOWN, UNKNOWN),
@@ -73,6 +81,20 @@ VALUES: Final[Mapping[str, Values]] = {
     "zoneward.dev/PreferZone": Values("Hints/PreferZone", UNKNOWN, "TrafficDistribution/PreferZone"),
     "zoneward.dev/PreferSameZone": Values("Hints/PreferSameZone", UNKNOWN, "TrafficDistribution/PreferSameZone"),
     "zoneward.dev/PreferSameNode": Values("Hints/PreferSameNode", UNKNOWN, "TrafficDistribution/PreferSameNode"),
+    "Prefer": Values(UNKNOWN, UNKNOWN, UNKNOWN, subsetting=LOCAL),
+    "prefer": Values(UNKNOWN, UNKNOWN, UNKNOWN),
+    "Require": Values(UNKNOWN, UNKNOWN, UNKNOWN, subsetting=REQUIRED),
+    "Random": Values(UNKNOWN, UNKNOWN, UNKNOWN, subsetting="nothing"),
+    **{
+        name: Values(UNKNOWN, UNKNOWN, UNKNOWN, algorithm=f"Subsetting/{name}")
+        for name in ("local", "local-shared", "local-weighted", "local-opt", "random")
+    },
+    "Local": Values(UNKNOWN, UNKNOWN, UNKNOWN),
+    "RequireZone": Values(UNKNOWN, UNKNOWN, UNKNOWN),
+    **{
+        f"zoneward.dev/{name}": Values(UNKNOWN, UNKNOWN, UNKNOWN)
+        for name in ("local", "local-shared", "local-weighted", "local-opt", "random", "RequireZone")
+    },
     "zoneward.dev/Auto": Values(UNKNOWN, UNKNOWN, UNKNOWN),
     "zoneward.dev/": Values(UNKNOWN, UNKNOWN, UNKNOWN),
     "/ProportionalZoneCPU": Values(UNKNOWN, UNKNOWN, UNKNOWN),
@@ -85,12 +107,19 @@ VALUES: Final[Mapping[str, Values]] = {
 @pytest.mark.parametrize("value", VALUES)
 def test_a_value_alone(value: str) -> None:
     """Each place understands its own values; all others are like unset."""
-    got = Values(outcome(a_service(value)), outcome(a_service(old=value)), outcome(a_service(distribution=value)))
+    got = Values(
+        new=outcome(a_service(value)),
+        old=outcome(a_service(old=value)),
+        field=outcome(a_service(distribution=value)),
+        subsetting=outcome(a_service(subsetting=value)),
+        algorithm=outcome(a_service(subsetting="Auto", algorithm=value)),
+    )
     assert got == VALUES[value]
 
 
 def test_every_value_that_is_known_to_any_place_is_in_the_table() -> None:
     known = {*names.AUTO_VALUES, *names.DISABLED_VALUES, *names.TRAFFIC_DISTRIBUTIONS, *WHAT_IF_VALUES, *HEURISTICS}
+    known |= {*names.SUBSETTING_AUTO_VALUES, names.SUBSETTING_REQUIRE, *names.SUBSETTING_DISABLED_VALUES}
     ours = {f"{names.DOMAIN}/{name}" for name in HEURISTICS}
     assert (known - {"none"}) | ours <= VALUES.keys()
 
@@ -105,24 +134,39 @@ def test_without_settings_nothing_is_asked_for() -> None:
 
 
 class Setting(NamedTuple):
-    """A way to fill each of the four places."""
+    """A way to fill each of the four places, that for subsetting, and the controller's default."""
 
     keys: Sequence[str] | None
     old: str | None
     new: str | None
     distribution: str | None
+    subsetting: str | None = None
+    default: DefaultApproach = "ClusterWide"
 
 
 KEYS: Final = (None, (), ("kubernetes.io/hostname", "*"))
 OLDS: Final = (None, "Auto", "Disabled", "", "Banana", "PreferZone")
 NEWS: Final = (None, "PreferZone", "Disabled", "Banana")
 FIELDS: Final = (None, "PreferSameNode", "Banana")
+SUBSETTINGS: Final = (None, "Auto", "Require", "Disabled", "", "Banana")
 
 
 def expected_of(setting: Setting) -> str:
-    """The rules of precedence, told once more: topologyKeys, then the annotation, then the field."""
+    """The rules of precedence, told once more: topologyKeys, then subsetting, then the annotation, then the field,
+    then the default, which is for Services whose subsetting annotation is absent or empty."""
     if setting.keys:
         return "TopologyKeys"
+    if setting.subsetting in ("Auto", "Require"):
+        return LOCAL if setting.subsetting == "Auto" else REQUIRED
+    hints = expected_of_hints(setting)
+    if hints not in ("nothing", UNKNOWN):
+        return hints
+    if not setting.subsetting and setting.default == "Subsetting":
+        return LOCAL
+    return UNKNOWN if setting.subsetting == "Banana" else hints
+
+
+def expected_of_hints(setting: Setting) -> str:
     annotation = setting.new if setting.old is None else setting.old
     known = {"Auto": PROPORTIONAL, **({"PreferZone": "Hints/PreferZone"} if setting.old is None else {})}
     if annotation in known:
@@ -135,9 +179,13 @@ def expected_of(setting: Setting) -> str:
 
 @pytest.mark.parametrize("setting", [Setting(*each) for each in product(KEYS, OLDS, NEWS, FIELDS)])
 def test_precedence(setting: Setting) -> None:
-    """All four places, filled in every way together."""
-    service = a_service(setting.new, old=setting.old, distribution=setting.distribution, keys=setting.keys)
-    assert outcome(service) == expected_of(setting)
+    """All places, filled in every way together."""
+    for subsetting, default in product(SUBSETTINGS, get_args(DefaultApproach)):
+        each = setting._replace(subsetting=subsetting, default=default)
+        service = a_service(
+            each.new, old=each.old, distribution=each.distribution, keys=each.keys, subsetting=subsetting
+        )
+        assert outcome(service, Configuration(default_approach=default)) == expected_of(each), each
 
 
 def test_the_old_annotation_hides_the_new_one_even_where_it_is_empty() -> None:
@@ -162,6 +210,26 @@ def test_rules_stand_in_the_order_in_which_they_are_asked() -> None:
         ("gate-prefer-same-traffic-distribution", True),
     ]
     assert rules(a_service("Auto", keys=("*",))) == [("topology-keys", False)]
+    service = a_service("Auto", distribution="PreferClose", subsetting="Auto", algorithm="Banana", starting="2")
+    assert rules(service) == [
+        ("subsetting-algorithm", False),
+        ("starting-threshold-annotation", True),
+        ("subsetting-annotation", True),
+        ("gate-topology-aware-subsetting", True),
+        ("annotation", False),
+        ("traffic-distribution", False),
+    ]
+    assert rules(a_service(subsetting="Disabled")) == [
+        ("subsetting-annotation", False),
+        ("annotation", False),
+        ("traffic-distribution", False),
+    ]
+    assert rules(a_service(), Configuration(default_approach="Subsetting")) == [
+        ("annotation", False),
+        ("traffic-distribution", False),
+        ("gate-topology-aware-subsetting", True),
+        ("default-approach", True),
+    ]
 
 
 # --- acceptance -------------------------------------------------------------------------------------------------------
@@ -194,6 +262,33 @@ ACCEPTED: Final[Mapping[str, tuple[Service, bool | None, str]]] = {
         False,
         "spec.topologyKeys is set and overrides every newer setting",
     ),
+    "subsetting": (a_service(subsetting="Auto"), True, f"{SUBSETTING}: Auto"),
+    "subsetting, the first version's word": (a_service(subsetting="Prefer"), True, f"{SUBSETTING}: Prefer"),
+    "required": (a_service(subsetting="Require"), True, f"{SUBSETTING}: Require"),
+    "subsetting over hints": (a_service("Auto", subsetting="Auto"), True, f"{SUBSETTING}: Auto"),
+    "subsetting switched off": (a_service(subsetting="Disabled"), None, ""),
+    "subsetting switched off beside hints": (a_service("Auto", subsetting="Disabled"), True, f"{NEW}: Auto"),
+    "unknown subsetting": (a_service(subsetting="Banana"), False, f"{SUBSETTING}: 'Banana' is not a known value"),
+    "unknown subsetting beside hints that work": (
+        a_service("Auto", subsetting="Banana"),
+        False,
+        f"{SUBSETTING}: 'Banana' is not a known value",
+    ),
+    "unknown algorithm": (
+        a_service(subsetting="Auto", algorithm="Banana"),
+        False,
+        f"{names.SUBSETTING_ALGORITHM_ANNOTATION}: 'Banana' is not a known value, so local is used",
+    ),
+    "unknown starting threshold": (
+        a_service(subsetting="Auto", starting="-1"),
+        False,
+        f"{names.STARTING_THRESHOLD_ANNOTATION}: '-1' is not {STARTING_THRESHOLD_EXPECTED}, so 3 is used",
+    ),
+    "topologyKeys over subsetting": (
+        a_service(subsetting="Auto", keys=("*",)),
+        False,
+        "spec.topologyKeys is set and overrides every newer setting",
+    ),
     "unknown annotation beside a field that works": (
         a_service("Banana", distribution="PreferClose"),
         False,
@@ -223,6 +318,7 @@ GATES: Final[Mapping[str, Gates]] = {
     "no hints": Gates(topology_aware_hints=False),
     "no traffic distribution": Gates(service_traffic_distribution=False),
     "no new values of it": Gates(prefer_same_traffic_distribution=False),
+    "no subsetting": Gates(topology_aware_subsetting=False),
 }
 DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode", "zoneward.dev/PreferZone")
 GATED: Final[Mapping[tuple[str, str], str]] = {
@@ -230,14 +326,19 @@ GATED: Final[Mapping[tuple[str, str], str]] = {
     **{(setting, "no traffic distribution"): "ServiceTrafficDistribution" for setting in DISTRIBUTIONS},
     ("PreferSameZone", "no new values of it"): "PreferSameTrafficDistribution",
     ("PreferSameNode", "no new values of it"): "PreferSameTrafficDistribution",
+    ("Auto", "no subsetting"): "TopologyAwareSubsetting",
+    ("Require", "no subsetting"): "TopologyAwareSubsetting",
 }
 """Which setting which gate refuses; every other pair works. Without TopologyAwareHints there are no hints to set."""
 
 
 @pytest.mark.parametrize("gates", GATES)
-@pytest.mark.parametrize("setting", ["annotation", *DISTRIBUTIONS])
+@pytest.mark.parametrize("setting", ["annotation", *DISTRIBUTIONS, "Auto", "Require"])
 def test_a_gate_refuses_its_own_settings_and_no_others(setting: str, gates: str) -> None:
-    service = a_service("Auto") if setting == "annotation" else a_service(distribution=setting)
+    if setting in DISTRIBUTIONS:
+        service = a_service(distribution=setting)
+    else:
+        service = a_service("Auto") if setting == "annotation" else a_service(subsetting=setting)
     found = asked(service, Configuration(gates=GATES[gates]))
     gate = GATED.get((setting, gates))
     if gate is None:
@@ -262,6 +363,7 @@ UPSTREAM: Final = Configuration().as_upstream()
 @pytest.mark.parametrize("value", VALUES)
 def test_upstream_knows_no_value_of_ours(value: str) -> None:
     """Current Kubernetes knows Auto in both annotations and three values of the field."""
+    assert outcome(a_service(subsetting=value, algorithm=value), UPSTREAM) == "nothing"
     for service in (a_service(value), a_service(old=value)):
         expected = VALUES[value].old if value in names.AUTO_VALUES + names.DISABLED_VALUES else UNKNOWN
         assert outcome(service, UPSTREAM) == expected
@@ -277,6 +379,12 @@ WHAT_IF: Final[Mapping[str, str]] = {
     "PreferZone": "Hints/PreferZone",
     "PreferSameZone": "TrafficDistribution/PreferSameZone",
     "PreferSameNode": "TrafficDistribution/PreferSameNode",
+    "local": LOCAL,
+    "local-shared": "Subsetting/local-shared",
+    "local-weighted": "Subsetting/local-weighted",
+    "local-opt": "Subsetting/local-opt",
+    "random": "Subsetting/random",
+    "RequireZone": REQUIRED,
     "none": "nothing",
 }
 
@@ -292,23 +400,37 @@ def test_every_value_that_may_be_asked_about_is_in_the_table() -> None:
         a_service(),
         a_service("PreferZone", old="Disabled", distribution="PreferSameNode"),
         a_service("Banana", old="Auto", distribution="Banana"),
+        a_service("Auto", distribution="PreferSameNode", subsetting="Require", algorithm="local-opt"),
+        a_service(subsetting="Banana", algorithm="Banana"),
     ],
-    ids=["nothing set", "other settings", "unknown settings"],
+    ids=["nothing set", "other settings", "unknown settings", "subsetting", "unknown subsetting"],
 )
-def test_what_if_asks_for_the_value_and_for_nothing_else(service: Service, value: str) -> None:
-    assert outcome(as_if_asked(service, value)) == WHAT_IF[value]
+@pytest.mark.parametrize("default", get_args(DefaultApproach))
+def test_what_if_asks_for_the_value_and_for_nothing_else(
+    service: Service, value: str, default: DefaultApproach
+) -> None:
+    """Not even for what the controller gives to whoever asks for nothing."""
+    asking = as_if_asked(service, value)
+    configuration = Configuration(default_approach=default)
+    assert outcome(asking, configuration) == WHAT_IF[value]
+    assert asked(asking, configuration).accepted is (None if value == "none" else True)
 
 
 def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
     """They would still be there, so the answer counts them in."""
     service = a_service("Auto", keys=("*",), internal="Local", external="Local")
-    annotations = {**(service.metadata.annotations or {}), "example.com/owner": "web"}
-    changed = as_if_asked(
-        replace(service, metadata=replace(service.metadata, annotations=annotations)), "PreferSameZone"
-    )
-    assert outcome(changed) == "TopologyKeys"
-    assert changed.spec.internal_traffic_policy == changed.spec.external_traffic_policy == "Local"
-    assert changed.metadata.annotations == {"example.com/owner": "web"}
+    others = {"example.com/owner": "web", names.STARTING_THRESHOLD_ANNOTATION: "2"}
+    annotations = {**(service.metadata.annotations or {}), **others}
+    service = replace(service, metadata=replace(service.metadata, annotations=annotations))
+    for value in WHAT_IF:
+        changed = as_if_asked(service, value)
+        assert outcome(changed) == "TopologyKeys"
+        assert changed.spec.internal_traffic_policy == changed.spec.external_traffic_policy == "Local"
+        assert others.items() <= (changed.metadata.annotations or {}).items()
+    assert as_if_asked(service, "PreferSameZone").metadata.annotations == {
+        **others,
+        names.SUBSETTING_ANNOTATION: "Disabled",
+    }
 
 
 def test_what_if_leaves_the_service_itself_alone() -> None:
@@ -317,7 +439,9 @@ def test_what_if_leaves_the_service_itself_alone() -> None:
     assert service == a_service("Auto", distribution="PreferClose")
 
 
-@pytest.mark.parametrize("value", ["PreferClose", "auto", "Banana", "", "zoneward.dev/PreferZone"])
+@pytest.mark.parametrize(
+    "value", ["PreferClose", "auto", "Banana", "", "zoneward.dev/PreferZone", "Require", "Prefer", "Disabled", "Local"]
+)
 def test_what_if_takes_no_other_value(value: str) -> None:
     with pytest.raises(ValueError, match=r"^expected one of Auto, ProportionalZoneCPU, .*none, got "):
         as_if_asked(a_service(), value)

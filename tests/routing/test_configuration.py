@@ -4,17 +4,20 @@ from collections.abc import Mapping
 from dataclasses import fields
 from fractions import Fraction
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 
 from zoneward.kube import names
 from zoneward.routing.configuration import (
-    SUBSETTING_KEYS,
+    WEIGHTED_ALGORITHMS,
+    Algorithm,
     Configuration,
     ConfigurationError,
+    Encoding,
     Gates,
     HintsSettings,
+    SubsettingSettings,
     configuration_from,
 )
 
@@ -36,26 +39,41 @@ DESIGN: Final[dict[str, Any]] = {
         "startingThreshold": 3,
         "padding": 3,
         "overloadThreshold": 0.5,
+        "inZoneTolerance": 0.1,
         "encoding": "slice-groups",
     },
     "maxEndpointsPerSlice": 100,
 }
-"""The document in the design, which spells out every default."""
+"""The document in the design, which spells out every default, with the tolerance that laziness turned out to need."""
 
 
 # --- defaults ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_designs_document_is_the_default() -> None:
-    """Every key may be left out; what is not used yet is said to be so."""
+    """Every key may be left out, alone or with all others."""
     assert configuration_from(HEAD) == Configuration()
-    assert configuration_from({**DESIGN, "subsetting": None}) == Configuration(unused=("subsetting",))
-    assert configuration_from(DESIGN) == Configuration(unused=("subsetting",))
+    assert configuration_from(DESIGN) == Configuration()
+    for section in ("featureGates", "hints", "subsetting"):
+        for key in DESIGN[section]:
+            rest = {name: value for name, value in DESIGN[section].items() if name != key}
+            assert configuration_from({**DESIGN, section: rest}) == Configuration()
 
 
 def test_thresholds_by_default_are_20_and_30_percent() -> None:
     hints = Configuration().hints
     assert (hints.start_threshold, hints.keep_threshold) == (Fraction(20, 100), Fraction(30, 100))
+
+
+def test_subsetting_by_default_starts_at_three_endpoints_a_zone_and_three_more_and_keeps_below_50_percent() -> None:
+    settings = Configuration().subsetting
+    assert (settings.starting_threshold, settings.padding, settings.overload_threshold) == (3, 3, Fraction(1, 2))
+    assert (settings.algorithm, settings.in_zone_tolerance, settings.encoding) == (
+        "local",
+        Fraction(1, 10),
+        "slice-groups",
+    )
+    assert Configuration().default_approach == "ClusterWide"
 
 
 def test_every_gate_is_on_but_the_one_that_the_others_replaced() -> None:
@@ -69,13 +87,17 @@ def test_slices_are_managed_by_us_or_as_upstream_by_the_built_in_controller() ->
 
 def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> None:
     """And keeps all that is no matter of how upstream decides."""
-    ours = Configuration(gates=Gates(prefer_same_traffic_distribution=False), max_endpoints_per_slice=7)
+    ours = Configuration(
+        gates=Gates(prefer_same_traffic_distribution=False),
+        subsetting=SubsettingSettings(padding=1),
+        max_endpoints_per_slice=7,
+    )
     upstream = ours.as_upstream()
     assert upstream.upstream
     assert upstream.hints == HintsSettings(
         start_threshold=Fraction(1, 5), keep_threshold=Fraction(1, 5), missing_cpu="disable"
     )
-    assert (upstream.gates, upstream.max_endpoints_per_slice) == (ours.gates, 7)
+    assert (upstream.gates, upstream.subsetting, upstream.max_endpoints_per_slice) == (ours.gates, ours.subsetting, 7)
 
 
 # --- the document -----------------------------------------------------------------------------------------------------
@@ -107,7 +129,9 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
             )
         ),
     ),
-    "sections without content": ({"featureGates": None, "hints": None}, Configuration()),
+    "sections without content": ({"featureGates": None, "hints": None, "subsetting": None}, Configuration()),
+    "sections of nothing": ({"featureGates": {}, "hints": {}, "subsetting": {}}, Configuration()),
+    "subsetting by default": ({"defaultApproach": "Subsetting"}, Configuration(default_approach="Subsetting")),
     "a threshold": (
         {"hints": {"startThreshold": 0.1}},
         Configuration(hints=HintsSettings(start_threshold=Fraction(1, 10))),
@@ -132,6 +156,75 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
         {"hints": {"missingCPU": "disable"}},
         Configuration(hints=HintsSettings(missing_cpu="disable")),
     ),
+    **{
+        f"algorithm {algorithm}": (
+            {"subsetting": {"algorithm": algorithm}},
+            Configuration(subsetting=SubsettingSettings(algorithm=algorithm)),
+        )
+        for algorithm in get_args(Algorithm)
+    },
+    **{
+        f"encoding {encoding}": (
+            {"subsetting": {"encoding": encoding}},
+            Configuration(subsetting=SubsettingSettings(encoding=encoding)),
+        )
+        for encoding in get_args(Encoding)
+    },
+    "a starting threshold": (
+        {"subsetting": {"startingThreshold": 5}},
+        Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(5))),
+    ),
+    "a starting threshold between two numbers": (
+        {"subsetting": {"startingThreshold": 0.1}},
+        Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(1, 10))),
+    ),
+    "the highest starting threshold": (
+        {"subsetting": {"startingThreshold": 1000}},
+        Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(1000))),
+    ),
+    "no padding": ({"subsetting": {"padding": 0}}, Configuration(subsetting=SubsettingSettings(padding=0))),
+    "the largest padding": (
+        {"subsetting": {"padding": 1000}},
+        Configuration(subsetting=SubsettingSettings(padding=1000)),
+    ),
+    "an overload threshold": (
+        {"subsetting": {"overloadThreshold": 0.7}},
+        Configuration(subsetting=SubsettingSettings(overload_threshold=Fraction(7, 10))),
+    ),
+    "the highest overload threshold": (
+        {"subsetting": {"overloadThreshold": 100}},
+        Configuration(subsetting=SubsettingSettings(overload_threshold=Fraction(100))),
+    ),
+    "no tolerance": (
+        {"subsetting": {"inZoneTolerance": 0}},
+        Configuration(subsetting=SubsettingSettings(in_zone_tolerance=Fraction(0))),
+    ),
+    "every tolerance": (
+        {"subsetting": {"inZoneTolerance": 1.0}},
+        Configuration(subsetting=SubsettingSettings(in_zone_tolerance=Fraction(1))),
+    ),
+    "every key of subsetting": (
+        {
+            "subsetting": {
+                "algorithm": "local-shared",
+                "startingThreshold": 2.5,
+                "padding": 1,
+                "overloadThreshold": 0.25,
+                "inZoneTolerance": 0.05,
+                "encoding": "hints",
+            }
+        },
+        Configuration(
+            subsetting=SubsettingSettings(
+                algorithm="local-shared",
+                starting_threshold=Fraction(5, 2),
+                padding=1,
+                overload_threshold=Fraction(1, 4),
+                in_zone_tolerance=Fraction(1, 20),
+                encoding="hints",
+            )
+        ),
+    ),
     "the smallest slices": ({"maxEndpointsPerSlice": 1}, Configuration(max_endpoints_per_slice=1)),
     "the largest slices": ({"maxEndpointsPerSlice": 1000}, Configuration(max_endpoints_per_slice=1000)),
 }
@@ -146,12 +239,22 @@ def test_a_setting_is_read(what: str) -> None:
 def test_shares_are_what_was_written_not_the_double_next_to_it() -> None:
     written = configuration_from({**HEAD, "hints": {"startThreshold": 0.1, "keepThreshold": 0.7}}).hints
     assert (written.start_threshold, written.keep_threshold) == (Fraction(1, 10), Fraction(7, 10))
+    subsetting = configuration_from({**HEAD, "subsetting": {"startingThreshold": 2.3, "overloadThreshold": 0.1}})
+    assert subsetting.subsetting.starting_threshold == Fraction(23, 10)
+    assert subsetting.subsetting.overload_threshold == Fraction(1, 10)
     assert Fraction(0.1) != Fraction(1, 10)
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 GATE_NAMES: Final = ", ".join(DESIGN["featureGates"])
+ALGORITHMS: Final = " or ".join(("local", "local-shared", "local-weighted", "local-opt", "random"))
+A_STARTING_THRESHOLD: Final = (
+    "subsetting.startingThreshold: expected a number above 0 (3 is three endpoints a zone), at most 1000, got "
+)
+A_PADDING: Final = "subsetting.padding: expected a number of endpoints from 0 to 1000, got "
+A_TOLERANCE: Final = "subsetting.inZoneTolerance: expected a share of all traffic from 0 to 1 (0.1 is 10 %), got "
+AN_OVERLOAD_THRESHOLD: Final = "subsetting.overloadThreshold: expected a share above 0 (0.5 is 50 %), at most 100, got "
 REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
     "no apiVersion": ({"apiVersion": None}, "apiVersion: expected zoneward.dev/v1alpha1, got None"),
     "another apiVersion": ({"apiVersion": "v1"}, "apiVersion: expected zoneward.dev/v1alpha1, got 'v1'"),
@@ -180,17 +283,105 @@ REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
     ),
     "an approach that is none": (
         {"defaultApproach": "Auto"},
-        "defaultApproach: expected ClusterWide, got 'Auto'",
+        "defaultApproach: expected ClusterWide or Subsetting, got 'Auto'",
     ),
-    "an approach that is a list": ({"defaultApproach": []}, "defaultApproach: expected ClusterWide, got []"),
+    "an approach in small letters": (
+        {"defaultApproach": "subsetting"},
+        "defaultApproach: expected ClusterWide or Subsetting, got 'subsetting'",
+    ),
+    "an approach that is a list": (
+        {"defaultApproach": []},
+        "defaultApproach: expected ClusterWide or Subsetting, got []",
+    ),
+    "an approach of null": (
+        {"defaultApproach": None},
+        "defaultApproach: expected ClusterWide or Subsetting, got None",
+    ),
     "an unknown key of hints": (
         {"hints": {"threshold": 0.2}},
         "hints.threshold: expected one of startThreshold, keepThreshold, missingCPU, got an unknown key",
     ),
     "an unknown key of subsetting": (
         {"subsetting": {"zones": 3}},
-        f"subsetting.zones: expected one of {', '.join(SUBSETTING_KEYS)}, got an unknown key",
+        f"subsetting.zones: expected one of {', '.join(DESIGN['subsetting'])}, got an unknown key",
     ),
+    "an algorithm that is none": (
+        {"subsetting": {"algorithm": "ProportionalZoneCPU"}},
+        f"subsetting.algorithm: expected {ALGORITHMS}, got 'ProportionalZoneCPU'",
+    ),
+    "an algorithm that only an annotation asks for": (
+        {"subsetting": {"algorithm": "RequireZone"}},
+        f"subsetting.algorithm: expected {ALGORITHMS}, got 'RequireZone'",
+    ),
+    "an algorithm of null": (
+        {"subsetting": {"algorithm": None}},
+        f"subsetting.algorithm: expected {ALGORITHMS}, got None",
+    ),
+    "an algorithm that is a list": (
+        {"subsetting": {"algorithm": ["local"]}},
+        f"subsetting.algorithm: expected {ALGORITHMS}, got ['local']",
+    ),
+    "an encoding that is none": (
+        {"subsetting": {"encoding": "labels"}},
+        "subsetting.encoding: expected slice-groups or hints, got 'labels'",
+    ),
+    "an encoding that is a number": (
+        {"subsetting": {"encoding": 0}},
+        "subsetting.encoding: expected slice-groups or hints, got 0",
+    ),
+    "a starting threshold that is text": (
+        {"subsetting": {"startingThreshold": "3"}},
+        f"{A_STARTING_THRESHOLD}'3'",
+    ),
+    "a starting threshold that is true": ({"subsetting": {"startingThreshold": True}}, f"{A_STARTING_THRESHOLD}True"),
+    "a starting threshold of null": ({"subsetting": {"startingThreshold": None}}, f"{A_STARTING_THRESHOLD}None"),
+    "a starting threshold that is no number": (
+        {"subsetting": {"startingThreshold": float("nan")}},
+        f"{A_STARTING_THRESHOLD}nan",
+    ),
+    "a starting threshold of nothing": ({"subsetting": {"startingThreshold": 0}}, f"{A_STARTING_THRESHOLD}0"),
+    "a starting threshold below nothing": ({"subsetting": {"startingThreshold": -3}}, f"{A_STARTING_THRESHOLD}-3"),
+    "a starting threshold beyond measure": (
+        {"subsetting": {"startingThreshold": 1000.5}},
+        f"{A_STARTING_THRESHOLD}1000.5",
+    ),
+    "a starting threshold beyond all doubles": (
+        {"subsetting": {"startingThreshold": 10**400}},
+        f"{A_STARTING_THRESHOLD}a number far above",
+    ),
+    "a padding that is text": (
+        {"subsetting": {"padding": "3"}},
+        "subsetting.padding: expected a whole number, got '3'",
+    ),
+    "a padding of parts": ({"subsetting": {"padding": 2.5}}, "subsetting.padding: expected a whole number, got 2.5"),
+    "a padding that is true": (
+        {"subsetting": {"padding": True}},
+        "subsetting.padding: expected a whole number, got True",
+    ),
+    "a padding of null": ({"subsetting": {"padding": None}}, "subsetting.padding: expected a whole number, got None"),
+    "a padding below nothing": ({"subsetting": {"padding": -1}}, f"{A_PADDING}-1"),
+    "a padding beyond measure": ({"subsetting": {"padding": 1001}}, f"{A_PADDING}1001"),
+    "an overload threshold that is text": (
+        {"subsetting": {"overloadThreshold": "50%"}},
+        "subsetting.overloadThreshold: expected a share above 0 (0.2 is 20 %), got '50%'",
+    ),
+    "an overload threshold without end": (
+        {"subsetting": {"overloadThreshold": float("inf")}},
+        "subsetting.overloadThreshold: expected a share above 0 (0.2 is 20 %), got inf",
+    ),
+    "an overload threshold of nothing": ({"subsetting": {"overloadThreshold": 0}}, f"{AN_OVERLOAD_THRESHOLD}0"),
+    "an overload threshold below nothing": (
+        {"subsetting": {"overloadThreshold": -0.5}},
+        f"{AN_OVERLOAD_THRESHOLD}-0.5",
+    ),
+    "an overload threshold beyond measure": (
+        {"subsetting": {"overloadThreshold": 101}},
+        f"{AN_OVERLOAD_THRESHOLD}101",
+    ),
+    "a tolerance that is text": ({"subsetting": {"inZoneTolerance": "10%"}}, f"{A_TOLERANCE}'10%'"),
+    "a tolerance that is true": ({"subsetting": {"inZoneTolerance": True}}, f"{A_TOLERANCE}True"),
+    "a tolerance below nothing": ({"subsetting": {"inZoneTolerance": -0.1}}, f"{A_TOLERANCE}-0.1"),
+    "a tolerance above all": ({"subsetting": {"inZoneTolerance": 1.1}}, f"{A_TOLERANCE}1.1"),
     "a threshold that is text": (
         {"hints": {"startThreshold": "20%"}},
         "hints.startThreshold: expected a share above 0 (0.2 is 20 %), got '20%'",
@@ -259,6 +450,21 @@ def test_an_empty_document_is_refused() -> None:
         configuration_from({})
 
 
+@pytest.mark.parametrize("encoding", get_args(Encoding))
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+def test_hints_are_refused_for_algorithms_with_weights_and_for_no_others(algorithm: str, encoding: str) -> None:
+    """Every pair of the two: a hint names zones and has no room for a weight."""
+    document = {**HEAD, "subsetting": {"algorithm": algorithm, "encoding": encoding}}
+    if encoding == "slice-groups" or algorithm not in WEIGHTED_ALGORITHMS:
+        settings = configuration_from(document).subsetting
+        assert (settings.algorithm, settings.encoding) == (algorithm, encoding)
+        return
+    with pytest.raises(ConfigurationError) as raised:
+        configuration_from(document)
+    expected = f"subsetting.encoding: expected slice-groups with {algorithm}, got hints, which have no weights"
+    assert str(raised.value) == expected
+
+
 # --- gates that exclude each other ------------------------------------------------------------------------------------
 
 FORBIDDEN: Final[Mapping[str, Mapping[str, bool]]] = {
@@ -267,6 +473,14 @@ FORBIDDEN: Final[Mapping[str, Mapping[str, bool]]] = {
     "TopologyAwareSubsetting together with ServiceTopology": {"TopologyAwareSubsetting": True, "ServiceTopology": True},
 }
 CONCERNED: Final = ("TopologyAwareHints", "TopologyAwareSubsetting", "ServiceTrafficPolicy", "ServiceTopology")
+
+
+def test_subsetting_is_read_while_its_gate_is_off() -> None:
+    """Gates say what is in force; whether a setting can be meant is another question."""
+    document = {"featureGates": {"TopologyAwareSubsetting": False}, "defaultApproach": "Subsetting"}
+    configuration = configuration_from({**HEAD, **document, "subsetting": {"padding": 1}})
+    assert not configuration.gates.topology_aware_subsetting
+    assert (configuration.default_approach, configuration.subsetting.padding) == ("Subsetting", 1)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ import pytest
 from tests.clusters import Cluster, a_node, a_pod, a_service, hinted_zones, nodes_in, only_family, pods_in
 
 from zoneward.routing.asked import Approach
-from zoneward.routing.configuration import Configuration, Gates, HintsSettings
+from zoneward.routing.configuration import Configuration, Gates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.reasons import Reason
 
 AUTO: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 1}))
+AS_HINTS: Final = Configuration(subsetting=SubsettingSettings(encoding="hints"))
+NINE: Final = "abcdefghi"
 NOWHERE: Final = (a_node("node-x", None, ready=False), a_pod("lost", "node-x", ips=("10.9.9.9",)))
 
 
@@ -78,6 +80,23 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
     Reason.NO_SELECTOR: (
         AUTO.with_(service=a_service("Auto", selects=False)),
         "no selector: its EndpointSlices are managed by others",
+    ),
+    Reason.BELOW_STARTING_THRESHOLD: (
+        AUTO.with_(service=a_service(subsetting="Auto")),
+        "4 endpoints, starts at 3 x 2 zones + 3 = 9",
+    ),
+    Reason.HINTS_WITHOUT_WEIGHTS: (
+        AUTO.with_(service=a_service(subsetting="Auto", algorithm="local-opt"), configuration=AS_HINTS),
+        "local-opt needs weights, and hints have none",
+    ),
+    Reason.TOO_MANY_ZONES: (
+        Cluster(
+            service=a_service(subsetting="Auto", algorithm="random"),
+            nodes=nodes_in(dict.fromkeys(NINE, 4)),
+            pods=pods_in({**dict.fromkeys(NINE, 3), "a": 6}),
+            configuration=AS_HINTS,
+        ),
+        "a group for 9 zones in a hint, 8 at most",
     ),
 }
 

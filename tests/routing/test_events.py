@@ -145,7 +145,9 @@ def test_every_reason_that_voids_hints_has_words() -> None:
         *(Reason.ENABLED, Reason.NOT_ASKED_FOR, Reason.ACCEPTED, Reason.UNKNOWN_VALUE, Reason.FEATURE_GATE_OFF),
         *(Reason.TOPOLOGY_KEYS, Reason.NO_SELECTOR),
     }
-    for reason in set(Reason) - silent:
+    # Only what asks for slice groups meets these, and KEP-2433 has no events for that.
+    of_subsetting = {Reason.BELOW_STARTING_THRESHOLD, Reason.HINTS_WITHOUT_WEIGHTS, Reason.TOO_MANY_ZONES}
+    for reason in set(Reason) - silent - of_subsetting:
         (event,) = events_of({"IPv4": a_decision(reason)}, in_force={}, told=())
         assert (event.type, event.reason) == ("Warning", "TopologyAwareRoutingDisabled")
         assert event.message
@@ -185,6 +187,14 @@ def test_a_move_to_traffic_distribution_is_a_removal() -> None:
     assert becomes(AUTO, now).settled().plan().events == ()
 
 
+def test_a_move_to_subsetting_is_a_removal() -> None:
+    """The events are KEP-2433's, and speak of hints; KEP-2004 has none of its own."""
+    for now in (AUTO.with_(service=a_service(subsetting="Auto")), ON_SUBSETTING):
+        assert becomes(AUTO, now).plan().events == (REMOVED,)
+        assert becomes(AUTO, now).settled().plan().events == ()
+        assert becomes(now, AUTO).plan().events == (ENABLED,)
+
+
 def test_a_gate_that_goes_off_is_a_removal() -> None:
     now = AUTO.with_(configuration=Configuration(gates=Gates(topology_aware_hints=False)))
     assert becomes(AUTO, now).plan().events == (REMOVED,)
@@ -197,6 +207,8 @@ def test_hints_that_were_never_on_are_removed_all_the_same() -> None:
     assert becomes(before, before.with_(service=a_service())).plan().events == (REMOVED,)
 
 
+ON_SUBSETTING: Final = AUTO.with_(service=a_service(subsetting="Auto", starting="0.5"))
+"""Half an endpoint a zone and the padding are four endpoints: subsetting is on."""
 NOTHING_TO_TELL: Final = {
     "nothing asked for": a_service(),
     "PreferSameZone": a_service(distribution="PreferSameZone"),
@@ -206,6 +218,10 @@ NOTHING_TO_TELL: Final = {
     "an unknown annotation beside a distribution": a_service("Banana", distribution="PreferSameZone"),
     "an unknown distribution": a_service(distribution="Banana"),
     "topologyKeys": a_service("Auto", keys=("*",)),
+    "subsetting in force": ON_SUBSETTING.service,
+    "subsetting below its starting threshold": a_service(subsetting="Auto"),
+    "Require": a_service(subsetting="Require"),
+    "an unknown subsetting annotation": a_service(subsetting="Banana"),
 }
 
 

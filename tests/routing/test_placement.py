@@ -1,4 +1,4 @@
-"""Which endpoints serve which zone: as many as allocated, as few moved as possible, whatever the order."""
+"""Which endpoints go into which group: as many as allocated, as few moved as possible, whatever the order."""
 
 from collections import Counter
 from itertools import permutations
@@ -17,8 +17,13 @@ def identities(number: int) -> list[Identity]:
     return [((f"10.0.0.{each}",), "shop", f"pod-{each}") for each in range(number)]
 
 
+GROUPS = ZONES + 2
+"""The zones' own, and two that zones share."""
+
+
 def placed(located: list[int], before: list[int], allocation: dict[tuple[int, int], int]) -> list[int]:
-    cells = [allocation.get((zone, consumer), 0) for zone in range(ZONES) for consumer in range(ZONES)]
+    """``allocation``: how many of a zone are to be in a group."""
+    cells = [allocation.get((zone, group), 0) for group in range(GROUPS) for zone in range(ZONES)]
     return place(located, before, identities(len(located)), cells, ZONES)
 
 
@@ -40,19 +45,31 @@ def test_who_loses_its_place_goes_home_first() -> None:
     assert placed([0, 0], [1, 1], {(0, 0): 2}) == [0, 0]
 
 
+def test_who_was_in_a_group_that_zones_share_stays_there() -> None:
+    assert placed([0, 0, 0], [0, 4, -1], {(0, 0): 2, (0, 4): 1}) == [0, 4, 0]
+
+
+def test_new_ones_take_a_group_that_zones_share_after_all_that_one_zone_has() -> None:
+    assert placed([1, 1, 1, 1], [-1] * 4, {(1, 4): 1, (1, 3): 1, (1, 2): 1, (1, 1): 1}) == [1, 2, 3, 4]
+
+
+def test_who_was_in_a_group_that_is_no_more_goes_home_first() -> None:
+    assert placed([0, 0], [4, 4], {(0, 0): 1, (0, 3): 1}) == [0, 3]
+
+
 def test_nobody_is_placed_where_nobody_is() -> None:
     assert placed([], [], {}) == []
 
 
 small = st.lists(
-    st.tuples(st.integers(0, ZONES - 1), st.integers(-1, ZONES - 1), st.integers(0, ZONES - 1)), max_size=6
+    st.tuples(st.integers(0, ZONES - 1), st.integers(-1, GROUPS - 1), st.integers(0, GROUPS - 1)), max_size=6
 )
-"""Per endpoint: where it is, whom it served, and whom somebody there will serve."""
+"""Per endpoint: where it is, the group it was in, and the one that somebody there will be in."""
 
 
 def counts_of(endpoints: list[tuple[int, int, int]]) -> list[int]:
-    wanted = Counter((located, consumer) for located, _, consumer in endpoints)
-    return [wanted[zone, consumer] for zone in range(ZONES) for consumer in range(ZONES)]
+    wanted = Counter((group, located) for located, _, group in endpoints)
+    return [wanted[group, zone] for group in range(GROUPS) for zone in range(ZONES)]
 
 
 @settings(max_examples=200, deadline=None, print_blob=True)

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.clusters import ALL_HINTS, CLUSTER, a_service, a_slice, an_endpoint, hints
 
+from zoneward.kube import names
 from zoneward.kube.objects import (
     Endpoint,
     EndpointPort,
@@ -22,9 +23,11 @@ from zoneward.kube.objects import (
     is_ready,
 )
 from zoneward.routing.configuration import Gates
+from zoneward.routing.groups import Group, own_group
 from zoneward.routing.selection import (
     CONSUMERS,
     CURRENT,
+    ZONEWARD,
     HintsHeeded,
     Policies,
     Selection,
@@ -36,6 +39,7 @@ from zoneward.routing.selection import (
     is_proxied,
     policies_of,
     select,
+    slice_groups,
 )
 
 NO_HINTS: Final = HintsHeeded(zones=False, nodes=False)
@@ -269,6 +273,11 @@ def test_a_local_endpoint_that_terminates_serves_until_it_is_gone_but_is_not_hea
 
 # --- proxies of every age ---------------------------------------------------------------------------------------------
 
+
+def with_annotation(each: EndpointSlice, zones: str) -> EndpointSlice:
+    return replace(each, metadata=replace(each.metadata, annotations={names.ZONES_ANNOTATION: zones}))
+
+
 BESIDE: Final[Mapping[str, Service]] = {
     "nothing": a_service(),
     "Auto": a_service("Auto"),
@@ -278,7 +287,9 @@ BESIDE: Final[Mapping[str, Service]] = {
     "a distribution": a_service(distribution="PreferSameNode"),
 }
 HEEDED: Final[Mapping[str, Mapping[str, HintsHeeded]]] = {
+    "zoneward": dict.fromkeys(BESIDE, ALL_HINTS),
     "current": dict.fromkeys(BESIDE, ALL_HINTS),
+    "zone-slices": dict.fromkeys(BESIDE, ALL_HINTS),
     "zone-hints": dict.fromkeys(BESIDE, HintsHeeded(zones=True, nodes=False)),
     "annotation": {service: HintsHeeded(zones=service in ("Auto", "auto, old"), nodes=False) for service in BESIDE},
     "no-hints": dict.fromkeys(BESIDE, NO_HINTS),
@@ -286,8 +297,9 @@ HEEDED: Final[Mapping[str, Mapping[str, HintsHeeded]]] = {
 
 
 def test_every_consumer_is_in_the_table() -> None:
-    assert list(CONSUMERS) == list(HEEDED)
+    assert list(CONSUMERS) == list(HEEDED) == list(READS)
     assert CONSUMERS["current"] is CURRENT
+    assert CONSUMERS["zoneward"] is ZONEWARD
 
 
 @pytest.mark.parametrize("consumer", HEEDED)
@@ -295,6 +307,63 @@ def test_every_consumer_is_in_the_table() -> None:
 def test_a_consumer_heeds_the_hints_of_its_time(service: str, consumer: str) -> None:
     """One that came before KEP-4444 knows no value of the annotation but Auto."""
     assert hints_heeded(BESIDE[service], CONSUMERS[consumer], Gates()) == HEEDED[consumer][service]
+
+
+SLICES: Final[tuple[EndpointSlice, ...]] = (
+    a_slice("s1", an_endpoint("10.0.0.1"), labels={names.ZONE_LABEL: "b"}),
+    with_annotation(a_slice("s2", an_endpoint("10.0.0.2"), labels={names.ZONE_LABEL: "a"}), "a=0.75,b=0.25"),
+    a_slice("s3", an_endpoint("10.0.0.3")),
+)
+"""A slice for zone b, one for both zones with weights, and one for all."""
+READS: Final[Mapping[str, Mapping[str, Group]]] = {
+    "zoneward": {"10.0.0.1": own_group("b"), "10.0.0.2": Group(("a", "b"), (0.75, 0.25))},
+    "current": {},
+    "zone-slices": {"10.0.0.1": own_group("b"), "10.0.0.2": own_group("a")},
+    "zone-hints": {},
+    "annotation": {},
+    "no-hints": {},
+}
+
+
+@pytest.mark.parametrize("consumer", READS)
+def test_a_consumer_reads_as_much_of_a_slice_s_zones_as_it_knows(consumer: str) -> None:
+    """Ours the label and the annotation, one that knows KEP-2004 alone the label, all others neither."""
+    found = slice_groups(SLICES, CONSUMERS[consumer], Gates())
+    assert {key: found[id(one)] for each in SLICES for key, one in by_address(each) if id(one) in found} == READS[
+        consumer
+    ]
+    assert slice_groups(SLICES, CONSUMERS[consumer], Gates(topology_aware_subsetting=False)) == {}
+
+
+def by_address(each: EndpointSlice) -> list[tuple[str, Endpoint]]:
+    return [(address, one) for one in each.endpoints or () for address in one.addresses or ()]
+
+
+@pytest.mark.parametrize(
+    ("zone", "rule", "expected", "weights"),
+    [
+        ("a", "zone-slices", {"10.0.0.2", "10.0.0.3"}, (0.75, 1.0)),
+        ("b", "all", {"10.0.0.1", "10.0.0.2", "10.0.0.3"}, (1.0, 0.25, 1.0)),
+        ("c", "zone-slices", {"10.0.0.3"}, None),
+        (None, "all", {"10.0.0.1", "10.0.0.2", "10.0.0.3"}, None),
+    ],
+)
+def test_a_zone_uses_the_slices_that_it_consumes_and_those_for_all_with_their_weights(
+    zone: str | None, rule: str, expected: set[str], weights: tuple[float, ...] | None
+) -> None:
+    """KEP-2004 § Kube-Proxy; a proxy that does not know its zone uses all."""
+    endpoints = endpoints_of_all_ports(SLICES)
+    groups = slice_groups(SLICES, ZONEWARD, Gates())
+    found = select(endpoints, policies=CLUSTER, heeded=ALL_HINTS, node="n1", zone=zone, groups=groups)
+    assert (found.rule.value, addresses(found.cluster), found.weights) == (rule, expected, weights)
+
+
+def test_a_zone_that_no_slice_is_for_uses_all_evenly() -> None:
+    """Weights are for zones that consume a group."""
+    endpoints = endpoints_of_all_ports(SLICES[:2])
+    groups = slice_groups(SLICES, ZONEWARD, Gates())
+    found = select(endpoints, policies=CLUSTER, heeded=ALL_HINTS, node="n1", zone="c", groups=groups)
+    assert (found.rule.value, addresses(found.cluster), found.weights) == ("all", {"10.0.0.1", "10.0.0.2"}, None)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
-"""A decision's hints on the endpoints that it was taken for."""
+"""A decision's hints, or its slice groups, on the endpoints that it was taken for."""
+
+from fractions import Fraction
 
 from tests.clusters import DUAL_STACK, a_pod, a_service, hints, nodes_in
 
 from zoneward.kube.objects import ContainerPort, ServicePort
-from zoneward.routing.configuration import Configuration
-from zoneward.routing.decision import Decision, decide
+from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.routing.deciding import decide
+from zoneward.routing.decision import Decision
 from zoneward.routing.demand import demand_of
+from zoneward.routing.groups import own_group
 from zoneward.routing.hysteresis import NOTHING_BEFORE
-from zoneward.slices.encoding import in_order, with_hints
+from zoneward.slices.encoding import encoded, in_order
 from zoneward.slices.endpoints import Endpoints, endpoints_of_pods
 
 SERVICE = a_service("Auto", families=DUAL_STACK, ports=[ServicePort(name="http", port=80, target_port="web")])
@@ -30,13 +34,16 @@ def endpoints() -> Endpoints:
     return endpoints_of_pods(SERVICE, PODS, node_zones={"node-a": "a", "node-b": "b"}, address_type="IPv4")
 
 
-def decision(mode: str | None) -> Decision:
+SMALL = SubsettingSettings(starting_threshold=Fraction(1), padding=0)
+
+
+def decision(mode: str | None = None, *, subsetting: str | None = None) -> Decision:
     return decide(
-        a_service(mode),
+        a_service(mode, subsetting=subsetting),
         in_order(endpoints()),
         demand=demand_of(nodes_in({"a": 1, "b": 2})),
         previous=NOTHING_BEFORE,
-        configuration=Configuration(),
+        configuration=Configuration(subsetting=SMALL),
     )
 
 
@@ -45,11 +52,29 @@ def test_endpoints_stand_group_by_group() -> None:
 
 
 def test_each_endpoint_gets_the_hint_that_was_decided_for_it() -> None:
-    hinted = with_hints(endpoints(), decision("Auto"))
+    hinted = encoded(endpoints(), decision("Auto"))
     assert [one.hints for one in in_order(hinted)] == [hints("a"), hints("b"), None, hints("b")]
     assert list(hinted.groups) == list(endpoints().groups)
+    assert not any(group.slice_groups for group in hinted.groups.values())
+
+
+def test_each_endpoint_gets_the_slice_group_that_was_decided_for_it() -> None:
+    """One that is not ready too: it goes where it will be needed, zone b, which expects two thirds of four. Endpoints
+    themselves say nothing of it.
+    """
+    bare = endpoints()
+    grouped = encoded(bare, decision(subsetting="Auto"))
+    assert in_order(grouped) == in_order(bare)
+    assert list(grouped.groups) == list(bare.groups)
+    found = {
+        endpoint.target_ref.name: group.slice_groups[key]
+        for group in grouped.groups.values()
+        for key, endpoint in group.endpoints.items()
+        if endpoint.target_ref
+    }
+    assert found == {"p0": own_group("a"), "p1": own_group("b"), "p2": own_group("b"), "p3": own_group("b")}
 
 
 def test_without_hints_nothing_is_touched() -> None:
     bare = endpoints()
-    assert with_hints(bare, decision(None)) is bare
+    assert encoded(bare, decision()) is bare

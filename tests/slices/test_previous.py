@@ -1,14 +1,18 @@
 """Existing slices back to the decision that they were written for."""
 
 import pytest
+from msgspec.structs import replace
 from tests.clusters import a_slice, an_endpoint, hints
 
+from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Hints, identity
+from zoneward.routing.groups import Group, own_group
 from zoneward.slices.previous import previous_of
 
 AUTO = "Hints/ProportionalZoneCPU"
 ONE = an_endpoint("10.0.0.1", "a", hinted=hints("b"), pod="p")
 TWO = an_endpoint("10.0.0.2", "b", hinted=hints("b"), pod="q")
+BARE = an_endpoint("10.0.0.3", "a", pod="r")
 
 
 @pytest.mark.parametrize(
@@ -32,21 +36,40 @@ def test_what_was_in_force_is_what_all_slices_with_endpoints_say(
 
 
 def test_slices_of_the_controller_that_is_replaced_say_nothing() -> None:
-    """Their hints give placement only, and the start threshold holds."""
-    found = previous_of([], [a_slice("s1", ONE, in_force=AUTO)])
+    """Their hints give placement only, and the start threshold holds. A zone label there is the Service's own."""
+    found = previous_of([], [a_slice("s1", ONE, in_force=AUTO), a_slice("s2", BARE, labels={names.ZONE_LABEL: "c"})])
     assert found.in_force is None
-    assert found.placement == {identity(ONE): "b"}
+    assert found.placement == {identity(ONE): own_group("b")}
 
 
 def test_placement_is_the_zone_that_an_endpoint_was_hinted_to() -> None:
-    assert previous_of([a_slice("s1", ONE, TWO)]).placement == {identity(ONE): "b", identity(TWO): "b"}
+    assert previous_of([a_slice("s1", ONE, TWO)]).placement == {
+        identity(ONE): own_group("b"),
+        identity(TWO): own_group("b"),
+    }
 
 
-@pytest.mark.parametrize("hinted", [None, Hints(), hints(nodes=["n"]), hints("a", "b")])
-def test_hints_for_none_or_for_several_zones_place_nobody(hinted: Hints | None) -> None:
+@pytest.mark.parametrize("hinted", [hints("b", "a"), hints("a", "b", "a")])
+def test_hints_for_several_zones_are_the_group_that_these_share(hinted: Hints) -> None:
+    """In name order, each once, all with the weight 1."""
+    endpoint = an_endpoint("10.0.0.1", hinted=hinted)
+    assert previous_of([a_slice("s1", endpoint)]).placement == {identity(endpoint): Group(("a", "b"), (1.0, 1.0))}
+
+
+def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
+    """Whatever hints are there besides; slices for all zones say nothing."""
+    shared = a_slice("s2", TWO, labels={names.ZONE_LABEL: "a"})
+    annotations = {names.ZONES_ANNOTATION: "a=0.75,c=0.25"}
+    shared = replace(shared, metadata=replace(shared.metadata, annotations=annotations))
+    found = previous_of([a_slice("s1", ONE, labels={names.ZONE_LABEL: "c"}), shared, a_slice("s3", BARE)]).placement
+    assert found == {identity(ONE): own_group("c"), identity(TWO): Group(("a", "c"), (0.75, 0.25))}
+
+
+@pytest.mark.parametrize("hinted", [None, Hints(), Hints(for_zones=()), hints(nodes=["n"])])
+def test_hints_for_no_zone_place_nobody(hinted: Hints | None) -> None:
     assert previous_of([a_slice("s1", an_endpoint("10.0.0.1", hinted=hinted))]).placement == {}
 
 
 def test_ours_count_before_theirs() -> None:
     theirs = an_endpoint("10.0.0.1", "a", hinted=hints("c"), pod="p")
-    assert previous_of([a_slice("s1", ONE)], [a_slice("s0", theirs)]).placement == {identity(ONE): "b"}
+    assert previous_of([a_slice("s1", ONE)], [a_slice("s0", theirs)]).placement == {identity(ONE): own_group("b")}

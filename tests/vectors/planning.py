@@ -11,7 +11,8 @@ from tests.vectors.cases import Case
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, ServiceStatus, zone_of
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.decision import Decision, decide
+from zoneward.routing.deciding import decide
+from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, demand_of
 from zoneward.routing.events import Event, upstream_events_of
 from zoneward.routing.hysteresis import NOTHING_BEFORE

@@ -25,7 +25,7 @@ from zoneward.slices.ports import port_key, ports_of, target_of
 def target(service: Service) -> Target:
     """What upstream's packing aims at: hints are set afterwards, and nothing is remembered in slices."""
     labels = slice_labels(service, manager=names.BUILT_IN_MANAGER)
-    return Target(service=service, address_type="IPv4", labels=labels, compare_hints=False)
+    return Target(service=service, address_type="IPv4", labels=labels, upstream=True)
 
 
 def placeholder_compare(case: Case) -> None:

@@ -88,7 +88,9 @@ def _beside(asked: Asked, other: Asked) -> Asked:
         return asked
     if asked.heuristic is None:
         return other if asked.refusal is None else asked
-    return dataclasses.replace(asked, accepted=False, accepted_detail=other.accepted_detail)
+    return dataclasses.replace(
+        asked, accepted=False, accepted_reason=other.accepted_reason, accepted_detail=other.accepted_detail
+    )
 
 
 def _overruled(service: Service, configuration: Configuration, rules: Rules) -> None:
@@ -131,7 +133,7 @@ def _asked_for_hints(service: Service, configuration: Configuration, rules: Rule
         return asked
     if asked.heuristic is None:
         return refused(Reason.UNKNOWN_VALUE, unknown)
-    return dataclasses.replace(asked, accepted=False, accepted_detail=unknown)
+    return dataclasses.replace(asked, accepted=False, accepted_reason=Reason.UNKNOWN_VALUE, accepted_detail=unknown)
 
 
 def _from_annotation(name: str, value: str, configuration: Configuration) -> Heuristic | None:

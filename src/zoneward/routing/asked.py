@@ -21,7 +21,8 @@ class Asked:
 
     ``heuristic`` is None where nothing is asked for or nothing may be done; ``refusal`` then says why something that
     was asked for may not be done. ``accepted`` is None where no setting is present, else whether all values were
-    understood, with ``accepted_detail`` naming them. ``starting_threshold`` is for subsetting, in endpoints a zone.
+    understood, with why not, and ``accepted_detail`` naming them. ``starting_threshold`` is for subsetting, in
+    endpoints a zone.
     """
 
     approach: Approach
@@ -29,6 +30,7 @@ class Asked:
     refusal: Reason | None = None
     refusal_detail: str = ""
     accepted: bool | None = None
+    accepted_reason: Reason = Reason.ACCEPTED
     accepted_detail: str = ""
     starting_threshold: Fraction = Fraction(0)
 
@@ -36,7 +38,13 @@ class Asked:
 def refused(reason: Reason, detail: str) -> Asked:
     """Something was asked for, and nothing may be done."""
     return Asked(
-        Approach.CLUSTER_WIDE, None, refusal=reason, refusal_detail=detail, accepted=False, accepted_detail=detail
+        Approach.CLUSTER_WIDE,
+        None,
+        refusal=reason,
+        refusal_detail=detail,
+        accepted=False,
+        accepted_reason=reason,
+        accepted_detail=detail,
     )
 
 

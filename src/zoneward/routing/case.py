@@ -90,7 +90,6 @@ class Case:
         ranges: dict[str, upstream.ZoneRange] | None = None,
     ) -> Decision:
         asked = self.asked
-        refused = asked.refusal if asked.refusal is not None else Reason.UNKNOWN_VALUE
         return Decision(
             approach=asked.approach,
             heuristic=asked.heuristic.name if asked.heuristic else None,
@@ -104,7 +103,7 @@ class Case:
             groups=groups,
             moved=moved,
             accepted=asked.accepted,
-            accepted_reason=Reason.ACCEPTED if asked.accepted else refused,
+            accepted_reason=asked.accepted_reason,
             accepted_message=asked.accepted_detail,
             ranges=ranges,
         )

@@ -19,7 +19,7 @@ from zoneward.routing.groups import Group, own_group
 ZoneSlices = Literal["groups", "labels", "ignored"]
 """What a consumer reads: labels and the annotation, the label alone, or neither."""
 
-_PART: Final = re.compile(r"([^=,]+)(?:=(\d{1,4}(?:\.\d{1,9})?))?")
+_PART: Final = re.compile(r"([^=,]+)(?:=([0-9]{1,4}(?:\.[0-9]{1,9})?))?")
 
 
 def zone_label(group: Group | None) -> str | None:

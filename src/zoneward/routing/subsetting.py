@@ -19,7 +19,7 @@ from zoneward.routing.case import Case, lacking, name_of, percent
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.groups import Group, among, own_group
-from zoneward.routing.hysteresis import endpoints_needed
+from zoneward.routing.hysteresis import are_enough, endpoints_needed
 from zoneward.routing.placement import place
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import counted, listed
@@ -108,7 +108,7 @@ def _threshold_refusal(case: Case, zones: int) -> Decision | None:
     sign, limit = ("-", "stops at") if kept else ("+", "starts at")
     sum_ = f"{float(threshold):g} x {counted(zones, 'zone')} {sign} {padding} = {float(needed):g}"
     detail = f"{counted(number, 'endpoint')}; {'on already, ' if kept else ''}{limit} {sum_}"
-    if case.rules.ask("starting-threshold", number > needed if kept else number >= needed, detail):
+    if case.rules.ask("starting-threshold", are_enough(number, needed, padding, kept=kept), detail):
         return None
     return case.inactive(
         Reason.BELOW_STARTING_THRESHOLD,

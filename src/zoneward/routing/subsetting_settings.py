@@ -90,4 +90,7 @@ def _tuned(
         accepted_detail=detail,
         starting_threshold=threshold,
     )
-    return dataclasses.replace(asked, accepted=False, accepted_detail="; ".join(problems)) if problems else asked
+    if not problems:
+        return asked
+    detail = "; ".join(problems)
+    return dataclasses.replace(asked, accepted=False, accepted_reason=Reason.UNKNOWN_VALUE, accepted_detail=detail)

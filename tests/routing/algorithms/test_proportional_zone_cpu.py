@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints, proportional_zone_cpu
-from zoneward.routing.algorithms.results import ALLOCATED, IMPOSSIBLE, SCRATCH_PER_ZONE
+from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 
 START: Final = Fraction(1, 5)
 KEEP: Final = Fraction(3, 10)
@@ -22,15 +22,29 @@ def run(
     threshold: Fraction = START,
     start: Fraction = START,
 ) -> list[list[int]] | None:
-    """Rows by located zone, columns by consumer; None where it is impossible."""
+    """Rows by located zone, columns by consumer; None where it is impossible.
+
+    There are no groups but the zones' own, each with the weight 1; what scratch space holds before does not matter.
+    """
     zones = len(demand)
-    flat = [cell for row in previous for cell in row] if previous else [0] * zones**2
-    allocation = [0] * zones**2
+    flat = transposed([cell for row in previous for cell in row], zones) if previous else [0] * zones**2
+    composition = [0] * (most_groups(zones) * zones)
+    weights = [0.0] * (most_groups(zones) * zones)
     parameters = [*threshold.as_integer_ratio(), *start.as_integer_ratio()]
-    result = proportional_zone_cpu(demand, supply, parameters, flat, allocation, [7] * (zones * SCRATCH_PER_ZONE))
-    assert result in (ALLOCATED, IMPOSSIBLE)
-    rows = [allocation[zone * zones : (zone + 1) * zones] for zone in range(zones)]
-    return rows if result == ALLOCATED else None
+    scratch, reals = [7] * (zones * SCRATCH_PER_ZONE), [7.0] * (zones * REALS_PER_ZONE)
+    result = proportional_zone_cpu(demand, supply, parameters, flat, composition, weights, scratch, reals)
+    if result == IMPOSSIBLE:
+        return None
+    assert result == zones
+    assert not any(composition[zones**2 :])
+    assert weights == [float(cell < zones**2 and cell % (zones + 1) == 0) for cell in range(len(weights))]
+    cells = transposed(composition[: zones**2], zones)
+    return [cells[zone * zones : (zone + 1) * zones] for zone in range(zones)]
+
+
+def transposed(cells: list[int], zones: int) -> list[int]:
+    """Rules have the consumer in front, these tests where an endpoint is."""
+    return [cells[column * zones + row] for row in range(zones) for column in range(zones)]
 
 
 # --- known results ----------------------------------------------------------------------------------------------------

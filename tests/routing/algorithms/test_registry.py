@@ -1,27 +1,51 @@
 """Heuristics by name, and what each is like."""
 
+from typing import get_args
+
 import pytest
 
 from zoneward.kube import names
+from zoneward.routing.algorithms.local import local
+from zoneward.routing.algorithms.local_opt import local_opt
+from zoneward.routing.algorithms.local_shared import local_shared
+from zoneward.routing.algorithms.local_weighted import local_weighted
+from zoneward.routing.algorithms.one_group import one_group
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
-from zoneward.routing.algorithms.registry import HEURISTICS, Heuristic, find
+from zoneward.routing.algorithms.registry import HEURISTICS, SUBSETTING_ALGORITHMS, Heuristic, find
 from zoneward.routing.algorithms.same_zone import same_zone
+from zoneward.routing.configuration import WEIGHTED_ALGORITHMS, Algorithm
 
 
-def test_there_are_four() -> None:
-    """One balances, and one hints to nodes; each stands under its own name."""
+def test_there_are_ten() -> None:
+    """Four for hints, of which one balances and one hints to nodes; six for slice groups; each under its own name."""
     assert list(HEURISTICS.values()) == [
         Heuristic("ProportionalZoneCPU", proportional_zone_cpu, balances=True),
         Heuristic("PreferZone", same_zone),
         Heuristic("PreferSameZone", same_zone),
         Heuristic("PreferSameNode", same_zone, node_hints=True),
+        Heuristic("local", local, balances=True, subsets=True),
+        Heuristic("local-shared", local_shared, balances=True, subsets=True),
+        Heuristic("local-weighted", local_weighted, balances=True, subsets=True, weighs=True),
+        Heuristic("local-opt", local_opt, balances=True, subsets=True, weighs=True),
+        Heuristic("random", one_group, balances=True, subsets=True),
+        Heuristic("RequireZone", same_zone, subsets=True),
     ]
     assert all(name == heuristic.name for name, heuristic in HEURISTICS.items())
 
 
+def test_the_algorithms_of_subsetting_are_those_that_balance_and_that_a_configuration_may_name() -> None:
+    assert dict(SUBSETTING_ALGORITHMS) == {
+        name: heuristic for name, heuristic in HEURISTICS.items() if heuristic.balances and heuristic.subsets
+    }
+    assert tuple(SUBSETTING_ALGORITHMS) == get_args(Algorithm)
+    assert tuple(name for name, each in SUBSETTING_ALGORITHMS.items() if each.weighs) == WEIGHTED_ALGORITHMS
+
+
 @pytest.mark.parametrize("name", HEURISTICS)
-def test_each_is_found_under_our_domain(name: str) -> None:
-    assert find(f"{names.DOMAIN}/{name}") is HEURISTICS[name]
+def test_each_that_is_for_hints_is_found_under_our_domain_and_no_other(name: str) -> None:
+    """What is for slice groups has an annotation of its own."""
+    heuristic = HEURISTICS[name]
+    assert find(f"{names.DOMAIN}/{name}") is (None if heuristic.subsets else heuristic)
 
 
 @pytest.mark.parametrize(

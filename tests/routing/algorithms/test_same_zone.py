@@ -2,17 +2,19 @@
 
 import pytest
 
-from zoneward.routing.algorithms.results import ALLOCATED
+from zoneward.routing.algorithms.results import most_groups
 from zoneward.routing.algorithms.same_zone import same_zone
 
 
 @pytest.mark.parametrize("demand", [[1, 1, 1], [0, 5, 0], [0, 0, 0]])
 @pytest.mark.parametrize("previous", [[0] * 9, [0, 2, 0, 0, 0, 0, 0, 0, 1]])
 def test_all_of_a_zones_supply_goes_to_that_zone(demand: list[int], previous: list[int]) -> None:
-    allocation = [0] * 9
-    assert same_zone(demand, [2, 0, 3], [1, 5, 1, 5], previous, allocation, []) == ALLOCATED
-    assert allocation == [2, 0, 0, 0, 0, 0, 0, 0, 3]
+    room = most_groups(3) * 3
+    composition, weights = [0] * room, [0.0] * room
+    assert same_zone(demand, [2, 0, 3], [1, 5, 1, 5], previous, composition, weights, [], []) == 3
+    assert composition == [2, 0, 0, 0, 0, 0, 0, 0, 3] + [0] * (room - 9)
+    assert weights == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * (room - 9)
 
 
-def test_no_zones_are_no_allocation() -> None:
-    assert same_zone([], [], [], [], [], []) == ALLOCATED
+def test_no_zones_are_no_groups() -> None:
+    assert same_zone([], [], [], [], [], [], [], []) == 0

@@ -1,0 +1,544 @@
+"""The test plan of KEP-2004 in both of its versions: every row of unit tests, under that row's name.
+
+The first version calls the annotation's values ``Prefer`` and ``Random``, the second ``Auto`` and ``Disabled``; a third
+approach is ``Require``. Clusters are planned from Pods and Nodes; what was before is read back from slices.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from itertools import permutations
+from math import ceil, floor
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+
+import pytest
+from tests.clusters import (
+    CLUSTER,
+    Cluster,
+    a_node,
+    a_service,
+    endpoints_in,
+    nodes_in,
+    only_family,
+    pods_in,
+    written,
+)
+from tests.reference import kep_2004
+
+from zoneward.kube import names
+from zoneward.kube.objects import Condition, EndpointSlice, Number
+from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.routing.reasons import Reason
+from zoneward.routing.selection import ZONEWARD, HintsHeeded, endpoints_of_port, select, slice_groups
+from zoneward.slices.plan import ServicePlan
+
+
+class Words(NamedTuple):
+    """What a version of the proposal calls the approaches."""
+
+    auto: str
+    disabled: str
+    require: str = "Require"
+
+
+FIRST: Final = Words("Prefer", "Random")
+SECOND: Final = Words("Auto", "Disabled")
+
+THREE_ZONES: Final[Mapping[str, Number]] = {"a": 4, "b": 4, "c": 4}
+"""Alike, so that subsetting starts at 12 endpoints and stops at 6."""
+
+Groups = dict[str, dict[str, int]]
+"""Endpoints by the zones that consume them, as slices say it (``""`` for all), and by the zone where they are."""
+
+
+def evenly(number: int, zones: str = "abc") -> dict[str, int]:
+    """So many Pods, spread over the zones as evenly as it can be."""
+    return {zone: (number + len(zones) - 1 - index) // len(zones) for index, zone in enumerate(zones)}
+
+
+def a_cluster(
+    value: str,
+    pods: Mapping[str, int],
+    *,
+    cpu: Mapping[str, Number] = THREE_ZONES,
+    starting: str | None = None,
+    algorithm: str | None = None,
+    settings: SubsettingSettings | None = None,
+) -> Cluster:
+    return Cluster(
+        service=a_service(subsetting=value, starting=starting, algorithm=algorithm),
+        nodes=nodes_in(cpu),
+        pods=pods_in(pods),
+        configuration=Configuration(subsetting=settings if settings is not None else SubsettingSettings()),
+    )
+
+
+def consumers(each: EndpointSlice) -> str:
+    """The zones of a slice, by nothing but the text of its annotation or label."""
+    annotation = (each.metadata.annotations or {}).get(names.ZONES_ANNOTATION)
+    return annotation or (each.metadata.labels or {}).get(names.ZONE_LABEL, "")
+
+
+def groups_in(slices: Sequence[EndpointSlice]) -> Groups:
+    found: dict[str, Counter[str]] = {}
+    for each in slices:
+        for endpoint in each.endpoints or ():
+            found.setdefault(consumers(each), Counter())[endpoint.zone or ""] += 1
+    return {zones: dict(located) for zones, located in sorted(found.items())}
+
+
+def groups_of(plan: ServicePlan) -> Groups:
+    return groups_in(only_family(plan).changes.after)
+
+
+def expect_groups(plan: ServicePlan, expected: Groups) -> None:
+    assert groups_of(plan) == expected
+    assert only_family(plan).decision.active
+
+
+def expect_one_for_all(plan: ServicePlan, pods: Mapping[str, int]) -> None:
+    """As without subsetting: one slice, without label or annotation."""
+    (only,) = only_family(plan).changes.after
+    assert Counter(endpoint.zone for endpoint in only.endpoints or ()) == Counter(pods)
+    assert consumers(only) == ""
+    assert names.APPROACH_ANNOTATION not in (only.metadata.annotations or {})
+    assert not only_family(plan).decision.active
+
+
+def reason(plan: ServicePlan) -> Reason:
+    return only_family(plan).decision.reason
+
+
+def conditions(plan: ServicePlan) -> dict[str, Condition]:
+    return {each.type: each for each in plan.conditions}
+
+
+def by_the_rules(nodes: Mapping[str, int], pods: Mapping[str, int], algorithm: str = "local") -> Groups | None:
+    """What the independent implementation makes of the numbers; None where its rules end in random."""
+    zones = sorted(nodes)
+    found = kep_2004.allocate(algorithm, [nodes[zone] for zone in zones], [pods.get(zone, 0) for zone in zones])
+    if found is None:
+        return None
+    groups: Groups = {}
+    for group in found:
+        # Only own groups and those that all zones consume alike are asked for here.
+        consuming = [zone for zone, weight in zip(zones, group.weights, strict=True) if weight]
+        key = "" if len(consuming) == len(zones) else ",".join(consuming)
+        groups[key] = {zone: count for zone, count in zip(zones, group.located, strict=True) if count}
+    return dict(sorted(groups.items()))
+
+
+# --- Single Approach Test ---------------------------------------------------------------------------------------------
+
+
+def expect_approaches(words: Words, pods: Mapping[str, int], auto: Groups, *, cpu: Mapping[str, Number]) -> None:
+    """All three approaches in one cluster: groups as told, each endpoint in its own zone's, and one group for all."""
+    expect_groups(a_cluster(words.auto, pods, cpu=cpu).plan(), auto)
+    own = {zone: {zone: number} for zone, number in sorted(pods.items()) if number}
+    expect_groups(a_cluster(words.require, pods, cpu=cpu).plan(), own)
+    expect_one_for_all(a_cluster(words.disabled, pods, cpu=cpu).plan(), {k: v for k, v in pods.items() if v})
+
+
+def small_or_large_number_of_nodes(words: Words) -> None:
+    """One Node a zone, or hundreds: only the zones' shares of them count."""
+    even = {"a": {"a": 4}, "b": {"b": 4}, "c": {"c": 4}}
+    expect_approaches(words, evenly(12), even, cpu=THREE_ZONES)
+    for number in (2, 300):
+        nodes = tuple(a_node(f"node-{zone}-{each}", zone) for zone in "abc" for each in range(number))
+        cluster = a_cluster(words.auto, evenly(12))
+        expect_groups(cluster.with_(nodes=(*cluster.nodes, *nodes)).plan(), even)
+    # 401, 251 and 51 Nodes; the Pods are all on three of them.
+    numbers = {"a": 401, "b": 251, "c": 51}
+    pods = {"a": 20, "b": 20, "c": 20}
+    nodes = tuple(a_node(f"node-{zone}-{each}", zone) for zone, count in numbers.items() for each in range(count - 1))
+    cluster = a_cluster(words.auto, pods)
+    expected = by_the_rules(numbers, pods)
+    assert expected is not None
+    assert expected["a"] != {"a": 20}
+    expect_groups(cluster.with_(nodes=(*cluster.nodes, *nodes)).plan(), expected)
+
+
+def random_or_imbalanced_endpoints(words: Words) -> None:
+    """All in one zone, most in one zone, and a hundred spreads by chance, which the rules decide."""
+    expect_approaches(words, {"a": 12}, {"a": {"a": 4}, "b": {"a": 4}, "c": {"a": 4}}, cpu=THREE_ZONES)
+    expect_approaches(
+        words, {"a": 10, "b": 1, "c": 1}, {"a": {"a": 4}, "b": {"a": 3, "b": 1}, "c": {"a": 3, "c": 1}}, cpu=THREE_ZONES
+    )
+    chance = Random(2004)
+    active = 0
+    for _ in range(100):
+        nodes = {zone: chance.randint(1, 8) for zone in "abcd"}
+        pods = {zone: chance.randint(0, 20) for zone in "abcd"}
+        plan = a_cluster(words.auto, pods, cpu=nodes).plan()
+        expected = by_the_rules(nodes, pods) if sum(pods.values()) >= 15 else None
+        if expected is None:
+            expect_one_for_all(plan, {zone: number for zone, number in pods.items() if number})
+        else:
+            expect_groups(plan, expected)
+            active += 1
+    assert active > 60
+
+
+def zero_endpoints_in_some_zones(words: Words) -> None:
+    """Under Auto the zone gets what it expects; under Require its group is empty, so that it uses all."""
+    pods = {"a": 8, "b": 4, "c": 0}
+    expect_approaches(words, pods, {"a": {"a": 4}, "b": {"b": 4}, "c": {"a": 4}}, cpu=THREE_ZONES)
+    assert used(a_cluster(words.auto, pods), "c") == {"a": 4}
+    assert used(a_cluster(words.require, pods), "c") == {"a": 8, "b": 4}
+    assert used(a_cluster(words.require, pods), "b") == {"b": 4}
+    expect_approaches(words, {"b": 14}, {"a": {"b": 4}, "b": {"b": 6}, "c": {"b": 4}}, cpu=THREE_ZONES)
+
+
+def used(cluster: Cluster, zone: str) -> dict[str, int]:
+    """The endpoints that a proxy of our own uses in a zone, by where they are."""
+    slices = only_family(cluster.plan()).slices
+    selection = select(
+        tuple(endpoints_of_port(slices, "http").values()),
+        policies=CLUSTER,
+        heeded=HintsHeeded(zones=True, nodes=True),
+        node="",
+        zone=zone,
+        groups=slice_groups(slices, ZONEWARD, cluster.configuration.gates),
+    )
+    return dict(Counter(endpoint.zone or "" for endpoint in selection.cluster or ()))
+
+
+def invalid_annotation(words: Words) -> None:
+    """It is as Disabled, and the condition Accepted says why; what was in force before goes."""
+    settled = a_cluster(words.auto, evenly(30)).settled()
+    assert len(settled.slices) == 3
+    for value in ("Disable", "auto", "AUTO", " Auto", "prefer", "require", "RequireZone", "local", "true", "Banana"):
+        plan = settled.with_(service=a_service(subsetting=value)).plan()
+        expect_one_for_all(plan, evenly(30))
+        assert reason(plan) is Reason.UNKNOWN_VALUE
+        accepted = conditions(plan)[names.ACCEPTED_CONDITION]
+        assert (accepted.status, accepted.reason) == ("False", "UnknownValue")
+        assert repr(value) in accepted.message
+
+
+# --- Auto Test --------------------------------------------------------------------------------------------------------
+
+
+def invalid_starting_threshold(words: Words) -> None:
+    """Three endpoints a zone again, with a rule and a condition that say so; it starts where that condition is met."""
+    for value in ("", "0", "-1", "banana", "1001"):
+        below, enough = (a_cluster(words.auto, evenly(number), starting=value).plan() for number in (11, 12))
+        expect_one_for_all(below, evenly(11))
+        assert reason(below) is Reason.BELOW_STARTING_THRESHOLD
+        expect_groups(enough, {"a": {"a": 4}, "b": {"b": 4}, "c": {"c": 4}})
+        for plan, programmed in ((below, "False"), (enough, "True")):
+            rules = {rule.rule: rule for rule in only_family(plan).decision.rules}
+            assert not rules["starting-threshold-annotation"].passed
+            assert "so 3 is used" in rules["starting-threshold-annotation"].detail
+            told = conditions(plan)
+            assert told[names.ACCEPTED_CONDITION].status == "False"
+            assert "so 3 is used" in told[names.ACCEPTED_CONDITION].message
+            assert told[names.PROGRAMMED_CONDITION].status == programmed
+
+
+def auto_endpoints_below_starting_threshold_plus_padding(words: Words) -> None:
+    """With three zones that is 12: with fewer there is one slice, as without subsetting."""
+    for number in range(12):
+        plan = a_cluster(words.auto, evenly(number)).plan()
+        expect_one_for_all(plan, {zone: count for zone, count in evenly(number).items() if count})
+        assert reason(plan) is (Reason.BELOW_STARTING_THRESHOLD if number else Reason.NO_READY_ENDPOINTS)
+
+
+def auto_endpoints_above_starting_threshold_plus_padding(words: Words) -> None:
+    for number in (12, 13, 14, 50, 101, 400):
+        pods = evenly(number)
+        expect_groups(a_cluster(words.auto, pods).plan(), {zone: {zone: count} for zone, count in pods.items()})
+
+
+# --- Approach Transition Test -----------------------------------------------------------------------------------------
+
+
+def increase_to_between_starting_threshold_and_padding(words: Words) -> None:
+    """9, 10 and 11 are not enough for what is off; the update writes the one slice there is."""
+    for before in (3, 8):
+        for number in (9, 10, 11):
+            cluster = a_cluster(words.auto, evenly(before)).settled().with_(pods=pods_in(evenly(number)))
+            plan = cluster.plan()
+            expect_one_for_all(plan, evenly(number))
+            assert reason(plan) is Reason.BELOW_STARTING_THRESHOLD
+            assert len(written(plan)) == 1
+
+
+def increase_to_above_starting_threshold_plus_padding(words: Words) -> None:
+    """From one slice for all to one a zone; at 12 already. Nobody else writes anything after that."""
+    for number in (12, 13, 30):
+        before = a_cluster(words.auto, evenly(11)).settled()
+        expect_one_for_all(a_cluster(words.auto, evenly(11)).plan(), evenly(11))
+        plan = before.with_(pods=pods_in(evenly(number))).plan()
+        expect_groups(plan, {zone: {zone: count} for zone, count in evenly(number).items()})
+        assert len(only_family(plan).changes.after) == 3
+        assert not written(before.with_(pods=pods_in(evenly(number))).after(plan).plan())
+
+
+def decrease_to_between_starting_threshold_and_padding(words: Words) -> None:
+    """What is on stays on, one endpoint after the other, down to 7; each step writes only the slice that loses one."""
+    cluster = a_cluster(words.auto, evenly(12)).settled()
+    for number in (11, 10, 9, 8, 7):
+        cluster = cluster.with_(pods=pods_in(evenly(number)))
+        plan = cluster.plan()
+        expect_groups(plan, {zone: {zone: count} for zone, count in evenly(number).items()})
+        assert len(written(plan)) == 1
+        cluster = cluster.after(plan)
+    # And in one go.
+    expect_groups(
+        a_cluster(words.auto, evenly(12)).settled().with_(pods=pods_in(evenly(8))).plan(),
+        {"a": {"a": 3}, "b": {"b": 3}, "c": {"c": 2}},
+    )
+
+
+def decrease_to_below_starting_threshold_minus_padding(words: Words) -> None:
+    """At 6 already it is off, and back in one slice for all."""
+    settled = a_cluster(words.auto, evenly(12)).settled()
+    for number in (6, 5, 1):
+        plan = settled.with_(pods=pods_in(evenly(number))).plan()
+        expect_one_for_all(plan, {zone: count for zone, count in evenly(number).items() if count})
+        assert reason(plan) is Reason.BELOW_STARTING_THRESHOLD
+        # Once off, it takes 12 again.
+        off = settled.with_(pods=pods_in(evenly(number))).after(plan)
+        expect_one_for_all(off.with_(pods=pods_in(evenly(11))).plan(), evenly(11))
+
+
+def manually_change_the_annotation_to_another_approach(words: Words) -> None:
+    """All six ways from one of the three to another; Pods are mostly in zone a, so that all three look different."""
+    pods = {"a": 8, "b": 4, "c": 1}
+    expected: dict[str, Groups] = {
+        words.auto: {"a": {"a": 5}, "b": {"b": 4}, "c": {"a": 3, "c": 1}},
+        words.require: {"a": {"a": 8}, "b": {"b": 4}, "c": {"c": 1}},
+        words.disabled: {"": pods},
+    }
+    in_force = {words.auto: "Subsetting/local", words.require: "Subsetting/RequireZone", words.disabled: None}
+    ways = tuple(permutations(expected, 2))
+    assert len(ways) == 6
+    for before, after in ways:
+        settled = a_cluster(before, pods).settled()
+        assert groups_in(settled.slices) == expected[before]
+        changed = settled.with_(service=a_service(subsetting=after))
+        plan = changed.plan()
+        assert groups_of(plan) == expected[after]
+        assert only_family(plan).decision.in_force == in_force[after]
+        assert not written(changed.after(plan).plan())
+
+
+def disabled_to_another_approach_and_back(words: Words) -> None:
+    """The same one slice for all in the end, with the same endpoints."""
+    pods = {"a": 8, "b": 4, "c": 1}
+    first = a_cluster(words.disabled, pods).settled()
+    for value in (words.require, words.auto):
+        there = first.with_(service=a_service(subsetting=value)).settled()
+        assert set(groups_in(there.slices)) == {"a", "b", "c"}
+        back = there.with_(service=first.service).settled()
+        expect_one_for_all(back.plan(), pods)
+        assert not written(back.plan())
+        assert {e.addresses for e in endpoints_in(back.slices)} == {e.addresses for e in endpoints_in(first.slices)}
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+_SET: Final = "Set annotation to `{auto}`; "
+ROWS: Final[Mapping[str, Callable[[Words], None]]] = {
+    "Single Approach Test: Small/Large number of nodes": small_or_large_number_of_nodes,
+    "Single Approach Test: Random/Imrandom endpoints": random_or_imbalanced_endpoints,
+    "Single Approach Test: Zero endpoints in some zones": zero_endpoints_in_some_zones,
+    "Single Approach Test: Invalid annotation": invalid_annotation,
+    "`{auto}` Test: Invalid starting threshold": invalid_starting_threshold,
+    "`{auto}` Test: Endpoints below `starting threshold + padding`": (
+        auto_endpoints_below_starting_threshold_plus_padding
+    ),
+    "`{auto}` Test: Endpoints above `starting threshold + padding`": (
+        auto_endpoints_above_starting_threshold_plus_padding
+    ),
+    f"Approach Transition Test: {_SET}Increase endpoints number to above `starting threshold` but below"
+    " `starting threshold + padding`": increase_to_between_starting_threshold_and_padding,
+    f"Approach Transition Test: {_SET}Increase endpoints number to above `starting threshold + padding`": (
+        increase_to_above_starting_threshold_plus_padding
+    ),
+    f"Approach Transition Test: {_SET}Decrease endpoints number to below `starting threshold` but above"
+    " `starting threshold - padding`": decrease_to_between_starting_threshold_and_padding,
+    f"Approach Transition Test: {_SET}Decrease endpoints number to below `starting threshold - padding`": (
+        decrease_to_below_starting_threshold_minus_padding
+    ),
+    "Approach Transition Test: Set annotation to one of the three; Set endpoints to above"
+    " `starting threshold + padding`; Manually change the annotation to another approach": (
+        manually_change_the_annotation_to_another_approach
+    ),
+    "Approach Transition Test: Set approach to `{disabled}`; Set endpoints to above `starting threshold + padding`;"
+    " Manually change the annotation to `{require}` or `{auto}`; Change the approach back to `{disabled}`": (
+        disabled_to_another_approach_and_back
+    ),
+}
+ONLY_IN_THE_FIRST: Final = (random_or_imbalanced_endpoints, disabled_to_another_approach_and_back)
+VERSIONS: Final = {"000_7d0aee122f78e9d6.txt": FIRST, "002_46462c77afa1af3b.txt": SECOND}
+IDS: Final = {FIRST: "first version", SECOND: "second version"}
+
+
+@pytest.mark.parametrize("words", IDS, ids=IDS.get)
+@pytest.mark.parametrize("row", ROWS)
+def test_row(row: str, words: Words) -> None:
+    """The row's expectation holds in the words of both versions, whichever has the row."""
+    ROWS[row](words)
+
+
+PROPOSALS: Final = Path(__file__).resolve().parents[3] / "shared" / "keps"
+
+
+def unit_rows_of(version: str) -> list[str]:
+    """Test name and details of every row of unit tests; a cell that is empty goes on from the row above."""
+    rows = []
+    name = kind = ""
+    for line in (PROPOSALS / version).read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|") or len(cells) != 5:
+            name = kind = ""
+            continue
+        name, kind = cells[0] or name, cells[1] or kind
+        if kind == "Unit Test":
+            steps = (step.strip().lstrip("1234567890. ") for step in cells[2].split("<br>"))
+            rows.append(f"{name}: {'; '.join(steps)}")
+    return rows
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_row_of_unit_tests_is_a_test(version: str) -> None:
+    """13 rows in the first version and 11 in the second, as they are spelt there and in their order."""
+    words = VERSIONS[version]
+    expected = [
+        row.format(**words._asdict()) for row, test in ROWS.items() if words is FIRST or test not in ONLY_IN_THE_FIRST
+    ]
+    assert unit_rows_of(version) == expected
+    assert len(expected) == (13 if words is FIRST else 11)
+
+
+def test_what_the_versions_call_differently_is_the_same() -> None:
+    """A Service goes from one version's word to the other's without a write."""
+    for first, second in zip(FIRST, SECOND, strict=True):
+        settled = a_cluster(first, {"a": 8, "b": 4, "c": 1}).settled()
+        assert not written(settled.with_(service=a_service(subsetting=second)).plan())
+
+
+# --- exact bounds -----------------------------------------------------------------------------------------------------
+
+
+class Bounds(NamedTuple):
+    zones: str
+    padding: int
+    threshold: str
+    """Endpoints a zone."""
+    by_service: bool
+
+
+BOUNDS: Final = tuple(
+    Bounds(zones, padding, threshold, by_service)
+    for zones in ("ab", "abc", "abcde")
+    for padding in (0, 1, 3, 5)
+    for threshold in ("3", "2", "2.5", "10")
+    for by_service in (False, True)
+)
+
+
+def started(bounds: Bounds, number: int, *, before: int | None = None) -> bool:
+    """Whether the starting threshold is met, alone or after a settled cluster of ``before`` Pods.
+
+    The algorithm is the one that no number of endpoints overloads, so that nothing else stops it.
+    """
+    threshold = Fraction(3) if bounds.by_service else Fraction(bounds.threshold)
+    cluster = a_cluster(
+        "Auto",
+        evenly(number if before is None else before, bounds.zones),
+        cpu=dict.fromkeys(bounds.zones, 4),
+        starting=bounds.threshold if bounds.by_service else None,
+        settings=SubsettingSettings(algorithm="random", starting_threshold=threshold, padding=bounds.padding),
+    )
+    if before is not None:
+        cluster = cluster.settled().with_(pods=pods_in(evenly(number, bounds.zones)))
+    decision = only_family(cluster.plan()).decision
+    (rule,) = (rule for rule in decision.rules if rule.rule == "starting-threshold")
+    assert rule.passed is decision.active
+    return decision.active
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=lambda each: "-".join(map(str, each)))
+def test_it_starts_and_stops_exactly_at_the_bounds(bounds: Bounds) -> None:
+    """On at n >= threshold x zones + padding, off at n <= threshold x zones - padding, else as before."""
+    middle = Fraction(bounds.threshold) * len(bounds.zones)
+    start, stop = ceil(middle + bounds.padding), floor(middle - bounds.padding)
+    many = 3 * start
+    assert not started(bounds, start - 1)
+    assert started(bounds, start)
+    if start > stop:
+        assert stop < 1 or not started(bounds, stop, before=many)
+        assert started(bounds, max(stop + 1, 1), before=many)
+        for number in range(max(stop + 1, 2), start):
+            assert not started(bounds, number, before=number - 1)
+            assert started(bounds, number, before=many)
+    else:
+        assert not started(bounds, stop - 1, before=many)
+
+
+@pytest.mark.parametrize("zones", ["ab", "abc", "abcd"])
+def test_the_four_bounds_of_the_proposal(zones: str) -> None:
+    """n = 3z+p-1, 3z+p, 3z-p+1 and 3z-p with the recommended algorithm, and the proposal's own 9, 3, 12 and 6."""
+    size, padding = len(zones), 3
+    cpu = dict.fromkeys(zones, 4)
+    if size == 3:
+        assert (3 * size + padding, 3 * size - padding) == (12, 6)
+    for number, active in ((3 * size + padding - 1, False), (3 * size + padding, True)):
+        assert only_family(a_cluster("Auto", evenly(number, zones), cpu=cpu).plan()).decision.active is active
+    settled = a_cluster("Auto", evenly(3 * size + padding, zones), cpu=cpu).settled()
+    for number, active in ((3 * size - padding + 1, True), (3 * size - padding, False)):
+        plan = settled.with_(pods=pods_in(evenly(number, zones))).plan()
+        assert only_family(plan).decision.active is active
+
+
+@pytest.mark.parametrize("zones", ["ab", "abc", "abcd"])
+def test_without_padding_a_plan_settles_at_the_bound_itself(zones: str) -> None:
+    """Padding 0: what starts at n = 3 x zones does not stop there, or it would go on and off with every look."""
+    cluster = a_cluster(
+        "Auto",
+        evenly(3 * len(zones), zones),
+        cpu=dict.fromkeys(zones, 4),
+        settings=SubsettingSettings(padding=0),
+    )
+    plan = cluster.plan()
+    assert only_family(plan).decision.active
+    again = cluster.after(plan).plan()
+    assert only_family(again).decision.active
+    assert not written(again)
+
+
+def test_a_service_s_own_threshold_goes_before_the_controller_s() -> None:
+    """1.5 endpoints a zone here, 20 there: 4.5 + 3 is reached with 8."""
+    settings = SubsettingSettings(starting_threshold=Fraction(20))
+    assert not only_family(a_cluster("Auto", evenly(62), settings=settings).plan()).decision.active
+    assert only_family(a_cluster("Auto", evenly(63), settings=settings).plan()).decision.active
+    for number, active in ((7, False), (8, True)):
+        plan = a_cluster("Auto", evenly(number), starting="1.5", settings=settings).plan()
+        assert only_family(plan).decision.active is active
+        assert conditions(plan)[names.ACCEPTED_CONDITION].status == "True"
+
+
+def test_what_was_in_force_is_read_from_slices_alone() -> None:
+    """Ten endpoints: on where the slices say so, off where they do not, and off where they are another Service's."""
+    settled = a_cluster("Auto", evenly(12)).settled().with_(pods=pods_in(evenly(10)))
+    assert only_family(settled.plan()).decision.active
+    assert not only_family(settled.with_(slices=()).plan()).decision.active
+    another = a_service(subsetting="Auto", uid="another-uid")
+    assert not only_family(settled.with_(service=another).plan()).decision.active
+
+
+@pytest.mark.parametrize("algorithm", ["local", "local-shared", "local-weighted", "local-opt", "random"])
+def test_the_threshold_is_a_rule_before_every_algorithm(algorithm: str) -> None:
+    """11 and 12 fresh, 7 and 6 after 12, whichever algorithm it is."""
+    assert not only_family(a_cluster("Auto", evenly(11), algorithm=algorithm).plan()).decision.active
+    cluster = a_cluster("Auto", evenly(12), algorithm=algorithm)
+    assert only_family(cluster.plan()).decision.active
+    for number, active in ((7, True), (6, False)):
+        plan = cluster.settled().with_(pods=pods_in(evenly(number))).plan()
+        assert only_family(plan).decision.active is active
+    assert reason(cluster.settled().with_(pods=pods_in(evenly(6))).plan()) is Reason.BELOW_STARTING_THRESHOLD

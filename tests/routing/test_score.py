@@ -1,0 +1,218 @@
+"""The proposal's score: cases by hand, the reference on random groups, and means of the dataset."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from functools import cache
+from statistics import fmean, stdev
+
+import pytest
+from tests.reference import kep_2004
+from tests.reference.test_kep_2004 import drawn
+from tests.routing.algorithms.running import PER_SLICE, Result, rule_of, run
+
+from zoneward.routing.algorithms.local import local
+from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
+from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE
+from zoneward.routing.algorithms.same_zone import same_zone
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
+
+Groups = Sequence[tuple[Sequence[int], Sequence[float]]]
+"""Of each group: how many endpoints are located in each zone, and the weight for each zone."""
+
+
+def measured(demand: Sequence[int], groups: Groups, per_slice: int = PER_SLICE) -> list[float]:
+    """In-zone share, worst and mean overload, slices. The room is full of sevens: nothing may be read that was not
+    written."""
+    composition = [number for located, _ in groups for number in located]
+    weights = [weight for _, row in groups for weight in row]
+    measures = [7.0] * MEASURES
+    measure(demand, len(groups), composition, weights, per_slice, measures, [7.0] * len(demand))
+    return measures
+
+
+def score(demand: Sequence[int], groups: Groups) -> float:
+    measures = measured(demand, groups)
+    endpoints = sum(number for located, _ in groups for number in located)
+    return total(
+        in_zone=measures[IN_ZONE],
+        max_overload=measures[MAX_OVERLOAD],
+        mean_overload=measures[MEAN_OVERLOAD],
+        slices=-(-endpoints // PER_SLICE) / measures[SLICES],
+    )
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_best_there_is_scores_100() -> None:
+    assert total(in_zone=1, max_overload=0, mean_overload=0, slices=1) == 100
+
+
+def test_one_group_for_all_keeps_what_is_in_the_zone_by_chance() -> None:
+    """Half of the traffic, and nothing else to complain about: 45/2 + 20 + 20 + 15."""
+    groups = [((2, 2), (1.0, 1.0))]
+    assert measured([1, 1], groups) == [0.5, 0, 0, 1]
+    assert score([1, 1], groups) == 77.5
+
+
+def test_own_groups_keep_all_traffic_and_pay_with_overload_and_slices() -> None:
+    """Two expected: three get two thirds each, one gets twice its part. (3 * 1/3 + 1 * 1) / 4 = 1/2 in the mean."""
+    groups = [((3, 0), (1.0, 0.0)), ((0, 1), (0.0, 1.0))]
+    assert measured([1, 1], groups) == pytest.approx([1, 1, 0.5, 2])
+    assert score([1, 1], groups) == pytest.approx(45 + 0 + 10 + 7.5)
+
+
+def test_the_worst_overload_counts_too_much_and_the_mean_also_too_little() -> None:
+    """2/3 on one, 1/3 on one: a third too much, a third too little."""
+    measures = measured([2, 1], [((1, 0), (1.0, 0.0)), ((0, 1), (0.0, 1.0))])
+    assert measures[MAX_OVERLOAD] == pytest.approx(1 / 3)
+    assert measures[MEAN_OVERLOAD] == pytest.approx(1 / 3)
+
+
+def test_an_endpoint_located_elsewhere_serves_as_well_but_out_of_its_zone() -> None:
+    """Zone B keeps one of its two parts of a half each."""
+    assert measured([1, 1], [((2, 0), (1.0, 0.0)), ((1, 1), (0.0, 1.0))]) == pytest.approx([0.75, 0, 0, 2])
+
+
+def test_weights_divide_the_traffic_of_a_zone() -> None:
+    """3.5 expected: three and a half of one. Zone B sends a seventh of its half to zone A's endpoint."""
+    groups = [((3, 0), (1.0, 0.0)), ((0, 3), (0.0, 1.0)), ((1, 0), (0.5, 0.5))]
+    assert measured([1, 1], groups) == pytest.approx([1 - 1 / 14, 0, 0, 3])
+    assert score([1, 1], groups) == pytest.approx(45 * 13 / 14 + 40 + 15 / 3)
+
+
+def test_only_the_proportion_of_weights_matters() -> None:
+    """Zone A sends four parts of five to two endpoints, one to one; all scaled by 3 for it, and by 1/3 for zone B."""
+    groups = [((2, 0), (1.0, 0.0)), ((0, 1), (0.5, 1.0))]
+    scaled = [((2, 0), (3.0, 0.0)), ((0, 1), (1.5, 1 / 3))]
+    assert measured([2, 1], groups) == pytest.approx(measured([2, 1], scaled))
+    # (2/3 * 1/5 + 1/3) * 3 - 1 on the third endpoint.
+    assert measured([2, 1], groups)[MAX_OVERLOAD] == pytest.approx(0.4)
+
+
+def test_a_shared_group_is_counted_once_and_an_empty_one_not_at_all() -> None:
+    """250 endpoints in slices of 100 at most: three, however many zones consume them."""
+    groups = [
+        ((0, 0, 0), (1.0, 0.0, 0.0)),
+        ((0, 0, 0), (0.0, 1.0, 0.0)),
+        ((0, 0, 100), (0.0, 0.0, 1.0)),
+        ((150, 100, 0), (1.0, 1.0, 0.0)),
+    ]
+    assert measured([1, 1, 1], groups)[SLICES] == 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "per_slice", "slices"), [(1, 100, 1), (100, 100, 1), (101, 100, 2), (7, 1, 7), (1000, 1000, 1)]
+)
+def test_slices_are_filled_one_after_the_other(endpoints: int, per_slice: int, slices: int) -> None:
+    assert measured([1], [((endpoints,), (1.0,))], per_slice)[SLICES] == slices
+
+
+def test_a_zone_without_endpoints_sends_its_traffic_to_all() -> None:
+    """Zone B's half goes to the two of zone A, who get theirs as well: nobody gets more than a fair part."""
+    assert measured([1, 1], [((2, 0), (1.0, 0.0)), ((0, 0), (0.0, 1.0))]) == pytest.approx([0.5, 0, 0, 1])
+
+
+def test_a_zone_that_consumes_nothing_may_reach_its_own_endpoints() -> None:
+    """A quarter each from zone B, whose endpoint is in zone A's group, and none of them is zone B's alone."""
+    measures = measured([3, 1], [((3, 1), (1.0, 0.0))])
+    assert measures[IN_ZONE] == pytest.approx(3 / 4 * 3 / 4 + 1 / 4 * 1 / 4)
+    assert measures[MAX_OVERLOAD] == pytest.approx(0)
+
+
+def test_overload_is_not_clipped_and_may_make_the_score_negative() -> None:
+    """One endpoint takes 99 % of all traffic, 98 times too much; 99 take 1 %, 98/99 too little."""
+    groups = [((99, 0), (1.0, 0.0)), ((0, 1), (0.0, 1.0))]
+    assert measured([1, 99], groups) == pytest.approx([1, 98, (98 + 98) / 100, 2])
+    assert score([1, 99], groups) == pytest.approx(45 + 20 * (1 - 98) + 20 * (1 - 1.96) + 7.5)
+    assert score([1, 99], groups) < -1900
+
+
+def test_the_worst_overload_is_never_below_0() -> None:
+    assert measured([1], [((3,), (1.0,))])[MAX_OVERLOAD] == 0
+
+
+# --- beside the reference ---------------------------------------------------------------------------------------------
+
+
+def test_any_groups_score_as_in_the_reference() -> None:
+    """2,000 random allocations: shared and empty groups, any weights, zones that consume nothing."""
+    rng = random.Random(2433)
+    for _ in range(2000):
+        zones = rng.randint(1, 6)
+        demand = [rng.choice((1, 1, 2, rng.randint(1, 9000))) for _ in range(zones)]
+        groups = [
+            (
+                tuple(rng.choice((0, 0, 1, rng.randint(0, 150))) for _ in range(zones)),
+                tuple(rng.choice((0.0, 0.0, 1.0, rng.random())) for _ in range(zones)),
+            )
+            for _ in range(rng.randint(1, 2 * zones + 2))
+        ]
+        located = [sum(column) for column in zip(*(row for row, _ in groups), strict=True)]
+        if not any(located):
+            continue
+        wanted = kep_2004.score([kep_2004.Group(*group) for group in groups if any(group[0])], demand, located)
+        measures = measured(demand, groups)
+        case = f"demand {demand}, groups {groups}"
+        assert score(demand, groups) == pytest.approx(wanted.total, abs=1e-9), case
+        assert 100 * measures[IN_ZONE] == pytest.approx(wanted.in_zone, abs=1e-9), case
+        assert 100 * (1 - measures[MAX_OVERLOAD]) == pytest.approx(wanted.max_overload, abs=1e-9), case
+        assert 100 * (1 - measures[MEAN_OVERLOAD]) == pytest.approx(wanted.mean_overload, abs=1e-9), case
+
+
+# --- means of the dataset, for hints: no slices are made --------------------------------------------------------------
+
+
+Input = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@cache
+def sampled() -> list[Input]:
+    """The first of the uniform sample that the reference is held against."""
+    return drawn()[:6000]
+
+
+def by_zone_cpu(demand: Sequence[int], supply: Sequence[int]) -> Result | None:
+    """ProportionalZoneCPU with the threshold of a fifth; what is impossible is one group for all."""
+    zones = len(demand)
+    composition, weights = [0] * zones**2, [0.0] * zones**2
+    groups = proportional_zone_cpu(
+        demand,
+        supply,
+        (1, 5, 1, 5),
+        (0,) * zones**2,
+        composition,
+        weights,
+        [7] * (zones * SCRATCH_PER_ZONE),
+        [7.0] * (zones * REALS_PER_ZONE),
+    )
+    return Result(tuple(demand), groups, composition, weights) if groups > 0 else None
+
+
+def from_three_times_zones(demand: Sequence[int], supply: Sequence[int]) -> Result | None:
+    """local after its starting threshold, which in the product is a rule before it."""
+    return None if sum(supply) < 3 * len(demand) else run(local, demand, supply)
+
+
+@pytest.mark.parametrize(
+    ("allocate", "mean"),
+    [
+        pytest.param(lambda demand, supply: run(same_zone, demand, supply), 57.70, id="PreferSameZone"),
+        pytest.param(by_zone_cpu, 92.42, id="ProportionalZoneCPU"),
+        pytest.param(from_three_times_zones, 92.25, id="local"),
+        pytest.param(lambda demand, supply: run(rule_of("local-shared"), demand, supply), 92.44, id="local-shared"),
+    ],
+)
+def test_the_mean_of_a_sample_is_that_of_the_dataset(
+    allocate: Callable[[Sequence[int], Sequence[int]], Result | None], mean: float
+) -> None:
+    values = []
+    for demand, supply in sampled():
+        result = allocate(demand, supply) or run(rule_of("random"), demand, supply)
+        assert result is not None
+        in_zone, max_overload, mean_overload, _ = result.measures()
+        values.append(total(in_zone=in_zone, max_overload=max_overload, mean_overload=mean_overload, slices=1))
+    standard_error = stdev(values) / math.sqrt(len(values))
+    # Half of the last digit that is printed comes on top.
+    assert fmean(values) == pytest.approx(mean, abs=4 * standard_error + 0.005, rel=0)

@@ -1,0 +1,403 @@
+"""Lazy rebalance, from slices to slices (KEP-2004 § Optimizations): an update that overloads nobody is all there is.
+
+A full rebalance to compare with is the same plan from slices that do not say what was in force: they hold the same
+groups, and nothing to be lazy about.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations
+from random import Random
+from typing import Final, Literal
+
+import pytest
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.clusters import Cluster, a_pod, a_service, nodes_in, only_family, pods_in, written
+from tests.properties.random_clusters import examples
+
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice, Pod
+from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
+from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.slices.plan import FamilyPlan
+
+ALGORITHMS: Final = tuple(SUBSETTING_ALGORITHMS)
+
+Zones = tuple[str, ...]
+"""Those that consume a slice; none where all do."""
+
+
+def stripped(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
+    """The same slices without the annotation that says what was in force."""
+    return tuple(
+        replace(
+            each,
+            metadata=replace(
+                each.metadata,
+                annotations={
+                    name: value
+                    for name, value in (each.metadata.annotations or {}).items()
+                    if name != names.APPROACH_ANNOTATION
+                }
+                or None,
+            ),
+        )
+        for each in slices
+    )
+
+
+def full(cluster: Cluster) -> FamilyPlan:
+    """The plan of a cluster without laziness."""
+    return only_family(cluster.with_(slices=stripped(cluster.slices)).plan())
+
+
+def changed(family: FamilyPlan, before: Iterable[EndpointSlice]) -> int:
+    """Slices that are created, deleted, or differ in more than that annotation."""
+    there = {each.metadata.name: each for each in stripped(before)}
+    updated = sum(1 for each in stripped(family.changes.update) if each != there[each.metadata.name])
+    return updated + len(family.changes.create) + len(family.changes.delete)
+
+
+def zones_of(each: EndpointSlice) -> Zones:
+    annotation = (each.metadata.annotations or {}).get(names.ZONES_ANNOTATION)
+    if annotation:
+        return tuple(part.partition("=")[0] for part in annotation.split(","))
+    label = (each.metadata.labels or {}).get(names.ZONE_LABEL)
+    return (label,) if label else ()
+
+
+def groups_in(slices: Iterable[EndpointSlice]) -> dict[str, Zones]:
+    """The zones that consume each Pod."""
+    return {
+        endpoint.target_ref.name: zones_of(each)
+        for each in slices
+        for endpoint in each.endpoints or ()
+        if endpoint.target_ref is not None
+    }
+
+
+def moved_between(before: Mapping[str, Zones], after: Mapping[str, Zones]) -> set[str]:
+    """Pods that were in a group of some zones and are now in another."""
+    return {name for name, zones in before.items() if zones and name in after and after[name] != zones}
+
+
+def laziness(family: FamilyPlan) -> bool | None:
+    """The answer of the rule; None where it was not asked."""
+    return next((rule.passed for rule in family.decision.rules if rule.rule == "lazy-rebalance"), None)
+
+
+def a_cluster(
+    pods: Mapping[str, int], *, algorithm: str = "local", settings: SubsettingSettings | None = None
+) -> Cluster:
+    return Cluster(
+        service=a_service(subsetting="Auto", algorithm=algorithm),
+        nodes=nodes_in({"a": 4, "b": 4, "c": 4}),
+        pods=pods_in(pods),
+        configuration=Configuration(subsetting=settings if settings is not None else SubsettingSettings()),
+    )
+
+
+# --- a rolling update -------------------------------------------------------------------------------------------------
+
+Surge = Literal["new one first", "old one first"]
+Places = Literal["in the same zone", "in any zone"]
+ROLLED: Final[Mapping[str, int]] = {"a": 90, "b": 70, "c": 40}
+"""200 Pods in three zones that expect 66.7 each."""
+
+
+@dataclass(frozen=True)
+class Churn:
+    """What a rolling update came to: slices changed, endpoints moved, and the share of traffic in its zone after it."""
+
+    changed: int
+    moved: int
+    in_zone: float
+
+
+def rolling_update(*, lazy: bool, surge: Surge, places: Places) -> Churn:
+    """Every Pod is replaced, one at a time, in an order (and, in any zone, to places) by chance but always the same.
+
+    The controller looks after every Pod that comes or goes, so there are 400 plans.
+    """
+    chance = Random(2004)
+    old = list(pods_in(ROLLED))
+    chance.shuffle(old)
+    nodes = [pod.spec.node_name for pod in old]
+    if places == "in any zone":
+        chance.shuffle(nodes)
+    new = [
+        a_pod(f"new-{number:04}", node, ips=(f"10.200.{number // 250}.{number % 250 + 1}",))
+        for number, node in enumerate(nodes)
+    ]
+    cluster = a_cluster(ROLLED).settled()
+    running = {pod.metadata.name: pod for pod in old}
+    slices = moved = 0
+    in_zone = 0.0
+    for leaving, coming in zip(old, new, strict=True):
+        steps = [(coming.metadata.name, coming), (leaving.metadata.name, None)]
+        for name, pod in steps if surge == "new one first" else reversed(steps):
+            if pod is None:
+                del running[name]
+            else:
+                running[name] = pod
+            before = cluster.slices if lazy else stripped(cluster.slices)
+            cluster = cluster.with_(slices=before, pods=tuple(running.values()))
+            plan = cluster.plan()
+            family = only_family(plan)
+            assert family.decision.active
+            slices += changed(family, before)
+            moved += family.decision.moved
+            assert family.traffic is not None
+            in_zone = family.traffic.in_zone
+            cluster = cluster.after(plan)
+    assert {*running} == {pod.metadata.name for pod in new}
+    return Churn(slices, moved, in_zone)
+
+
+@pytest.mark.parametrize("places", ["in the same zone", "in any zone"])
+@pytest.mark.parametrize("surge", ["new one first", "old one first"])
+def test_a_rolling_update_changes_fewer_slices_than_without_laziness(
+    surge: Surge, places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """200 Pods, one at a time. At least one slice changes each time; laziness comes within one in ten of that."""
+    lazy = rolling_update(lazy=True, surge=surge, places=places)
+    without = rolling_update(lazy=False, surge=surge, places=places)
+    with capsys.disabled():
+        print(  # noqa: T201 -- both numbers are to be seen
+            f"\nrolling update of 200 pods, {surge}, {places}:"
+            f" {lazy.changed} slices changed and {lazy.moved} endpoints moved,"
+            f" without laziness {without.changed} and {without.moved}"
+        )
+    assert 400 <= lazy.changed < without.changed
+    assert lazy.changed <= 440
+    assert lazy.moved < without.moved
+    assert lazy.in_zone >= without.in_zone - float(SubsettingSettings().in_zone_tolerance)
+
+
+# --- one update -------------------------------------------------------------------------------------------------------
+
+
+def test_an_update_that_overloads_nobody_writes_the_slices_of_that_update_alone() -> None:
+    """Zone c is left with three of eleven, 22 % more than fair; then zone b gets one, of which it has enough."""
+    settled = a_cluster({"a": 4, "b": 4, "c": 4}).settled()
+    plan = settled.with_(pods=pods_in({"a": 4, "b": 4, "c": 3})).plan()
+    assert laziness(only_family(plan)) is True
+    assert only_family(plan).decision.moved == 0
+    assert [zones_of(each) for each in written(plan)] == [("c",)]
+    # The new one goes where it is needed most, though it is in zone b.
+    later = settled.after(plan).with_(pods=pods_in({"a": 4, "b": 5, "c": 3}))
+    assert groups_in(later.settled().slices)["b-0004"] == ("c",)
+    assert [zones_of(each) for each in written(later.plan())] == [("c",)]
+
+
+def test_an_update_that_would_overload_somebody_is_a_full_rebalance() -> None:
+    """Zone c is left with two of ten, 67 % more than fair: one endpoint moves to it, and two slices are written."""
+    settled = a_cluster({"a": 4, "b": 4, "c": 4}).settled()
+    plan = settled.with_(pods=pods_in({"a": 4, "b": 4, "c": 2})).plan()
+    family = only_family(plan)
+    assert laziness(family) is False
+    assert family.decision.moved == 1
+    assert Counter(groups_in(family.slices).values()) == {("a",): 3, ("b",): 4, ("c",): 3}
+    assert sorted(zones_of(each) for each in written(plan)) == [("a",), ("c",)]
+
+
+@pytest.mark.parametrize(("tolerance", "lazy"), [(Fraction(1), True), (Fraction(1, 10), False)])
+def test_an_update_that_costs_too_much_traffic_in_its_zone_is_a_full_rebalance(tolerance: Fraction, lazy: bool) -> None:
+    """Zone a's own four leave, while four that serve zone c stay; four in zone c come, where zone a lacks four.
+
+    Nobody is overloaded by what is left over, but two thirds of the traffic would go to another zone.
+    """
+    settings = SubsettingSettings(in_zone_tolerance=tolerance)
+    settled = a_cluster({"a": 8, "b": 4}, settings=settings).settled()
+    before = groups_in(settled.slices)
+    staying = [pod for pod in settled.pods if before[pod.metadata.name] != ("a",)]
+    changed_pods = settled.with_(pods=(*staying, *pods_in({"c": 4})))
+    family = only_family(changed_pods.plan())
+    assert laziness(family) is lazy
+    assert family.decision.moved == (0 if lazy else 4)
+    assert family.traffic is not None
+    assert family.traffic.in_zone == pytest.approx(1 / 3 if lazy else 1)
+
+
+@pytest.mark.parametrize("after", ALGORITHMS)
+@pytest.mark.parametrize("before", ALGORITHMS)
+def test_another_algorithm_is_a_full_rebalance(before: str, after: str) -> None:
+    """To the counts that it would have from the start; the same one again changes nothing."""
+    settled = a_cluster({"a": 11, "b": 8, "c": 1}, algorithm=before).settled()
+    fresh = a_cluster({"a": 11, "b": 8, "c": 1}, algorithm=after)
+    plan = settled.with_(service=fresh.service).plan()
+    family = only_family(plan)
+    if before == after:
+        assert not written(plan)
+        return
+    assert laziness(family) is None
+    assert family.decision.allocation == only_family(fresh.plan()).decision.allocation
+    assert family.decision.in_force == f"Subsetting/{after}"
+    expected = moved_between(groups_in(settled.slices), groups_in(family.slices))
+    assert family.decision.moved == len(expected)
+
+
+def test_what_slices_do_not_say_they_were_written_for_is_balanced_anew() -> None:
+    """Also where a single one of them says something else; nobody moves without a need all the same."""
+    settled = a_cluster({"a": 4, "b": 4, "c": 4}).settled()
+    first, *rest = settled.slices
+    for slices in (stripped(settled.slices), (*stripped((first,)), *rest)):
+        family = only_family(settled.with_(slices=slices).plan())
+        assert laziness(family) is None
+        assert family.decision.moved == 0
+
+
+# --- random updates ---------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def updates(draw: st.DrawFn, *, most: int = 10, algorithms: Sequence[str] = ALGORITHMS) -> Cluster:
+    """A settled cluster of two to four zones in which some Pods have gone and others have come, after an update or two
+    that are settled as well."""
+    zones = "abcd"[: draw(st.integers(2, 4))]
+    settings = SubsettingSettings(
+        starting_threshold=Fraction(1, 2),
+        padding=0,
+        in_zone_tolerance=draw(st.sampled_from((Fraction(0), Fraction(1, 10), Fraction(1, 10), Fraction(1)))),
+    )
+    pods = list(pods_in({zone: draw(st.integers(0, most)) for zone in zones}))
+    cluster = Cluster(
+        service=a_service(subsetting="Auto", algorithm=draw(st.sampled_from(tuple(algorithms)))),
+        nodes=nodes_in({zone: draw(st.integers(1, 5)) for zone in zones}),
+        pods=tuple(pods),
+        configuration=Configuration(subsetting=settings),
+    )
+    number = 0
+    for _ in range(draw(st.integers(1, 3))):
+        cluster = cluster.settled()
+        for index in sorted(draw(st.sets(st.integers(0, max(len(pods) - 1, 0)), max_size=4)), reverse=True):
+            if index < len(pods):
+                del pods[index]
+        for zone in draw(st.lists(st.sampled_from(zones), max_size=4)):
+            number += 1
+            pods.append(a_pod(f"new-{number:02}", f"node-{zone}", ips=(f"10.200.0.{number}",)))
+        cluster = cluster.with_(pods=tuple(pods))
+    return cluster
+
+
+@examples(250)
+@given(updates())
+def test_a_lazy_update_moves_nobody_and_writes_only_where_somebody_came_or_went(cluster: Cluster) -> None:
+    """And whoever came is in one of the groups that there were, or in one that a zone needs for itself."""
+    plan = cluster.plan()
+    family = only_family(plan)
+    event(f"lazy: {laziness(family)}")
+    assume(laziness(family))
+    before, after = groups_in(cluster.slices), groups_in(family.slices)
+    assert family.decision.moved == len(moved_between(before, after)) == 0
+    gone, came = before.keys() - after.keys(), after.keys() - before.keys()
+    touched = {before[name] for name in gone} | {after[name] for name in came}
+    assert {zones_of(each) for each in written(plan)} == touched
+    assert changed(family, cluster.slices) == len(touched)
+    assert all(zones in before.values() or len(zones) == 1 for zones in map(after.__getitem__, came))
+
+
+@examples(250)
+@given(updates())
+def test_a_lazy_update_overloads_nobody_by_the_threshold(cluster: Cluster) -> None:
+    family = only_family(cluster.plan())
+    assume(laziness(family))
+    assert family.traffic is not None
+    assert family.traffic.max_overload < float(cluster.configuration.subsetting.overload_threshold)
+
+
+@examples(250)
+@given(updates())
+def test_laziness_never_moves_an_endpoint_that_a_full_rebalance_leaves(cluster: Cluster) -> None:
+    lazy, anew = only_family(cluster.plan()), full(cluster)
+    assume(lazy.decision.active and anew.decision.active)
+    before = groups_in(cluster.slices)
+    moved = moved_between(before, groups_in(lazy.slices))
+    event(f"lazy: {laziness(lazy)}, moved {bool(moved)}")
+    assert moved <= moved_between(before, groups_in(anew.slices))
+
+
+@examples(250)
+@given(updates())
+def test_traffic_in_its_zone_is_never_more_than_the_tolerance_behind_a_full_rebalance(cluster: Cluster) -> None:
+    """As predicted for our own proxies, for both plans by themselves."""
+    lazy, anew = only_family(cluster.plan()), full(cluster)
+    assume(lazy.decision.active and anew.decision.active)
+    assert lazy.traffic is not None
+    assert anew.traffic is not None
+    behind = anew.traffic.in_zone - lazy.traffic.in_zone
+    event(f"behind: {behind > 1e-9}")
+    assert behind <= float(cluster.configuration.subsetting.in_zone_tolerance) + 1e-9
+
+
+@examples(250)
+@given(updates(), st.sampled_from(ALGORITHMS))
+def test_moved_is_the_number_of_endpoints_whose_group_changed(cluster: Cluster, algorithm: str) -> None:
+    """Counted from slices before and after; half of the updates come with another algorithm."""
+    for each in (cluster, cluster.with_(service=a_service(subsetting="Auto", algorithm=algorithm))):
+        family = only_family(each.plan())
+        if family.decision.active:
+            moved = moved_between(groups_in(each.slices), groups_in(family.slices))
+            assert family.decision.moved == len(moved)
+
+
+# --- the fewest moves -------------------------------------------------------------------------------------------------
+
+
+def fewest_moves(before: Mapping[str, Zones], after: Mapping[str, Zones]) -> int:
+    """Of all ways to give every zone's Pods the groups that its Pods have afterwards, the one that moves the fewest."""
+    fewest = 0
+    for located in {name_of_zone(name) for name in after}:
+        pods = [name for name in after if name_of_zone(name) == located]
+        groups = [after[name] for name in pods]
+        fewest += min(
+            sum(1 for name, zones in zip(pods, order, strict=True) if before.get(name) and before[name] != zones)
+            for order in set(permutations(groups))
+        )
+    return fewest
+
+
+def name_of_zone(pod: str) -> str:
+    """Pods are named after their zones here."""
+    return pod[0]
+
+
+@st.composite
+def small_updates(draw: st.DrawFn) -> Cluster:
+    """At most five Pods in each of two or three zones, before and after, under the names that say where they are."""
+    zones = "abc"[: draw(st.integers(2, 3))]
+    settings = SubsettingSettings(
+        starting_threshold=Fraction(1, 2),
+        padding=0,
+        in_zone_tolerance=draw(st.sampled_from((Fraction(0), Fraction(1)))),
+    )
+    numbers = st.lists(st.integers(0, 7), unique=True, max_size=5)
+
+    def some_pods() -> tuple[Pod, ...]:
+        everybody = pods_in(dict.fromkeys(zones, 8))
+        chosen = {f"{zone}-{number:04}" for zone in zones for number in draw(numbers)}
+        return tuple(pod for pod in everybody if pod.metadata.name in chosen)
+
+    algorithm = draw(st.sampled_from(ALGORITHMS))
+    cluster = Cluster(
+        service=a_service(subsetting="Auto", algorithm=algorithm),
+        nodes=nodes_in({zone: draw(st.integers(1, 4)) for zone in zones}),
+        pods=some_pods(),
+        configuration=Configuration(subsetting=settings),
+    )
+    return cluster.settled().with_(pods=some_pods())
+
+
+@examples(200)
+@given(small_updates())
+def test_a_full_rebalance_moves_as_few_as_its_counts_allow(cluster: Cluster) -> None:
+    """Found by trying all ways; both where laziness gave up and where there was nothing to be lazy about."""
+    before = groups_in(cluster.slices)
+    for family in (only_family(cluster.plan()), full(cluster)):
+        if family.decision.active and not laziness(family):
+            event(f"lazy: {laziness(family)}, moved {bool(family.decision.moved)}")
+            assert family.decision.moved == fewest_moves(before, groups_in(family.slices))

@@ -1,0 +1,783 @@
+"""Subsetting in slices, from Pods and Nodes to what proxies use (KEP-2004 § Distribution of EndpointSlices).
+
+Nobody is in two slices, every slice says who consumes it, and what our own proxy selects is what was decided.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import ceil
+from random import Random
+from typing import Final, NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.clusters import (
+    ALL_HINTS,
+    CLUSTER,
+    DUAL_STACK,
+    IPV4,
+    Cluster,
+    a_node,
+    a_pod,
+    a_service,
+    a_slice,
+    an_endpoint,
+    endpoints_in,
+    nodes_in,
+    only_family,
+    pods_in,
+    slices_after,
+    written,
+)
+from tests.properties.random_clusters import examples
+
+from zoneward.kube import names
+from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort, is_ready
+from zoneward.kube.validation import MAX_ZONE_HINTS, validate_endpoint_slice
+from zoneward.report.manifests import slice_document
+from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
+from zoneward.routing.configuration import Configuration, Encoding, SubsettingSettings
+from zoneward.routing.decision import Decision
+from zoneward.routing.groups import own_group
+from zoneward.routing.reasons import Reason
+from zoneward.routing.selection import (
+    CONSUMERS,
+    SelectionRule,
+    endpoints_of_all_ports,
+    endpoints_of_port,
+    select,
+    slice_groups,
+)
+from zoneward.routing.slice_groups import zone_label, zones_annotation
+from zoneward.routing.traffic import Traffic, predict
+from zoneward.slices.plan import FamilyPlan
+
+REQUIRE: Final = "Require"
+APPROACHES: Final = (*SUBSETTING_ALGORITHMS, REQUIRE)
+WEIGHTED: Final = ("local-weighted", "local-opt")
+UNWEIGHTED: Final = tuple(each for each in APPROACHES if each not in WEIGHTED)
+
+EVEN: Final[Mapping[str, Number]] = {"a": 4, "b": 4, "c": 4}
+FOUR: Final[Mapping[str, Number]] = {"a": 4, "b": 4, "c": 1, "d": 1}
+
+Label = tuple[str | None, str | None]
+"""Of a slice: its zone label, and its annotation with all zones."""
+Used = dict[tuple[str, float], int]
+"""What a proxy uses: endpoints by where they are and by their weight, which is 1 where all weigh the same."""
+
+
+def the_service(approach: str, *, starting: str | None = None, families: tuple[str, ...] = IPV4) -> Service:
+    if approach == REQUIRE:
+        return a_service(subsetting="Require", families=families)
+    return a_service(subsetting="Auto", algorithm=approach, starting=starting, families=families)
+
+
+def a_cluster(
+    approach: str, cpu: Mapping[str, Number], pods: Mapping[str, int], *, encoding: Encoding = "slice-groups"
+) -> Cluster:
+    return Cluster(
+        service=the_service(approach),
+        nodes=nodes_in(cpu),
+        pods=pods_in(pods),
+        configuration=Configuration(subsetting=SubsettingSettings(encoding=encoding)),
+    )
+
+
+def label_of(each: EndpointSlice) -> Label:
+    annotations = each.metadata.annotations or {}
+    return (each.metadata.labels or {}).get(names.ZONE_LABEL), annotations.get(names.ZONES_ANNOTATION)
+
+
+def labels_in(slices: Iterable[EndpointSlice]) -> dict[str, Label]:
+    """Label and annotation of every Pod's slice."""
+    return {name_of(endpoint): label_of(each) for each in slices for endpoint in each.endpoints or ()}
+
+
+def name_of(endpoint: Endpoint) -> str:
+    assert endpoint.target_ref is not None
+    return endpoint.target_ref.name
+
+
+def own(zone: str) -> Label:
+    return zone, None
+
+
+def decision_of(cluster: Cluster) -> Decision:
+    return only_family(cluster.plan()).decision
+
+
+def use(family: FamilyPlan, consumer: str, zone: str) -> tuple[SelectionRule, Used]:
+    """What a proxy of some kind uses in a zone."""
+    slices = family.slices
+    selection = select(
+        endpoints_of_all_ports(slices),
+        policies=CLUSTER,
+        heeded=ALL_HINTS,
+        node="",
+        zone=zone,
+        groups=slice_groups(slices, CONSUMERS[consumer], Configuration().gates),
+    )
+    chosen = selection.cluster or ()
+    pairs = zip(chosen, selection.weights or (1.0,) * len(chosen), strict=True)
+    return selection.rule, dict(Counter((each.zone or "", weight) for each, weight in pairs))
+
+
+def decided_for(decision: Decision, zone: str) -> Used:
+    """What a decision has for a zone; everything where that is nothing."""
+    assert decision.allocation is not None
+    allocation = decision.allocation
+    size = len(allocation.zones)
+    found: Counter[tuple[str, float]] = Counter()
+    everything: Counter[tuple[str, float]] = Counter()
+    for number, group in enumerate(allocation.groups):
+        for position, located in enumerate(allocation.zones):
+            count = allocation.counts[number * size + position]
+            if count:
+                everything[located, 1.0] += count
+                if group.weight(zone):
+                    found[located, group.weight(zone)] += count
+    if not found:
+        return dict(everything)
+    if len({weight for _, weight in found}) == 1:
+        return {(located, 1.0): count for (located, _), count in found.items()}
+    return dict(found)
+
+
+def traffic(cluster: Cluster, consumer: str) -> Traffic:
+    family = only_family(cluster.plan())
+    found = predict(
+        endpoints_of_all_ports(family.slices),
+        demand=cluster.surroundings.demand,
+        policies=CLUSTER,
+        heeded=ALL_HINTS,
+        groups=slice_groups(family.slices, CONSUMERS[consumer], cluster.configuration.gates),
+    )
+    assert found is not None
+    return found
+
+
+# --- random clusters --------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def clusters(
+    draw: st.DrawFn, *, approaches: Iterable[str] = APPROACHES, encoding: Encoding = "slice-groups"
+) -> Cluster:
+    """Two to five zones, few Pods in each: some not ready, some leaving, some without a zone or where nobody asks.
+
+    Half of the clusters are settled ones in which Pods have changed since.
+    """
+    zones = "abcde"[: draw(st.integers(2, 5))]
+    cpu = {zone: draw(st.integers(1, 8)) for zone in zones}
+    nodes = (*nodes_in(cpu), a_node("node-x", None), a_node("node-y", "y", ready=False))
+    settings = SubsettingSettings(
+        starting_threshold=Fraction(1), padding=draw(st.sampled_from((1, 3))), encoding=encoding
+    )
+    cluster = Cluster(
+        service=the_service(draw(st.sampled_from(tuple(approaches)))),
+        nodes=nodes,
+        pods=draw(_pods(zones)),
+        configuration=Configuration(subsetting=settings),
+    )
+    return cluster.settled().with_(pods=draw(_pods(zones))) if draw(st.booleans()) else cluster
+
+
+@st.composite
+def _pods(draw: st.DrawFn, zones: str) -> tuple[Pod, ...]:
+    numbers = {zone: draw(st.integers(0, 12)) for zone in zones}
+    numbers |= {"x": draw(st.sampled_from((0, 0, 1, 3))), "y": draw(st.sampled_from((0, 0, 2)))}
+    pods = list(pods_in(numbers))
+    kinds = st.sampled_from(("ready",) * 6 + ("not ready", "leaving"))
+    for number, pod in enumerate(pods):
+        kind = draw(kinds)
+        if kind != "ready":
+            ips = tuple(each.ip for each in pod.status.pod_ips or ())
+            pods[number] = a_pod(
+                pod.metadata.name, pod.spec.node_name, ips=ips, ready=kind != "not ready", terminating=kind == "leaving"
+            )
+    return tuple(pods)
+
+
+@examples(150)
+@given(clusters())
+def test_every_endpoint_is_in_exactly_one_slice(cluster: Cluster) -> None:
+    """So that a consumer that ignores labels sees each one once."""
+    family = only_family(cluster.plan())
+    found = Counter(map(name_of, endpoints_in(family.changes.after)))
+    assert found == Counter(pod.metadata.name for pod in cluster.pods)
+    if any(map(is_ready, endpoints_in(family.slices))):
+        ready = Counter((each.zone or "", 1.0) for each in endpoints_in(family.slices) if is_ready(each))
+        for zone in "abc":
+            assert use(family, "current", zone) == (SelectionRule.ALL, ready)
+
+
+@examples(150)
+@given(clusters())
+def test_what_our_own_proxy_selects_is_what_was_decided(cluster: Cluster) -> None:
+    """In every zone where traffic starts, weights included; never a leaving one, and nothing is dropped."""
+    plan = cluster.plan()
+    family = only_family(plan)
+    if not family.decision.active:
+        assert set(labels_in(family.slices).values()) <= {(None, None)}
+        return
+    for zone in cluster.surroundings.demand.zones:
+        assert use(family, "zoneward", zone)[1] == decided_for(family.decision, zone)
+    assert family.traffic is not None
+    assert family.traffic.dropped == 0
+
+
+@examples(100)
+@given(clusters())
+def test_slices_say_which_group_their_endpoints_are_in(cluster: Cluster) -> None:
+    """An own group by its label, a shared one by the annotation too, what is for all by neither; ready or not."""
+    family = only_family(cluster.plan())
+    groups = family.decision.groups
+    if groups is None:
+        return
+    said = Counter(label for label in labels_in(family.slices).values())
+    assert said == Counter((zone_label(group), zones_annotation(group)) for group in groups)
+    for label, annotation in said:
+        assert annotation is None or (label is not None and label in annotation)
+
+
+@examples(100)
+@given(clusters())
+def test_slices_are_valid_and_settle(cluster: Cluster) -> None:
+    """An API server takes them; every name is there once; the same plan again writes nothing and moves nobody."""
+    plan = cluster.plan()
+    slices = only_family(plan).changes.after
+    assert len({each.metadata.name for each in slices}) == len(slices)
+    for each in slices:
+        assert validate_endpoint_slice(msgspec.convert(slice_document(each), EndpointSlice)) == ()
+    again = cluster.after(plan).plan()
+    assert not written(again)
+    assert only_family(again).decision.moved == 0
+
+
+@examples(100)
+@given(clusters(), st.randoms(use_true_random=False))
+def test_the_order_of_pods_and_slices_does_not_matter(cluster: Cluster, chance: Random) -> None:
+    pods, slices = list(cluster.pods), list(cluster.slices)
+    chance.shuffle(pods)
+    chance.shuffle(slices)
+    other = cluster.with_(pods=tuple(pods), slices=tuple(slices)).plan()
+    ours = only_family(cluster.plan())
+    assert only_family(other).decision.allocation == ours.decision.allocation
+    assert labels_in(only_family(other).slices) == labels_in(ours.slices)
+
+
+@examples(150)
+@given(clusters(approaches=UNWEIGHTED, encoding="hints"))
+def test_hints_come_to_the_same_as_slice_groups(cluster: Cluster) -> None:
+    """What a kube-proxy of today uses by hints is what our own uses by labels; slices carry none then."""
+    family = only_family(cluster.plan())
+    assert set(labels_in(family.slices).values()) <= {(None, None)}
+    if not family.decision.active:
+        assert not any(endpoint.hints for endpoint in endpoints_in(family.slices))
+        return
+    for zone in cluster.surroundings.demand.zones:
+        assert use(family, "current", zone)[1] == decided_for(family.decision, zone)
+    for endpoint in endpoints_in(family.slices):
+        assert (endpoint.hints is not None) is is_ready(endpoint)
+
+
+# --- labels, annotations and names ------------------------------------------------------------------------------------
+
+GROUPS: Final[Mapping[str, dict[Label, dict[str, int]]]] = {
+    "local": {("a", None): {"a": 8}, ("b", None): {"b": 7}, ("c", None): {"a": 2}, ("d", None): {"a": 1, "b": 1}},
+    "local-shared": {("a", None): {"a": 8}, ("b", None): {"b": 7}, ("c", "c,d"): {"a": 3, "b": 1}},
+    "local-weighted": {
+        ("a", None): {"a": 7},
+        ("b", None): {"b": 7},
+        ("c", None): {"a": 1},
+        ("d", None): {"a": 1},
+        ("a", "a=0.600000,c=0.400000"): {"a": 1},
+        ("b", "b=0.600000,c=0.400000"): {"b": 1},
+        ("d", "c=0.100000,d=0.900000"): {"a": 1},
+    },
+    "local-opt": {
+        ("a", None): {"a": 7},
+        ("b", None): {"b": 7},
+        ("c", None): {"a": 1},
+        ("d", None): {"a": 1},
+        ("a", "a=0.250000,b=0.250000,c=0.250000,d=0.250000"): {"a": 2, "b": 1},
+    },
+    "random": {(None, None): {"a": 11, "b": 8}},
+    REQUIRE: {("a", None): {"a": 11}, ("b", None): {"b": 8}},
+}
+"""Eleven Pods in zone a and eight in zone b, where zones expect 7.6, 7.6, 1.9 and 1.9."""
+
+
+@pytest.mark.parametrize("approach", APPROACHES)
+def test_own_groups_carry_a_label_and_shared_ones_an_annotation_as_well(approach: str) -> None:
+    """One slice a group, and on each the approach in force."""
+    cluster = a_cluster(approach, FOUR, {"a": 11, "b": 8})
+    slices = only_family(cluster.plan()).changes.after
+    found = {label_of(each): dict(Counter(end.zone or "" for end in each.endpoints or ())) for each in slices}
+    assert found == GROUPS[approach]
+    assert len(slices) == len(found)
+    in_force = f"Subsetting/{'RequireZone' if approach == REQUIRE else approach}"
+    assert {(each.metadata.annotations or {})[names.APPROACH_ANNOTATION] for each in slices} == {in_force}
+
+
+def test_every_approach_is_in_the_tables() -> None:
+    assert GROUPS.keys() == SEEN.keys() == set(APPROACHES)
+
+
+@pytest.mark.parametrize("approach", [*APPROACHES, None])
+def test_a_zone_label_on_the_service_is_never_mirrored(approach: str | None) -> None:
+    """Other labels are; an own slice that has it gets rid of it; with compat upstream it is mirrored."""
+    service = the_service(approach) if approach else a_service()
+    labels = {names.ZONE_LABEL: "banana", "team": "web"}
+    service = replace(service, metadata=replace(service.metadata, labels=labels))
+    plain = a_cluster(approach or "local", FOUR, {"a": 11, "b": 8}).with_(
+        service=the_service(approach) if approach else a_service()
+    )
+    cluster = plain.with_(service=service)
+    slices = only_family(cluster.plan()).changes.after
+    assert labels_in(slices) == labels_in(only_family(plain.plan()).changes.after)
+    assert all((each.metadata.labels or {})["team"] == "web" for each in slices)
+    spoilt = tuple(
+        replace(each, metadata=replace(each.metadata, labels={**(each.metadata.labels or {}), **labels}))
+        for each in cluster.settled().slices
+    )
+    cleaned = cluster.with_(slices=spoilt)
+    assert labels_in(cleaned.settled().slices) == labels_in(slices)
+    upstream = cluster.with_(configuration=cluster.configuration.as_upstream(), slices=())
+    assert set(labels_in(slices_after(upstream.plan())).values()) == {("banana", None)}
+
+
+def test_without_subsetting_a_slice_gets_rid_of_a_zone_label() -> None:
+    """The slice itself stays, with its endpoints."""
+    cluster = Cluster(service=a_service(), nodes=nodes_in(EVEN), pods=pods_in({"a": 2}))
+    (before,) = cluster.settled().slices
+    spoilt = replace(
+        before, metadata=replace(before.metadata, labels={**(before.metadata.labels or {}), names.ZONE_LABEL: "a"})
+    )
+    family = only_family(cluster.with_(slices=(spoilt,)).plan())
+    assert [label_of(each) for each in family.changes.after] == [(None, None)]
+    assert endpoints_in(family.changes.after) == endpoints_in((before,))
+
+
+def test_names_differ_by_group_and_are_the_same_every_time() -> None:
+    """A repeated create meets the slice that it made before; a group's name does not depend on the other groups."""
+    names_of = {
+        approach: {
+            label_of(each): each.metadata.name
+            for each in only_family(a_cluster(approach, FOUR, {"a": 11, "b": 8}).plan()).changes.create
+        }
+        for approach in APPROACHES
+    }
+    for approach, found in names_of.items():
+        assert len(set(found.values())) == len(found) == len(GROUPS[approach])
+    for label in (own("a"), own("b")):
+        assert len({found[label] for approach, found in names_of.items() if approach != "random"}) == 1
+    again = only_family(a_cluster("local", FOUR, {"a": 11, "b": 8}).plan()).changes.create
+    assert {label_of(each): each.metadata.name for each in again} == names_of["local"]
+
+
+def test_a_group_of_more_endpoints_than_a_slice_holds_has_several_slices() -> None:
+    """All with the same label; what comes later goes where there is room."""
+    cluster = a_cluster("local", EVEN, {"a": 250, "b": 250, "c": 250})
+    slices = cluster.settled().slices
+    assert Counter(map(label_of, slices)) == {own("a"): 3, own("b"): 3, own("c"): 3}
+    assert sorted(len(each.endpoints or ()) for each in slices) == [50] * 3 + [100] * 6
+    plan = cluster.settled().with_(pods=pods_in({"a": 251, "b": 250, "c": 250})).plan()
+    assert [label_of(each) for each in written(plan)] == [own("a")]
+
+
+# --- a proxy that knows the proposal's rule alone ---------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """What such a proxy uses in zones a, b, c and d, and what that comes to."""
+
+    uses: tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int], Mapping[str, int]]
+    in_zone: Fraction
+    max_overload: Fraction
+
+
+_ALL: Final = {"a": 11, "b": 8}
+SEEN: Final[Mapping[str, Seen]] = {
+    # As our own: 7.6 expected of 7.
+    "local": Seen(({"a": 8}, {"b": 7}, {"a": 2}, {"a": 1, "b": 1}), Fraction(4, 5), Fraction(76, 70) - 1),
+    # Zone d is not on the label, and no slice is without one: it falls back to all.
+    "local-shared": Seen(
+        ({"a": 8}, {"b": 7}, {"a": 3, "b": 1}, _ALL),
+        Fraction(4, 5),
+        Fraction(19) * (Fraction(4, 70) + Fraction(1, 190)) - 1,
+    ),
+    # Whoever is on the label gets the endpoint whole: zone c one, zone d two.
+    "local-weighted": Seen(({"a": 8}, {"b": 8}, {"a": 1}, {"a": 2}), Fraction(4, 5), Fraction(9, 10)),
+    # The shared group is zone a's alone.
+    "local-opt": Seen(
+        ({"a": 9, "b": 1}, {"b": 7}, {"a": 1}, {"a": 1}),
+        Fraction(4, 10) * Fraction(9, 10) + Fraction(4, 10),
+        Fraction(9, 10),
+    ),
+    "random": Seen((_ALL, _ALL, _ALL, _ALL), Fraction(4, 10), Fraction(0)),
+    REQUIRE: Seen(
+        ({"a": 11}, {"b": 8}, _ALL, _ALL), Fraction(4, 5), Fraction(19) * (Fraction(4, 80) + Fraction(2, 190)) - 1
+    ),
+}
+"""For the clusters of `GROUPS`."""
+
+
+@pytest.mark.parametrize("approach", APPROACHES)
+def test_what_a_proxy_that_knows_the_label_alone_sends(approach: str) -> None:
+    """Endpoint for endpoint, with the traffic that stays in its zone and the worst overload, worked out by hand."""
+    cluster = a_cluster(approach, FOUR, {"a": 11, "b": 8})
+    family = only_family(cluster.plan())
+    expected = SEEN[approach]
+    for zone, uses in zip(FOUR, expected.uses, strict=True):
+        rule, found = use(family, "zone-slices", zone)
+        assert found == {(located, 1.0): count for located, count in uses.items()}, zone
+        assert rule is (SelectionRule.ALL if uses == _ALL else SelectionRule.ZONE_SLICES)
+    sent = traffic(cluster, "zone-slices")
+    assert sent.in_zone == pytest.approx(float(expected.in_zone))
+    assert sent.max_overload == pytest.approx(float(expected.max_overload))
+    assert sent.dropped == 0
+
+
+@pytest.mark.parametrize("approach", ["local", "random", REQUIRE])
+def test_own_groups_alone_are_read_alike_by_both_kinds_of_proxy(approach: str) -> None:
+    """No group is shared by some zones, so the proposal's rule says it all."""
+    for pods in ({"a": 11, "b": 8}, {"a": 6, "b": 6, "c": 1}, {"d": 19}):
+        cluster = a_cluster(approach, FOUR, pods)
+        family = only_family(cluster.plan())
+        for zone in FOUR:
+            assert use(family, "zone-slices", zone) == use(family, "zoneward", zone)
+        assert traffic(cluster, "zone-slices") == traffic(cluster, "zoneward")
+
+
+def test_of_a_shared_group_only_the_zone_on_the_label_knows() -> None:
+    """local-shared: our own proxies of both zones use it; of the others, one does and one falls back to all."""
+    cluster = a_cluster("local-shared", FOUR, {"a": 11, "b": 8})
+    family = only_family(cluster.plan())
+    shared = {("a", 1.0): 3, ("b", 1.0): 1}
+    assert use(family, "zoneward", "c") == use(family, "zoneward", "d") == (SelectionRule.ZONE_SLICES, shared)
+    assert use(family, "zone-slices", "c") == (SelectionRule.ZONE_SLICES, shared)
+    assert use(family, "zone-slices", "d") == (SelectionRule.ALL, {("a", 1.0): 11, ("b", 1.0): 8})
+
+
+@pytest.mark.parametrize("approach", WEIGHTED)
+def test_weights_are_for_our_own_proxy(approach: str) -> None:
+    """It overloads nobody by more than local would; one that ignores weights uses the zone on the label alone."""
+    cluster = a_cluster(approach, EVEN, {"a": 6, "b": 6, "c": 1})
+    family = only_family(cluster.plan())
+    assert traffic(cluster, "zoneward").max_overload == pytest.approx(0, abs=1e-5)
+    # 13 / 3 expected of four, in zones that their part of a shared endpoint is not labelled for.
+    assert traffic(cluster, "zone-slices").max_overload == pytest.approx(1 / 12)
+    weights = {weight for zone in EVEN for _, weight in use(family, "zoneward", zone)[1]}
+    assert weights > {1.0}
+    assert {weight for zone in EVEN for _, weight in use(family, "zone-slices", zone)[1]} == {1.0}
+
+
+# --- encoding: hints --------------------------------------------------------------------------------------------------
+
+
+def hinted_zones_of(slices: Iterable[EndpointSlice]) -> Counter[tuple[str, ...]]:
+    return Counter(
+        tuple(zone.name for zone in (endpoint.hints.for_zones or ()) if endpoint.hints)
+        for endpoint in endpoints_in(slices)
+        if endpoint.hints is not None
+    )
+
+
+def test_a_shared_group_is_a_hint_for_several_zones() -> None:
+    family = only_family(a_cluster("local-shared", FOUR, {"a": 11, "b": 8}, encoding="hints").plan())
+    assert hinted_zones_of(family.changes.after) == {("a",): 8, ("b",): 7, ("c", "d"): 4}
+    assert len(family.changes.after) == 1
+
+
+@pytest.mark.parametrize("approach", WEIGHTED)
+def test_hints_are_refused_for_algorithms_with_weights(approach: str) -> None:
+    """As a rule where a Service asks for one; in the configuration it is refused as a whole, elsewhere."""
+    family = only_family(a_cluster(approach, FOUR, {"a": 11, "b": 8}, encoding="hints").plan())
+    assert (family.decision.active, family.decision.reason) == (False, Reason.HINTS_WITHOUT_WEIGHTS)
+    assert ("hint-weights", False) in [(rule.rule, rule.passed) for rule in family.decision.rules]
+    assert not hinted_zones_of(family.slices)
+
+
+@pytest.mark.parametrize("approach", ["local-shared", "random"])
+@pytest.mark.parametrize("sharing", [MAX_ZONE_HINTS, MAX_ZONE_HINTS + 1])
+def test_hints_are_refused_above_eight_zones_in_one(approach: str, sharing: int) -> None:
+    """Eight zones share a group, or all zones do, and nine may not: the API takes no more names in a hint."""
+    zones = [f"z{number}" for number in range(sharing)]
+    # With local-shared, zone z0 has all endpoints of its own, and zones without any share one group beside it.
+    extra = [f"z{sharing}"] if approach == "local-shared" else []
+    cluster = a_cluster(approach, dict.fromkeys((*zones, *extra), 4), {zones[0]: 60}, encoding="hints")
+    family = only_family(cluster.plan())
+    if sharing <= MAX_ZONE_HINTS:
+        assert family.decision.active
+        assert max(map(len, hinted_zones_of(family.slices))) == MAX_ZONE_HINTS
+        for each in family.changes.after:
+            assert validate_endpoint_slice(each) == ()
+    else:
+        assert (family.decision.active, family.decision.reason) == (False, Reason.TOO_MANY_ZONES)
+        assert not hinted_zones_of(family.slices)
+        # Slice groups have no such limit.
+        free = cluster.with_(configuration=Configuration())
+        assert decision_of(free).active
+
+
+@pytest.mark.parametrize("approach", UNWEIGHTED)
+def test_from_one_encoding_to_the_other_nobody_moves(approach: str) -> None:
+    """Groups are read back from labels as from hints; nothing of the other encoding is left."""
+    grouped, hinted = (
+        a_cluster(approach, FOUR, {"a": 11, "b": 8}, encoding=encoding) for encoding in ("slice-groups", "hints")
+    )
+    for before, after in ((grouped, hinted), (hinted, grouped)):
+        plan = after.with_(slices=before.settled().slices).plan()
+        family = only_family(plan)
+        assert family.decision.moved == 0
+        for zone in FOUR:
+            expected = use(only_family(before.plan()), "zoneward", zone)[1]
+            assert use(family, "zoneward", zone)[1] == expected
+        assert labels_in(family.slices) == labels_in(only_family(after.plan()).slices)
+
+
+# --- endpoints that do not count --------------------------------------------------------------------------------------
+
+
+def not_ready(pods: Iterable[Pod], *some: str) -> tuple[Pod, ...]:
+    return tuple(
+        a_pod(pod.metadata.name, pod.spec.node_name, ips=[each.ip for each in pod.status.pod_ips or ()], ready=False)
+        if pod.metadata.name in some
+        else pod
+        for pod in pods
+    )
+
+
+@pytest.mark.parametrize("approach", APPROACHES)
+def test_an_endpoint_that_is_not_ready_keeps_its_group(approach: str) -> None:
+    """Only what its own slice says of it changes, and it gets no traffic."""
+    cluster = a_cluster(approach, FOUR, {"a": 12, "b": 12, "c": 3, "d": 3}).settled()
+    before = labels_in(cluster.slices)
+    plan = cluster.with_(pods=not_ready(cluster.pods, "b-0003")).plan()
+    assert labels_in(only_family(plan).slices)["b-0003"] == before["b-0003"]
+    if approach not in WEIGHTED:
+        assert [label_of(each) for each in written(plan)] == [before["b-0003"]]
+    traffic_ = only_family(plan).traffic
+    assert traffic_ is not None
+    assert min(traffic_.load) == 0
+
+
+@pytest.mark.parametrize("approach", APPROACHES)
+def test_an_endpoint_that_is_not_ready_yet_gets_a_group_that_exists(approach: str) -> None:
+    """The same that it has when it gets ready, so that nothing moves then."""
+    cluster = a_cluster(approach, FOUR, {"a": 12, "b": 12, "c": 3, "d": 3}).settled()
+    known = set(map(label_of, cluster.slices))
+    pods = (*cluster.pods, a_pod("b-new", "node-b", ips=("10.200.0.1",), ready=False))
+    waiting = cluster.with_(pods=pods)
+    assert labels_in(waiting.settled().slices)["b-new"] in known
+    if approach in ("local", "random", REQUIRE):
+        assert len(written(waiting.plan())) == 1
+    ready = waiting.settled().with_(pods=(*cluster.pods, a_pod("b-new", "node-b", ips=("10.200.0.1",))))
+    assert decision_of(ready).moved == 0
+
+
+def test_an_endpoint_that_is_not_ready_carries_no_hint() -> None:
+    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding="hints")
+    family = only_family(cluster.with_(pods=not_ready(cluster.pods, "b-0003")).plan())
+    without = [name_of(endpoint) for endpoint in endpoints_in(family.slices) if endpoint.hints is None]
+    assert without == ["b-0003"]
+
+
+def test_pods_that_share_an_address_share_a_slice_group() -> None:
+    """On the host's network: a proxy sees the address once, whoever it takes it for."""
+    twin = a_pod("a-twin", "node-a", ips=("10.97.0.1",))
+    pods = (*pods_in({"a": 5, "b": 5, "c": 5}), twin)
+    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}).with_(pods=pods)
+    slices = cluster.settled().slices
+    address = "10.97.0.1"
+    assert [pod.metadata.name for pod in pods if pod.status.pod_ip == address] == ["a-0000", "a-twin"]
+    assert labels_in(slices)["a-0000"] == labels_in(slices)["a-twin"]
+    assert decision_of(cluster).endpoints == 16
+
+
+# --- endpoints without a zone -----------------------------------------------------------------------------------------
+
+PLACES: Final = {"without a zone": a_node("node-x", None), "where nobody asks": a_node("node-x", "x", ready=False)}
+
+
+def with_strangers(where: str, pods: Mapping[str, int], approach: str = "local") -> Cluster:
+    """A cluster with one more Node, whose Pods have no zone where traffic starts."""
+    cluster = a_cluster(approach, EVEN, pods)
+    return cluster.with_(nodes=(*cluster.nodes, PLACES[where]))
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_pods_without_a_zone_go_where_the_need_is_greatest(where: str) -> None:
+    """Five expected in each zone, 5, 4 and 3 located: the first goes to zone c, and in a tie the next to zone b."""
+    cluster = with_strangers(where, {"a": 5, "b": 4, "c": 3, "x": 3})
+    labels = labels_in(cluster.settled().slices)
+    assert (labels["x-0000"], labels["x-0001"], labels["x-0002"]) == (own("c"), own("b"), own("c"))
+    assert Counter(labels.values()) == {own("a"): 5, own("b"): 5, own("c"): 5}
+    rules = {rule.rule: rule for rule in decision_of(cluster).rules}
+    assert rules["endpoint-zones"].passed
+    assert "3 endpoints without zone where traffic starts (x-0000, x-0001, x-0002)" in rules["endpoint-zones"].detail
+
+
+@pytest.mark.parametrize(
+    ("approach", "where"), [(approach, where) for approach in ("local", "local-shared") for where in PLACES]
+)
+def test_pods_without_a_zone_stay_where_they_were_put(approach: str, where: str) -> None:
+    """Also where the need is another's by now: with all there from the start, the second would be zone a's."""
+    cluster = with_strangers(where, {"a": 5, "b": 4, "c": 4, "x": 2}, approach)
+    later = pods_in({"a": 5, "b": 4, "c": 5, "x": 2})
+    fresh = labels_in(only_family(cluster.with_(pods=later).plan()).slices)
+    assert (fresh["x-0000"], fresh["x-0001"]) == (own("b"), own("a"))
+    settled = cluster.settled()
+    before = labels_in(settled.slices)
+    assert (before["x-0000"], before["x-0001"]) == (own("b"), own("c"))
+    plan = settled.with_(pods=later).plan()
+    assert labels_in(only_family(plan).slices) == {**before, "c-0004": own("c")}
+    assert only_family(plan).decision.moved == 0
+    assert [label_of(each) for each in written(plan)] == [own("c")]
+
+
+def test_required_pods_without_a_zone_stay_where_they_were_put() -> None:
+    """Those of a zone where no traffic starts have a group of their own there, which nobody asks for."""
+    settled = with_strangers("without a zone", {"a": 5, "b": 4, "c": 4, "x": 2}, REQUIRE).settled()
+    before = labels_in(settled.slices)
+    assert (before["x-0000"], before["x-0001"]) == (own("b"), own("c"))
+    later = settled.with_(pods=pods_in({"a": 5, "b": 4, "c": 9, "x": 2})).settled()
+    assert labels_in(later.slices).items() >= before.items()
+    elsewhere = labels_in(
+        with_strangers("where nobody asks", {"a": 5, "b": 4, "c": 4, "x": 2}, REQUIRE).settled().slices
+    )
+    assert (elsewhere["x-0000"], elsewhere["x-0001"]) == (own("x"), own("x"))
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("approach", APPROACHES)
+def test_with_no_zones_at_all_the_pods_are_spread_all_the_same(approach: str, where: str) -> None:
+    """Twelve strangers: four for each zone, whatever the approach, but for random, which needs no zones."""
+    cluster = with_strangers(where, {"x": 12}, approach)
+    family = only_family(cluster.plan())
+    zone = "" if where == "without a zone" else "x"
+    if approach == REQUIRE and zone:
+        # Their own zone has a group then, though no traffic starts there: all zones fall back to it.
+        assert set(labels_in(family.slices).values()) <= {own("a"), own("b"), own("c"), own("x")}
+    for each in EVEN:
+        rule, found = use(family, "zoneward", each)
+        if approach == "random" or (approach == REQUIRE and zone):
+            assert found == {(zone, 1.0): 12}
+        else:
+            assert (rule, found) == (SelectionRule.ZONE_SLICES, {(zone, 1.0): 4})
+
+
+# --- ports and families -----------------------------------------------------------------------------------------------
+
+
+def with_port(pod: Pod, port: int) -> Pod:
+    ips = tuple(each.ip for each in pod.status.pod_ips or ())
+    return a_pod(
+        pod.metadata.name, pod.spec.node_name, ips=ips, ports=(ContainerPort(name="web", container_port=port),)
+    )
+
+
+@pytest.mark.parametrize("approach", APPROACHES)
+def test_several_port_groups_share_one_allocation(approach: str) -> None:
+    """A named target port with another number in every third Pod: slices are apart by ports and by group, nobody twice.
+
+    A proxy uses the two together, and what it uses is what was decided for all of them.
+    """
+    plain = a_cluster(approach, FOUR, {"a": 11, "b": 8})
+    service = replace(
+        plain.service,
+        spec=replace(plain.service.spec, ports=(ServicePort(name="http", port=80, target_port="web"),)),
+    )
+    pods = tuple(with_port(pod, 8080 + (number % 3 == 0)) for number, pod in enumerate(plain.pods))
+    cluster = plain.with_(service=service, pods=pods)
+    family = only_family(cluster.plan())
+    slices = family.changes.after
+    assert Counter(map(name_of, endpoints_in(slices))) == Counter(pod.metadata.name for pod in pods)
+    keys = [(label_of(each), (each.ports or ())[0].port) for each in slices]
+    assert len(set(keys)) == len(keys) == len({each.metadata.name for each in slices})
+    assert {port for _, port in keys} == {8080, 8081}
+    assert {label for label, _ in keys} == set(GROUPS[approach])
+    assert family.decision.allocation == decision_of(plain).allocation
+    for zone in FOUR:
+        assert use(family, "zoneward", zone)[1] == decided_for(family.decision, zone)
+    assert len(endpoints_of_port(slices, "http")) == 19
+    assert not written(cluster.settled().plan())
+
+
+def test_each_address_family_is_decided_for_itself() -> None:
+    """Twelve Pods, one of which has no IPv6 address: IPv4 has groups, IPv6 stays below the starting threshold."""
+    pods = pods_in({"a": 4, "b": 4, "c": 4}, dual_stack=True)
+    last = pods[-1]
+    alone = a_pod(last.metadata.name, last.spec.node_name, ips=((last.status.pod_ips or ())[0].ip,))
+    cluster = Cluster(service=the_service("local", families=DUAL_STACK), nodes=nodes_in(EVEN), pods=(*pods[:-1], alone))
+    four, six = cluster.plan().families
+    assert (four.address_type, four.decision.active) == ("IPv4", True)
+    assert (six.address_type, six.decision.active) == ("IPv6", False)
+    assert sorted(map(label_of, four.changes.after)) == [own("a"), own("b"), own("c")]
+    assert [label_of(each) for each in six.changes.after] == [(None, None)]
+    # With the address back, both have groups, under names of their own.
+    both = cluster.with_(pods=pods).plan()
+    assert [len(family.changes.after) for family in both.families] == [3, 3]
+    assert len({each.metadata.name for each in slices_after(both)}) == 6
+    assert not written(cluster.with_(pods=pods).after(both).plan())
+
+
+# --- slices of others -------------------------------------------------------------------------------------------------
+
+
+def test_slices_of_others_without_a_label_are_used_in_every_zone() -> None:
+    """They are never written; a zone uses its own group and theirs."""
+    theirs = a_slice("theirs", an_endpoint("10.200.0.1", "b"), manager="somebody")
+    cluster = a_cluster("local", EVEN, {"a": 4, "b": 4, "c": 4}).with_(slices=(theirs,))
+    family = only_family(cluster.plan())
+    assert theirs not in written(cluster.plan())
+    assert use(family, "zoneward", "a")[1] == {("a", 1.0): 4, ("b", 1.0): 1}
+    assert use(family, "zoneward", "b")[1] == {("b", 1.0): 5}
+
+
+def test_slices_of_the_built_in_controller_are_replaced_by_groups() -> None:
+    """Nobody was in a group there, not even where the Service's own zone label was mirrored."""
+    built_in = a_slice(
+        "built-in",
+        *(an_endpoint("10.97.0.1", "a", pod="a-0000") for _ in range(1)),
+        manager=names.BUILT_IN_MANAGER,
+        labels={names.ZONE_LABEL: "c"},
+    )
+    cluster = a_cluster("local", EVEN, {"a": 4, "b": 4, "c": 4}).with_(slices=(built_in,))
+    family = only_family(cluster.plan())
+    assert (family.replaced, family.decision.moved) == ((built_in,), 0)
+    assert labels_in(family.slices)["a-0000"] == own("a")
+
+
+# --- KEP-2004 § Scalability -------------------------------------------------------------------------------------------
+
+MOST_MORE: Final = 3
+"""What "generally equivalent" means here: a zone's last slice may be all but empty, so three zones may have three
+slices more than their endpoints would fill."""
+
+
+@pytest.mark.parametrize("number", range(1, 401))
+def test_the_number_of_slices_per_size_of_a_service(number: int) -> None:
+    """Three equal zones: one slice below 12 endpoints, three to 100, three to five to 300, then about as many."""
+    pods = {zone: (number + 2 - index) // 3 for index, zone in enumerate("abc")}
+    slices = len(only_family(a_cluster("local", EVEN, pods).plan()).changes.after)
+    without = len(only_family(a_cluster("local", EVEN, pods).with_(service=a_service()).plan()).changes.after)
+    assert without == ceil(number / 100)
+    if number < 12:
+        assert slices == without == 1
+    elif number <= 100:
+        assert slices == 3
+    elif number <= 300:
+        assert 3 <= slices <= 5
+    else:
+        assert without <= slices <= without + MOST_MORE
+
+
+def test_own_group_is_what_own_says() -> None:
+    """The two spellings of an own group in these tests."""
+    assert (zone_label(own_group("a")), zones_annotation(own_group("a"))) == own("a")
