@@ -27,10 +27,12 @@ def test_every_outcome_is_reached() -> None:
     plans: list[ServicePlan] = []
     FIXED(given(clusters())(lambda cluster: plans.append(cluster.plan())))()
     decisions = [family.decision for plan in plans for family in plan.families]
-    assert {decision.reason for decision in decisions} == set(Reason) - {Reason.ACCEPTED, Reason.NO_SELECTOR}
+    # No random cluster has nine zones, which takes `TOO_MANY_ZONES`.
+    unmet = {Reason.ACCEPTED, Reason.NO_SELECTOR, Reason.TOO_MANY_ZONES}
+    assert {decision.reason for decision in decisions} == set(Reason) - unmet
     in_force = {decision.heuristic for decision in decisions if decision.active}
     assert in_force == set(HEURISTICS)
-    assert {decision.approach for decision in decisions} == set(Approach) - {Approach.SUBSETTING}
+    assert {decision.approach for decision in decisions} == set(Approach)
     fates: Counter[str] = Counter()
     for plan in plans:
         for family in plan.families:

@@ -286,7 +286,10 @@ def _decided(case: Case, heuristic: Heuristic, homes: _Homes, groups: _Groups) -
     number_of = dict(groups.placed)
     for number, twin in case.twins.items():
         number_of[number] = number_of[twin]
-    number_of |= _not_ready(homes, allocation, number_of)
+    if heuristic.balances:
+        number_of |= _not_ready(homes, allocation, number_of)
+    else:
+        number_of |= {number: home for number, home in enumerate(homes.home) if number not in number_of}
     hints: list[Hints | None] = [None] * len(case.endpoints)
     placed: tuple[Group | None, ...] | None = None
     everybody = set(homes.demand.zones)
