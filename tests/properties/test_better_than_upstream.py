@@ -27,7 +27,7 @@ from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters, exa
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, is_ready
-from zoneward.routing.algorithms.registry import REQUIRE_ZONE
+from zoneward.routing.algorithms.registry import REQUIRE_ZONE, SUBSETTING_ALGORITHMS
 from zoneward.routing.reasons import Reason
 from zoneward.routing.selection import endpoints_of_all_ports, select
 from zoneward.routing.slice_groups import group_of_slice
@@ -227,6 +227,18 @@ def test_a_service_that_is_being_deleted_gets_updates_but_nothing_new() -> None:
     changes = only_family(cluster.plan()).changes
     assert (len(changes.create), len(changes.update), len(changes.delete)) == (0, 1, 0)
     assert not only_family(cluster.with_(slices=()).plan()).changes.create
+
+
+@pytest.mark.parametrize("algorithm", SUBSETTING_ALGORITHMS)
+def test_a_service_that_is_being_deleted_loses_no_endpoint_to_a_group_that_has_no_slice(algorithm: str) -> None:
+    """Who asks for subsetting and deletes the Service in one go gets no slices for groups any more."""
+    before = Cluster(service=a_service(), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 6, "b": 6})).settled()
+    service = a_service(subsetting="Auto", algorithm=algorithm, deleting=True)
+    cluster = before.with_(service=service)
+    plan = cluster.plan()
+    assert not only_family(plan).changes.create
+    assert sorted(map(repr, endpoints_in(slices_after(plan)))) == sorted(map(repr, endpoints_in(before.slices)))
+    assert not written(cluster.after(plan).plan())
 
 
 def test_a_service_that_is_being_deleted_is_told_nothing_twice() -> None:

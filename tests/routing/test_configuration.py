@@ -67,7 +67,8 @@ def test_thresholds_by_default_are_20_and_30_percent() -> None:
 
 def test_subsetting_by_default_starts_at_three_endpoints_a_zone_and_three_more_and_keeps_below_50_percent() -> None:
     settings = Configuration().subsetting
-    assert (settings.starting_threshold, settings.padding, settings.overload_threshold) == (3, 3, Fraction(1, 2))
+    assert (settings.starting_threshold, settings.padding) == (Fraction(3), 3)
+    assert settings.overload_threshold == Fraction(1, 2)
     assert (settings.algorithm, settings.in_zone_tolerance, settings.encoding) == (
         "local",
         Fraction(1, 10),

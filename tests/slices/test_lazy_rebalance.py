@@ -70,18 +70,24 @@ def zones_of(each: EndpointSlice) -> Zones:
     return (label,) if label else ()
 
 
-def groups_in(slices: Iterable[EndpointSlice]) -> dict[str, Zones]:
-    """The zones that consume each Pod."""
+def groups_in(slices: Iterable[EndpointSlice], everybody: Zones = ()) -> dict[str, Zones]:
+    """The zones that consume each Pod; ``everybody`` where all do."""
     return {
-        endpoint.target_ref.name: zones_of(each)
+        endpoint.target_ref.name: zones_of(each) or everybody
         for each in slices
         for endpoint in each.endpoints or ()
         if endpoint.target_ref is not None
     }
 
 
-def moved_between(before: Mapping[str, Zones], after: Mapping[str, Zones]) -> set[str]:
-    """Pods that were in a group of some zones and are now in another."""
+def zones_in(cluster: Cluster) -> Zones:
+    return cluster.surroundings.demand.zones
+
+
+def moved_by(family: FamilyPlan, cluster: Cluster) -> set[str]:
+    """Pods that were in a group, and that other zones consume now."""
+    after = groups_in(family.slices, zones_in(cluster))
+    before = groups_in(cluster.slices)
     return {name for name, zones in before.items() if zones and name in after and after[name] != zones}
 
 
@@ -105,7 +111,8 @@ def a_cluster(
 
 Surge = Literal["new one first", "old one first"]
 Places = Literal["in the same zone", "in any zone"]
-ROLLED: Final[Mapping[str, int]] = {"a": 90, "b": 70, "c": 40}
+EVEN: Final[Mapping[str, int]] = {"a": 67, "b": 67, "c": 66}
+UNEVEN: Final[Mapping[str, int]] = {"a": 100, "b": 60, "c": 40}
 """200 Pods in three zones that expect 66.7 each."""
 
 
@@ -118,13 +125,13 @@ class Churn:
     in_zone: float
 
 
-def rolling_update(*, lazy: bool, surge: Surge, places: Places) -> Churn:
+def rolling_update(pods: Mapping[str, int], *, lazy: bool, surge: Surge, places: Places) -> Churn:
     """Every Pod is replaced, one at a time, in an order (and, in any zone, to places) by chance but always the same.
 
     The controller looks after every Pod that comes or goes, so there are 400 plans.
     """
     chance = Random(2004)
-    old = list(pods_in(ROLLED))
+    old = list(pods_in(pods))
     chance.shuffle(old)
     nodes = [pod.spec.node_name for pod in old]
     if places == "in any zone":
@@ -133,7 +140,7 @@ def rolling_update(*, lazy: bool, surge: Surge, places: Places) -> Churn:
         a_pod(f"new-{number:04}", node, ips=(f"10.200.{number // 250}.{number % 250 + 1}",))
         for number, node in enumerate(nodes)
     ]
-    cluster = a_cluster(ROLLED).settled()
+    cluster = a_cluster(pods).settled()
     running = {pod.metadata.name: pod for pod in old}
     slices = moved = 0
     in_zone = 0.0
@@ -158,17 +165,24 @@ def rolling_update(*, lazy: bool, surge: Surge, places: Places) -> Churn:
     return Churn(slices, moved, in_zone)
 
 
-@pytest.mark.parametrize("places", ["in the same zone", "in any zone"])
+@pytest.mark.parametrize(
+    ("pods", "places"),
+    [(UNEVEN, "in the same zone"), (UNEVEN, "in any zone"), (EVEN, "in any zone")],
+    ids=["uneven, in the same zone", "uneven, in any zone", "even, in any zone"],
+)
 @pytest.mark.parametrize("surge", ["new one first", "old one first"])
 def test_a_rolling_update_changes_fewer_slices_than_without_laziness(
-    surge: Surge, places: Places, capsys: pytest.CaptureFixture[str]
+    pods: Mapping[str, int], surge: Surge, places: Places, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """200 Pods, one at a time. At least one slice changes each time; laziness comes within one in ten of that."""
-    lazy = rolling_update(lazy=True, surge=surge, places=places)
-    without = rolling_update(lazy=False, surge=surge, places=places)
+    """200 Pods, one at a time. At least one slice changes each time; laziness comes within one in ten of that.
+
+    (With as many Pods in each zone, each new one beside the old one it replaces, no algorithm has anything to do.)
+    """
+    lazy = rolling_update(pods, lazy=True, surge=surge, places=places)
+    without = rolling_update(pods, lazy=False, surge=surge, places=places)
     with capsys.disabled():
         print(  # noqa: T201 -- both numbers are to be seen
-            f"\nrolling update of 200 pods, {surge}, {places}:"
+            f"\nrolling update of 200 pods, {'/'.join(map(str, pods.values()))}, {surge}, {places}:"
             f" {lazy.changed} slices changed and {lazy.moved} endpoints moved,"
             f" without laziness {without.changed} and {without.moved}"
         )
@@ -237,8 +251,7 @@ def test_another_algorithm_is_a_full_rebalance(before: str, after: str) -> None:
     assert laziness(family) is None
     assert family.decision.allocation == only_family(fresh.plan()).decision.allocation
     assert family.decision.in_force == f"Subsetting/{after}"
-    expected = moved_between(groups_in(settled.slices), groups_in(family.slices))
-    assert family.decision.moved == len(expected)
+    assert family.decision.moved == len(moved_by(family, settled))
 
 
 def test_what_slices_do_not_say_they_were_written_for_is_balanced_anew() -> None:
@@ -293,11 +306,12 @@ def test_a_lazy_update_moves_nobody_and_writes_only_where_somebody_came_or_went(
     event(f"lazy: {laziness(family)}")
     assume(laziness(family))
     before, after = groups_in(cluster.slices), groups_in(family.slices)
-    assert family.decision.moved == len(moved_between(before, after)) == 0
+    assert family.decision.moved == len(moved_by(family, cluster)) == 0
     gone, came = before.keys() - after.keys(), after.keys() - before.keys()
     touched = {before[name] for name in gone} | {after[name] for name in came}
-    assert {zones_of(each) for each in written(plan)} == touched
-    assert changed(family, cluster.slices) == len(touched)
+    # A slice that everybody left may be used again for a group that somebody came to, hence fewer.
+    assert {zones_of(each) for each in written(plan)} <= touched
+    assert changed(family, cluster.slices) <= len(touched)
     assert all(zones in before.values() or len(zones) == 1 for zones in map(after.__getitem__, came))
 
 
@@ -315,10 +329,9 @@ def test_a_lazy_update_overloads_nobody_by_the_threshold(cluster: Cluster) -> No
 def test_laziness_never_moves_an_endpoint_that_a_full_rebalance_leaves(cluster: Cluster) -> None:
     lazy, anew = only_family(cluster.plan()), full(cluster)
     assume(lazy.decision.active and anew.decision.active)
-    before = groups_in(cluster.slices)
-    moved = moved_between(before, groups_in(lazy.slices))
+    moved = moved_by(lazy, cluster)
     event(f"lazy: {laziness(lazy)}, moved {bool(moved)}")
-    assert moved <= moved_between(before, groups_in(anew.slices))
+    assert moved <= moved_by(anew, cluster)
 
 
 @examples(250)
@@ -341,8 +354,7 @@ def test_moved_is_the_number_of_endpoints_whose_group_changed(cluster: Cluster, 
     for each in (cluster, cluster.with_(service=a_service(subsetting="Auto", algorithm=algorithm))):
         family = only_family(each.plan())
         if family.decision.active:
-            moved = moved_between(groups_in(each.slices), groups_in(family.slices))
-            assert family.decision.moved == len(moved)
+            assert family.decision.moved == len(moved_by(family, each))
 
 
 # --- the fewest moves -------------------------------------------------------------------------------------------------
@@ -400,4 +412,4 @@ def test_a_full_rebalance_moves_as_few_as_its_counts_allow(cluster: Cluster) -> 
     for family in (only_family(cluster.plan()), full(cluster)):
         if family.decision.active and not laziness(family):
             event(f"lazy: {laziness(family)}, moved {bool(family.decision.moved)}")
-            assert family.decision.moved == fewest_moves(before, groups_in(family.slices))
+            assert family.decision.moved == fewest_moves(before, groups_in(family.slices, zones_in(cluster)))
