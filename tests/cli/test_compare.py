@@ -2,11 +2,13 @@
 
 import csv
 import json
+from collections import Counter
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.running import Commands
+from tests.cli.running import SAMPLE, Commands
 
 from zoneward.slices.comparison import COMPARED
 
@@ -41,6 +43,37 @@ def test_the_total_is_the_mean_over_endpoints(zoneward: Commands) -> None:
     assert (total["active"], total["best"]) == (2, 2)
 
 
+def test_each_approach_is_best_in_the_total_as_often_as_for_services(zoneward: Commands) -> None:
+    found = document(zoneward)
+    best = Counter(service["best"] for service in found["services"])
+    assert sum(best.values()) == len(found["services"])
+    assert len(best.keys() - {None}) > 1
+    today, *others = found["total"]
+    assert today["best"] == 0
+    assert {each["approach"]: each["best"] for each in others} == {name: best[name] for name in COMPARED}
+
+
+@pytest.mark.parametrize("approach", ["none", "local", "local-opt", "ProportionalZoneCPU"])
+def test_what_is_compared_is_what_plan_shows(zoneward: Commands, tmp_path: Path, approach: str) -> None:
+    """The same numbers, moved endpoints too: here from the groups of local-shared."""
+    slices = tmp_path / "slices.yaml"
+    slices.write_text(zoneward("plan", "-q", "--sample", "--what-if", "local-shared", "-o", "yaml").out)
+    arguments = ("-f", str(SAMPLE), "-f", str(slices))
+    planned = json.loads(zoneward("plan", "-q", *arguments, "--what-if", approach, "-o", "json").out)["decisions"]
+    compared = json.loads(zoneward("compare", "-q", *arguments, "--only", approach, "-o", "json").out)["services"]
+    fields = ("active", "inZoneTraffic", "maxOverload", "meanOverload", "moved", "reason", "reasonCode")
+
+    def shown(each: dict[str, Any], changes: dict[str, int]) -> tuple[object, ...]:
+        counts = [changes[name] for name in ("create", "update", "delete")]
+        return (*(each[name] for name in fields), *counts)
+
+    assert [shown(each, each["slices"]) for each in planned] == [
+        shown(candidate, candidate) for service in compared for candidate in service["approaches"]
+    ]
+    if approach == "local-opt":
+        assert any(each["moved"] for each in planned)
+
+
 def test_csv_has_a_line_for_each_service_and_approach(zoneward: Commands) -> None:
     result = zoneward("compare", "--sample", "-o", "csv")
     rows = list(csv.DictReader(StringIO(result.out)))
@@ -50,6 +83,11 @@ def test_csv_has_a_line_for_each_service_and_approach(zoneward: Commands) -> Non
         for each in service["approaches"]
     ]
     assert [(row["namespace"], row["service"], row["addressType"], row["approach"]) for row in rows] == expected
+    assert [row["best"] for row in rows] == [
+        "true" if each["approach"] == service["best"] else "false"
+        for service in document(zoneward)["services"]
+        for each in service["approaches"]
+    ]
     cart = next(row for row in rows if row["service"] == "cart" and row["approach"] == "PreferSameZone")
     assert (cart["active"], cart["asksFor"]) == ("true", "PreferSameZone")
     ledger = next(row for row in rows if row["service"] == "ledger")
@@ -64,6 +102,32 @@ def test_the_table_marks_the_best_and_what_is_asked_for_today(zoneward: Commands
     best = document(zoneward, "-n", "shop", "cart")["services"][0]["best"]
     assert next(line for line in lines if f" {best} " in line).endswith("best")
     assert max(map(len, lines)) <= 100
+
+
+def test_the_total_of_the_table_marks_the_best_and_says_for_how_many_each_is(zoneward: Commands) -> None:
+    lines = zoneward("compare", "--sample").out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("TOTAL "))
+    found = document(zoneward)["total"]
+    rows = [line.removeprefix("TOTAL").split() for line in lines[at : at + len(found)]]
+    top = max(each["score"] for each in found[1:])
+    for row, each in zip(rows, found, strict=True):
+        assert row[0] == {"none": "cluster-wide"}.get(each["approach"], each["approach"])
+        if each["approach"] == "today":
+            assert not {"best", "for"} & {*row}
+        else:
+            assert row[-2:] == ["for", str(each["best"])]
+            assert ("best" in row) is (each["score"] == top)
+
+
+def test_what_would_not_be_active_stands_in_one_line_with_how_many_there_are(zoneward: Commands) -> None:
+    """With the first reason that there is."""
+    found = document(zoneward, "shop/wishlist")["services"][0]["approaches"]
+    idle = [each["approach"] for each in found if not each["active"] and each["approach"] != "none"]
+    assert len(idle) > 1
+    lines = zoneward("compare", "--sample", "shop/wishlist").out.splitlines()
+    block = lines[: next(number for number, line in enumerate(lines) if line.startswith("TOTAL "))]
+    assert sum(f" {len(idle)} others " in line for line in block) == 1
+    assert not any(f" {name} " in line for name in idle for line in block)
 
 
 def test_only_takes_names_with_commas_and_again(zoneward: Commands) -> None:

@@ -227,6 +227,44 @@ def test_subsetting_in_the_configuration_is_for_services_that_ask_for_nothing(
     assert (before["inventory"]["inZoneTraffic"], after["inventory"]["inZoneTraffic"]) == (0.343352, 1.0)
 
 
+def test_groups_weights_and_who_moves_are_shown(zoneward: Commands, tmp_path: Path) -> None:
+    """Five, four and three endpoints, with 4.8, 3.84 and 3.36 expected: local has them at home, and local-opt takes one
+    from each of the first two zones for the group of all."""
+    a, b, c = (f"eu-central-1{letter}" for letter in "abc")
+    first = decisions(zoneward, "--sample", "--what-if", "local", "inventory")["inventory"]
+    assert first["groups"] == [
+        {"zones": [zone], "weights": [1.0], "endpoints": number, "located": {zone: number}}
+        for zone, number in ((a, 5), (b, 4), (c, 3))
+    ]
+    assert first["moved"] == 0
+    local = tmp_path / "local.yaml"
+    local.write_text(zoneward("plan", "-q", "--sample", "--what-if", "local", "inventory", "-o", "yaml").out)
+    arguments = ("-f", SAMPLE, "-f", local, "--what-if", "local-opt", "inventory")
+    then = decisions(zoneward, *arguments)["inventory"]
+    assert then["groups"] == [
+        *(
+            {"zones": [zone], "weights": [1.0], "endpoints": number, "located": {zone: number}}
+            for zone, number in ((a, 4), (b, 3), (c, 3))
+        ),
+        {"zones": [a, b, c], "weights": [0.333333] * 3, "endpoints": 2, "located": {a: 1, b: 1}},
+    ]
+    assert then["moved"] == 2
+    # Every slice says what is in force, so all three are written, and one more.
+    assert then["slices"] == {"create": 1, "update": 3, "delete": 0, "unchanged": 0}
+    wide = zoneward("plan", "-q", *arguments, "-o", "wide").out
+    assert "groups: a 4, b 3, c 3, a=0.33+b=0.33+c=0.33 2" in " ".join(wide.split())
+    header, line = (
+        next(each for each in wide.splitlines() if each.startswith(word)) for word in ("SERVICE", "shop/inventory")
+    )
+    at = header.index("MOVED")
+    assert line[at : at + len("MOVED")].strip() == "2"
+
+
+def test_what_makes_no_groups_has_none(zoneward: Commands) -> None:
+    for value in ("none", "ProportionalZoneCPU"):
+        assert decisions(zoneward, "--sample", "--what-if", value, "inventory")["inventory"]["groups"] is None
+
+
 def test_traffic_is_predicted_for_the_kind_of_proxy_that_is_asked_about(zoneward: Commands) -> None:
     """A kube-proxy knows nothing of slice groups; the decision and the slices are the same."""
     ours, current = (

@@ -63,6 +63,50 @@ def test_every_consumer_is_explained(zoneward: Commands) -> None:
         assert consumer.about in text
 
 
+LOCAL_OPT = ("--sample", "--what-if", "local-opt", "shop/inventory")
+"""Zone a has four endpoints of its own and shares two with the others, each by a third."""
+
+
+def test_a_group_s_endpoints_have_their_weights(zoneward: Commands) -> None:
+    """One by one, in the order of the endpoints; where all weigh the same there are none."""
+    found = ports(zoneward, *LOCAL_OPT)["inventory:http"]
+    assert found["rule"] == "zone-slices"
+    assert len(found["cluster"]) == len(found["weights"]) == 6
+    assert sorted(found["weights"]) == [0.333333, 0.333333, 1.0, 1.0, 1.0, 1.0]
+    own, shared = (
+        {address for address, each in zip(found["cluster"], found["weights"], strict=True) if each == weight}
+        for weight in (1.0, 0.333333)
+    )
+    # Another zone's proxy has none of the own ones, and both of the shared ones.
+    result = zoneward("route", "--node", "worker-c1", *LOCAL_OPT, "-o", "json")
+    elsewhere = json.loads(result.out)["ports"][0]
+    assert own.isdisjoint(elsewhere["cluster"])
+    assert shared < {*elsewhere["cluster"]}
+    assert ports(zoneward, "--sample", "--what-if", "local", "shop/inventory")["inventory:http"]["weights"] is None
+
+
+def test_the_table_says_where_endpoints_are_weighted(zoneward: Commands) -> None:
+    line = next(
+        each
+        for each in zoneward("route", "--node", NODE, *LOCAL_OPT).out.splitlines()
+        if each.startswith("shop/inventory:http ")
+    )
+    assert line.split()[1:6] == ["zone-slices", "6", "of", "13", "weighted"]
+
+
+@pytest.mark.parametrize(
+    ("consumer", "rule", "used"),
+    [("zoneward", "zone-slices", 6), ("zone-slices", "zone-slices", 6), ("current", "all", 12)],
+)
+def test_proxies_read_as_much_of_a_slice_group_as_they_know(
+    zoneward: Commands, consumer: str, rule: str, used: int
+) -> None:
+    """The group of all is labelled for zone a; weights are for our own proxy alone."""
+    found = ports(zoneward, *LOCAL_OPT, "--consumer", consumer)["inventory:http"]
+    assert (found["rule"], len(found["cluster"])) == (rule, used)
+    assert (found["weights"] is not None) is (consumer == "zoneward")
+
+
 def test_as_is_reads_the_slices_of_the_snapshot(zoneward: Commands) -> None:
     found = ports(zoneward, "-f", str(SAMPLE), "--as-is")
     assert found["cart:http"]["allReachable"] == [], "the sample holds no slice for it"

@@ -1,13 +1,16 @@
 """The reference is held against the proposal's table, and the case files against the reference."""
 
+import ast
 import json
 import math
 import random
 from functools import cache
 from itertools import combinations_with_replacement
+from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
+from tests.reference import kep_2004, make_cases
 from tests.reference.kep_2004 import ALGORITHMS, Endless, Group, Score, allocate, score
 from tests.reference.make_cases import CASES, content
 
@@ -53,6 +56,17 @@ def allocated(algorithm: str) -> list[tuple[Input, tuple[Group, ...] | None]]:
 @cache
 def scored(algorithm: str) -> list[Score]:
     return [score(groups, nodes, endpoints) for (nodes, endpoints), groups in allocated(algorithm)]
+
+
+def test_the_reference_shares_no_code_with_the_product() -> None:
+    """Nor do the scripts that write its cases."""
+    for module in (kep_2004, make_cases):
+        tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
+        imported = {alias.name for each in ast.walk(tree) if isinstance(each, ast.Import) for alias in each.names}
+        imported |= {each.module or "" for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)}
+        assert imported
+        assert not any(name.split(".")[0] == "zoneward" for name in imported)
+        assert {name for name in imported if name.startswith("tests")} <= {"tests.reference.kep_2004"}
 
 
 @pytest.mark.parametrize("column", ["total", "in_zone", "max_overload", "mean_overload", "overload", "slices"])

@@ -18,6 +18,7 @@ from tests.clusters import (
     CLUSTER,
     Cluster,
     a_node,
+    a_pod,
     a_service,
     endpoints_in,
     nodes_in,
@@ -28,8 +29,8 @@ from tests.clusters import (
 from tests.reference import kep_2004
 
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, EndpointSlice, Number
-from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.kube.objects import Condition, EndpointSlice, Number, Pod
+from zoneward.routing.configuration import Configuration, HintsSettings, MissingCPU, SubsettingSettings
 from zoneward.routing.reasons import Reason
 from zoneward.routing.selection import ZONEWARD, HintsHeeded, endpoints_of_port, select, slice_groups
 from zoneward.slices.plan import ServicePlan
@@ -378,11 +379,19 @@ VERSIONS: Final = {"000_7d0aee122f78e9d6.txt": FIRST, "002_46462c77afa1af3b.txt"
 IDS: Final = {FIRST: "first version", SECOND: "second version"}
 
 
-@pytest.mark.parametrize("words", IDS, ids=IDS.get)
-@pytest.mark.parametrize("row", ROWS)
-def test_row(row: str, words: Words) -> None:
+CASES: Final = {
+    f"{version}: {row.format(**words._asdict())}": (test, words)
+    for words, version in IDS.items()
+    for row, test in ROWS.items()
+}
+"""Under the row's name, as each version spells it."""
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case) for case in CASES])
+def test_row(case: str) -> None:
     """The row's expectation holds in the words of both versions, whichever has the row."""
-    ROWS[row](words)
+    test, words = CASES[case]
+    test(words)
 
 
 PROPOSALS: Final = Path(__file__).resolve().parents[3] / "shared" / "keps"
@@ -412,6 +421,7 @@ def test_every_row_of_unit_tests_is_a_test(version: str) -> None:
         row.format(**words._asdict()) for row, test in ROWS.items() if words is FIRST or test not in ONLY_IN_THE_FIRST
     ]
     assert unit_rows_of(version) == expected
+    assert {f"{IDS[words]}: {row}" for row in expected} <= CASES.keys()
     assert len(expected) == (13 if words is FIRST else 11)
 
 
@@ -530,6 +540,59 @@ def test_what_was_in_force_is_read_from_slices_alone() -> None:
     assert not only_family(settled.with_(slices=()).plan()).decision.active
     another = a_service(subsetting="Auto", uid="another-uid")
     assert not only_family(settled.with_(service=another).plan()).decision.active
+
+
+def test_only_ready_endpoints_count_for_the_threshold() -> None:
+    """Twelve Pods of which one is not ready are eleven endpoints; twelve of which six are ready are off again."""
+    twelve = pods_in(evenly(12))
+    almost = a_cluster("Auto", {}).with_(pods=(not_ready(twelve[0]), *twelve[1:]))
+    assert reason(almost.plan()) is Reason.BELOW_STARTING_THRESHOLD
+    settled = a_cluster("Auto", evenly(12)).settled()
+    for number, active in ((5, True), (6, False)):
+        # One of each zone in turn, so that nobody is overloaded by it.
+        leaving = {f"{zone}-{index:04}" for index in range(2) for zone in "abc"}
+        chosen = sorted(leaving, key=lambda name: name[::-1])[:number]
+        pods = tuple(not_ready(pod) if pod.metadata.name in chosen else pod for pod in twelve)
+        assert only_family(settled.with_(pods=pods).plan()).decision.active is active
+
+
+def not_ready(pod: Pod) -> Pod:
+    return a_pod(pod.metadata.name, pod.spec.node_name, ips=[each.ip for each in pod.status.pod_ips or ()], ready=False)
+
+
+@pytest.mark.parametrize("number", [7, 11])
+def test_what_was_required_is_nothing_that_stays_on_under_auto(number: int) -> None:
+    """Between the bounds it is as before, and before there was no balance: the threshold was never met."""
+    settled = a_cluster("Require", evenly(number)).settled()
+    assert set(groups_in(settled.slices)) == {"a", "b", "c"}
+    plan = settled.with_(service=a_service(subsetting="Auto")).plan()
+    expect_one_for_all(plan, evenly(number))
+    assert reason(plan) is Reason.BELOW_STARTING_THRESHOLD
+
+
+def test_between_the_bounds_hints_stay_on_as_groups_do() -> None:
+    """With the encoding ``hints``, what was before is read back from slices that have no label."""
+    settings = SubsettingSettings(encoding="hints")
+    assert not only_family(a_cluster("Auto", evenly(11), settings=settings).plan()).decision.active
+    settled = a_cluster("Auto", evenly(12), settings=settings).settled()
+    assert len(settled.slices) == 1
+    for number, active in ((11, True), (7, True), (6, False)):
+        plan = settled.with_(pods=pods_in(evenly(number))).plan()
+        assert only_family(plan).decision.active is active
+        hinted = {endpoint.hints is not None for endpoint in endpoints_in(only_family(plan).slices)}
+        assert hinted == {active}
+
+
+@pytest.mark.parametrize("missing", ["count-nodes", "disable"])
+def test_where_a_node_has_no_cpu_nodes_are_counted(missing: MissingCPU) -> None:
+    """KEP-2004 § Assumptions. What the setting for hints does is of no meaning here: three Nodes, one and one."""
+    nodes = (*nodes_in({"a": 4, "b": 40, "c": 40}), a_node("more-1", "a", cpu=4), a_node("more-2", "a", cpu=None))
+    cluster = a_cluster("Auto", {"a": 5, "b": 5, "c": 5}).with_(
+        nodes=nodes, configuration=Configuration(hints=HintsSettings(missing_cpu=missing))
+    )
+    expected = by_the_rules({"a": 3, "b": 1, "c": 1}, {"a": 5, "b": 5, "c": 5})
+    assert expected == {"a": {"a": 5, "b": 2, "c": 2}, "b": {"b": 3}, "c": {"c": 3}}
+    expect_groups(cluster.plan(), expected)
 
 
 @pytest.mark.parametrize("algorithm", ["local", "local-shared", "local-weighted", "local-opt", "random"])

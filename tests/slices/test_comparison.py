@@ -84,6 +84,10 @@ def test_what_would_not_be_active_is_never_best() -> None:
     comparison = compare(a_cluster(a=1), "none", "local", "ProportionalZoneCPU")
     assert comparison.best is not None
     assert comparison.best.approach == "none"
+    # Not even where it is asked for alone, and its traffic is that of cluster-wide.
+    (alone,) = compare(a_cluster(a=1), "local").candidates
+    assert (alone.decision.active, alone.score is not None) == (False, True)
+    assert compare(a_cluster(a=1), "local").best is None
 
 
 def test_nobody_is_best_where_nothing_can_be_predicted() -> None:

@@ -324,6 +324,36 @@ def test_own_groups_carry_a_label_and_shared_ones_an_annotation_as_well(approach
     assert {(each.metadata.annotations or {})[names.APPROACH_ANNOTATION] for each in slices} == {in_force}
 
 
+@pytest.mark.parametrize("approach", APPROACHES)
+def test_many_zones_with_long_names_fit_into_labels(approach: str) -> None:
+    """A label's value holds 63 characters and no list: twelve zones of 63 each are said by the annotation alone."""
+    zones = [f"{'x' * 62}{letter}" for letter in "abcdefghijkl"]
+    cluster = a_cluster(approach, dict.fromkeys(zones, 4), {zones[0]: 40, zones[1]: 33})
+    family = only_family(cluster.plan())
+    assert family.decision.active
+    for each in family.changes.after:
+        assert validate_endpoint_slice(msgspec.convert(slice_document(each), EndpointSlice)) == ()
+    found = Counter(map(name_of, endpoints_in(family.changes.after)))
+    assert found == Counter(pod.metadata.name for pod in cluster.pods)
+    for zone in zones:
+        assert use(family, "zoneward", zone)[1] == decided_for(family.decision, zone)
+    if approach not in ("local", "random", REQUIRE):
+        # Otherwise nothing was asked that needs a list.
+        assert max(len(annotation or "") for _, annotation in labels_in(family.slices).values()) > 63
+    assert not written(cluster.settled().plan())
+
+
+def test_a_zone_s_own_group_is_labelled_where_it_is_the_only_zone() -> None:
+    """Of what all zones consume alike, one zone is none: another may come, whose proxies are not meant."""
+    cluster = a_cluster(REQUIRE, {"a": 4}, {"a": 3})
+    assert set(labels_in(cluster.settled().slices).values()) == {own("a")}
+    # A second zone has Pods of its own, and nobody moves.
+    wider = cluster.settled().with_(nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 2}))
+    family = only_family(wider.plan())
+    assert Counter(labels_in(family.slices).values()) == {own("a"): 3, own("b"): 2}
+    assert [label_of(each) for each in written(wider.plan())] == [own("b")]
+
+
 def test_every_approach_is_in_the_tables() -> None:
     assert GROUPS.keys() == SEEN.keys() == set(APPROACHES)
 
@@ -588,6 +618,17 @@ def test_an_endpoint_that_is_not_ready_carries_no_hint() -> None:
     assert without == ["b-0003"]
 
 
+def test_pods_that_share_an_address_share_a_hint() -> None:
+    """One that had none would void the hints of all, whichever of the two a proxy takes."""
+    twin = a_pod("a-twin", "node-a", ips=("10.97.0.1",))
+    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding="hints")
+    family = only_family(cluster.with_(pods=(*cluster.pods, twin)).plan())
+    hinted = {name_of(each): each.hints for each in endpoints_in(family.slices)}
+    assert hinted["a-twin"] is not None
+    assert hinted["a-twin"] == hinted["a-0000"]
+    assert all(hinted.values())
+
+
 def test_pods_that_share_an_address_share_a_slice_group() -> None:
     """On the host's network: a proxy sees the address once, whoever it takes it for."""
     twin = a_pod("a-twin", "node-a", ips=("10.97.0.1",))
@@ -621,6 +662,26 @@ def test_pods_without_a_zone_go_where_the_need_is_greatest(where: str) -> None:
     rules = {rule.rule: rule for rule in decision_of(cluster).rules}
     assert rules["endpoint-zones"].passed
     assert "3 endpoints without zone where traffic starts (x-0000, x-0001, x-0002)" in rules["endpoint-zones"].detail
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_a_ready_pod_without_a_zone_chooses_before_one_that_is_not_ready(where: str) -> None:
+    """Whatever their names: the first gets zone c, which needs it most, and the other what is needed after that."""
+    cluster = with_strangers(where, {"a": 5, "b": 4, "c": 3, "x": 2})
+    labels = labels_in(cluster.with_(pods=not_ready(cluster.pods, "x-0000")).settled().slices)
+    assert (labels["x-0000"], labels["x-0001"]) == (own("b"), own("c"))
+
+
+@pytest.mark.parametrize("encoding", ["slice-groups", "hints"])
+def test_who_served_a_zone_that_is_gone_counts_as_moved(encoding: Encoding) -> None:
+    """Zone c's Node is not ready any more, so that no traffic starts there: its five serve zones a and b."""
+    settled = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}, encoding=encoding).settled()
+    nodes = (*nodes_in({"a": 4, "b": 4}), a_node("node-c", "c", ready=False))
+    family = only_family(settled.with_(nodes=nodes).plan())
+    assert family.decision.active
+    assert family.decision.moved == 5
+    assert family.decision.allocation is not None
+    assert sum(use(family, "zoneward", zone)[1].get(("c", 1.0), 0) for zone in "ab") == 5
 
 
 @pytest.mark.parametrize(
@@ -727,6 +788,20 @@ def test_each_address_family_is_decided_for_itself() -> None:
     assert not written(cluster.with_(pods=pods).after(both).plan())
 
 
+# --- laziness without any tolerance -----------------------------------------------------------------------------------
+
+
+def test_an_update_that_costs_no_traffic_in_its_zone_is_only_the_update_at_any_tolerance() -> None:
+    """Nothing at all may be lost, and nothing is: another Pod in zone a stays there, where two are in need alike."""
+    cluster = a_cluster("local", EVEN, {"a": 5, "b": 5, "c": 5}).with_(
+        configuration=Configuration(subsetting=SubsettingSettings(in_zone_tolerance=Fraction(0)))
+    )
+    plan = cluster.settled().with_(pods=pods_in({"a": 6, "b": 5, "c": 5})).plan()
+    rules = {rule.rule: rule.passed for rule in only_family(plan).decision.rules}
+    assert rules["lazy-rebalance"]
+    assert [label_of(each) for each in written(plan)] == [own("a")]
+
+
 # --- slices of others -------------------------------------------------------------------------------------------------
 
 
@@ -761,7 +836,7 @@ MOST_MORE: Final = 3
 slices more than their endpoints would fill."""
 
 
-@pytest.mark.parametrize("number", range(1, 401))
+@pytest.mark.parametrize("number", [*range(1, 401), 600, 999, 1000, 1500, 3000])
 def test_the_number_of_slices_per_size_of_a_service(number: int) -> None:
     """Three equal zones: one slice below 12 endpoints, three to 100, three to five to 300, then about as many."""
     pods = {zone: (number + 2 - index) // 3 for index, zone in enumerate("abc")}

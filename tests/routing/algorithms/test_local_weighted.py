@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tests.reference import kep_2004
 from tests.routing.algorithms.running import Row, run
 
 from zoneward.routing.algorithms.local_weighted import local_weighted
@@ -74,6 +75,22 @@ def test_the_weight_of_a_left_over_group_is_divided_by_its_endpoints() -> None:
 def test_one_endpoint_serves_all_where_there_is_no_other() -> None:
     """Zone A gets a half, zones B and C a quarter each."""
     assert used([2, 1, 1], [1, 0, 0]) == [((1, 0, 0), (0.5, 0.25, 0.25))]
+
+
+def test_a_fraction_that_is_nothing_but_rounding_makes_a_group_all_the_same() -> None:
+    """Comparisons with 0 are exact: 49 * (1 / 49) is a little less than 1, and zone A's only endpoint a little more
+    than it needs. Nobody is in two groups for that."""
+    demand, supply = [1, 48], [1, 48]
+    assert 0 < 1 - 49 * (1 / 49) < 1e-9
+    groups = kep_2004.allocate("local-weighted", demand, supply)
+    assert groups is not None
+    result = run(local_weighted, demand, supply)
+    assert result is not None
+    assert result.used == sorted((group.located, group.weights) for group in groups)
+    ((located, weights),) = [row for row in result.rows if row[0][0]]
+    assert located == (1, 0)
+    assert weights == pytest.approx((1, 0))
+    assert sum(result.sizes) == 49
 
 
 def test_without_endpoints_or_demand_it_is_impossible() -> None:
