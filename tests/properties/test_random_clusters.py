@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Final
 
 from hypothesis import HealthCheck, Phase, given, settings
-from tests.properties.random_clusters import BALANCED, clusters
+from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters
 
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.asked import Approach
@@ -26,9 +26,10 @@ def test_every_outcome_is_reached() -> None:
     """Every reason that a Service with a selector can meet, every heuristic in force, and every kind of change."""
     plans: list[ServicePlan] = []
     FIXED(given(clusters())(lambda cluster: plans.append(cluster.plan())))()
+    FIXED(given(clusters(setting=SUBSETTING, tidy=True))(lambda cluster: plans.append(cluster.plan())))()
     decisions = [family.decision for plan in plans for family in plan.families]
-    # No random cluster has nine zones, which takes `TOO_MANY_ZONES`.
-    unmet = {Reason.ACCEPTED, Reason.NO_SELECTOR, Reason.TOO_MANY_ZONES}
+    # No random cluster has nine zones, which takes `TOO_MANY_ZONES`, and none is being deleted.
+    unmet = {Reason.ACCEPTED, Reason.NO_SELECTOR, Reason.TOO_MANY_ZONES, Reason.BEING_DELETED}
     assert {decision.reason for decision in decisions} == set(Reason) - unmet
     in_force = {decision.heuristic for decision in decisions if decision.active}
     assert in_force == set(HEURISTICS)

@@ -98,6 +98,14 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
         ),
         "a group for 9 zones in a hint, 8 at most",
     ),
+    Reason.BEING_DELETED: (
+        Cluster(
+            service=a_service(subsetting="Auto", deleting=True),
+            nodes=nodes_in({"a": 4, "b": 4}),
+            pods=pods_in({"a": 6, "b": 6}),
+        ),
+        "the Service is being deleted, and there are not enough slices for its groups",
+    ),
 }
 
 

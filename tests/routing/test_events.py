@@ -146,7 +146,12 @@ def test_every_reason_that_voids_hints_has_words() -> None:
         *(Reason.TOPOLOGY_KEYS, Reason.NO_SELECTOR),
     }
     # Only what asks for slice groups meets these, and KEP-2433 has no events for that.
-    of_subsetting = {Reason.BELOW_STARTING_THRESHOLD, Reason.HINTS_WITHOUT_WEIGHTS, Reason.TOO_MANY_ZONES}
+    of_subsetting = {
+        Reason.BELOW_STARTING_THRESHOLD,
+        Reason.HINTS_WITHOUT_WEIGHTS,
+        Reason.TOO_MANY_ZONES,
+        Reason.BEING_DELETED,
+    }
     for reason in set(Reason) - silent - of_subsetting:
         (event,) = events_of({"IPv4": a_decision(reason)}, in_force={}, told=())
         assert (event.type, event.reason) == ("Warning", "TopologyAwareRoutingDisabled")

@@ -51,6 +51,7 @@ _IN_SHORT = {
     Reason.BELOW_STARTING_THRESHOLD: "too few to start",
     Reason.HINTS_WITHOUT_WEIGHTS: "hints lack weights",
     Reason.TOO_MANY_ZONES: "too many zones",
+    Reason.BEING_DELETED: "being deleted",
 }
 """A few words for a line; ``-o wide`` and the rules have the numbers."""
 

@@ -25,3 +25,4 @@ class Reason(StrEnum):
     BELOW_STARTING_THRESHOLD = "BelowStartingThreshold"
     HINTS_WITHOUT_WEIGHTS = "HintsWithoutWeights"
     TOO_MANY_ZONES = "TooManyZones"
+    BEING_DELETED = "BeingDeleted"

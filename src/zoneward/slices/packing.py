@@ -91,6 +91,11 @@ def pack(target: Target, existing: Iterable[EndpointSlice], groups: Mapping[Port
     return packed
 
 
+def lacks_slices(packed: Packed, service: Service) -> bool:
+    """Whether more slices are needed than `finish` finds to write anew."""
+    return len(packed.create) > sum(1 for each in packed.delete if is_owned(each, service))
+
+
 def is_owned(each: EndpointSlice, service: Service) -> bool:
     """Whether a slice belongs to this very Service: no owner is named, or its UID is the Service's."""
     owners = [owner for owner in each.metadata.owner_references or () if owner.controller]

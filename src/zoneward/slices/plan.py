@@ -43,7 +43,7 @@ from zoneward.slices.endpoints import (
     endpoints_of_slices,
 )
 from zoneward.slices.labels import slice_labels
-from zoneward.slices.packing import Packed, SliceChanges, Target, finish, is_owned, pack
+from zoneward.slices.packing import Packed, SliceChanges, Target, finish, is_owned, lacks_slices, pack
 from zoneward.slices.previous import in_force_of, previous_of
 
 
@@ -219,6 +219,15 @@ def _plan_family(
         decision = _as_encoded(decision, packed)
     else:
         packed = pack(target, existing.own, {**endpoints.groups, **encoded(counted, decision).groups})
+        if (
+            decision.groups is not None
+            and service.metadata.deletion_timestamp is not None
+            and lacks_slices(packed, service)
+        ):
+            # A Service that is being deleted gets no new slices. Better all endpoints in those that it has than
+            # some groups without.
+            decision = _without_groups(decision)
+            packed = pack(dataclasses.replace(target, in_force=None), existing.own, endpoints.groups)
     changes = finish(packed, existing.own, service=service, taken=taken, trigger_time=trigger_time)
     decision = dataclasses.replace(
         decision, rules=(*decision.rules, *_more_rules(service, endpoints, changes, existing))
@@ -290,6 +299,20 @@ def _as_encoded(decision: Decision, packed: Packed) -> Decision:
         counts[zones.index(consumer) * len(zones) + zones.index(located)] += 1
     allocation = Allocation(zones, tuple(map(own_group, zones)), tuple(counts))
     return dataclasses.replace(decision, allocation=allocation, ranges=None)
+
+
+def _without_groups(decision: Decision) -> Decision:
+    message = "the Service is being deleted, and there are not enough slices for its groups"
+    return dataclasses.replace(
+        decision,
+        active=False,
+        reason=Reason.BEING_DELETED,
+        message=message,
+        allocation=None,
+        groups=None,
+        moved=0,
+        rules=(*decision.rules, Rule("groups-of-deleted", False, message)),
+    )
 
 
 def _hinted(endpoint: Endpoint) -> str:
