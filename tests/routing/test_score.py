@@ -15,15 +15,19 @@ from zoneward.routing.algorithms.local import local
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE
 from zoneward.routing.algorithms.same_zone import same_zone
-from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES, measure, total
 
 Groups = Sequence[tuple[Sequence[int], Sequence[float]]]
 """Of each group: how many endpoints are located in each zone, and the weight for each zone."""
 
 
 def measured(demand: Sequence[int], groups: Groups, per_slice: int = PER_SLICE) -> list[float]:
-    """In-zone share, worst and mean overload, slices. The room is full of sevens: nothing may be read that was not
-    written."""
+    """In-zone share, worst and mean overload, slices."""
+    return all_measured(demand, groups, per_slice)[:MEAN_SQUARE]
+
+
+def all_measured(demand: Sequence[int], groups: Groups, per_slice: int = PER_SLICE) -> list[float]:
+    """And the mean square. The room is full of sevens: nothing may be read that was not written."""
     composition = [number for located, _ in groups for number in located]
     weights = [weight for _, row in groups for weight in row]
     measures = [7.0] * MEASURES
@@ -68,6 +72,12 @@ def test_the_worst_overload_counts_too_much_and_the_mean_also_too_little() -> No
     measures = measured([2, 1], [((1, 0), (1.0, 0.0)), ((0, 1), (0.0, 1.0))])
     assert measures[MAX_OVERLOAD] == pytest.approx(1 / 3)
     assert measures[MEAN_OVERLOAD] == pytest.approx(1 / 3)
+
+
+def test_the_mean_square_counts_a_large_distance_more_than_two_small_ones() -> None:
+    """Three get a third too little each, one twice its part: (3 * 1/9 + 1) / 4."""
+    groups = [((3, 0), (1.0, 0.0)), ((0, 1), (0.0, 1.0))]
+    assert all_measured([1, 1], groups)[MEAN_SQUARE] == pytest.approx(1 / 3)
 
 
 def test_an_endpoint_located_elsewhere_serves_as_well_but_out_of_its_zone() -> None:
@@ -211,7 +221,7 @@ def test_the_mean_of_a_sample_is_that_of_the_dataset(
     for demand, supply in sampled():
         result = allocate(demand, supply) or run(rule_of("random"), demand, supply)
         assert result is not None
-        in_zone, max_overload, mean_overload, _ = result.measures()
+        in_zone, max_overload, mean_overload, *_ = result.measures()
         values.append(total(in_zone=in_zone, max_overload=max_overload, mean_overload=mean_overload, slices=1))
     standard_error = stdev(values) / math.sqrt(len(values))
     # Half of the last digit that is printed comes on top.

@@ -16,29 +16,50 @@ def is_available() -> bool:
     return find_spec("numba") is not None
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function in machine code, for numpy arrays in place of lists; the function itself without numba.
+def compiled(
+    function: Callable[..., Any], *, kept_in: str = "", kept_as: str = "", **given: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The function in machine code, for numpy arrays in place of lists; without numba as it is.
 
     It is compiled with every plain function that it calls by name, and those that these call, from their source: there
-    is no second version of anything. Each is compiled once.
+    is no second version of anything. Each is compiled once. ``given`` puts other functions behind names that it calls.
+
+    With ``kept_in`` and ``kept_as`` the machine code is kept in that directory under that name, and found there by the
+    next process. Whoever asks for that sees to it that no other function has the name, and that each version of what is
+    called has a directory of its own.
     """
-    return _compiled(function) if is_available() else function
+    if is_available():
+        return _compiled(function, kept_in, kept_as, tuple(sorted(given.items())))
+    return _clone(function, function.__name__, given) if given else function
 
 
 @cache
-def _compiled(function: Any) -> Callable[..., Any]:
-    from numba import njit
+def _compiled(
+    function: Any, kept_in: str, kept_as: str, given: tuple[tuple[str, Callable[..., Any]], ...]
+) -> Callable[..., Any]:
+    from numba import config, njit
 
-    names = _names(function.__code__)
-    scope = {
-        name: _compiled(value) if isinstance(value, FunctionType) else value
-        for name, value in function.__globals__.items()
-        if name in names
+    called = {
+        name: _compiled(value, "", "", ()) if isinstance(value, FunctionType) else value
+        for name, value in {**function.__globals__, **dict(given)}.items()
+        if name in _names(function.__code__)
     }
-    clone = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    clone = _clone(function, kept_as or function.__name__, called)
     # No rule divides by zero, and three quarters of the time would go into asking whether it does.
-    result: Callable[..., Any] = njit(error_model="numpy", forceinline=True)(clone)
-    return result
+    if kept_as:
+        config.CACHE_DIR = kept_in
+        kept: Callable[..., Any] = njit(error_model="numpy", nogil=True, cache=True)(clone)
+        return kept
+    inlined: Callable[..., Any] = njit(error_model="numpy", nogil=True, forceinline=True)(clone)
+    return inlined
+
+
+def _clone(function: Any, name: str, known: dict[str, Any]) -> FunctionType:
+    """The same code under another name, where other names are known."""
+    code = function.__code__.replace(co_name=name, co_qualname=name)
+    clone = FunctionType(code, {**function.__globals__, **known}, name, function.__defaults__)
+    clone.__qualname__ = name
+    return clone
 
 
 def _names(code: CodeType) -> set[str]:

@@ -1,7 +1,7 @@
 """The proposal's score of an allocation (KEP-2004 § Evaluation Tool, ``evaluation.md`` § Score of one input).
 
 `measure` works on the flat arrays of `zoneward.routing.algorithms`, and a compiler can take it as it is; `total` puts
-the four measures together, wherever they were measured.
+the measures together, wherever they were measured.
 """
 
 from collections.abc import MutableSequence, Sequence
@@ -11,8 +11,9 @@ IN_ZONE: Final = 0
 MAX_OVERLOAD: Final = 1
 MEAN_OVERLOAD: Final = 2
 SLICES: Final = 3
+MEAN_SQUARE: Final = 4
 """What stands where in the measures."""
-MEASURES: Final = 4
+MEASURES: Final = 5
 
 
 def measure(
@@ -25,10 +26,11 @@ def measure(
     reals: MutableSequence[float],
 ) -> None:
     """Write into ``measures`` the share of traffic that stays in its zone, the worst and the mean overload (shares
-    above fair, unclipped; the worst never below 0), and the number of slices.
+    above fair, unclipped; the worst never below 0), the number of slices, and the mean square of the distances from
+    fair whose mean size is the mean overload.
 
-    ``reals`` has room for a number a zone. A zone that consumes no endpoint sends its traffic to all, as proxies do.
-    Demand and endpoints must not be all zero.
+    ``reals`` has room for a number a zone, and tells afterwards how many endpoints, by weight, a zone consumes. One
+    that consumes none sends its traffic to all, as proxies do. Demand and endpoints must not be all zero.
     """
     zones = len(demand)
     total_demand = 0
@@ -46,6 +48,7 @@ def measure(
     in_zone = 0.0
     worst = 0.0
     mean = 0.0
+    square = 0.0
     slices = 0
     for group in range(groups):
         count = 0
@@ -64,11 +67,13 @@ def measure(
         deviation = total * load - 1
         worst = max(worst, deviation)
         mean += abs(deviation) * count
+        square += deviation * deviation * count
         slices += (count + per_slice - 1) // per_slice
     measures[IN_ZONE] = in_zone
     measures[MAX_OVERLOAD] = worst
     measures[MEAN_OVERLOAD] = mean / total
     measures[SLICES] = float(slices)
+    measures[MEAN_SQUARE] = square / total
 
 
 def total(*, in_zone: float, max_overload: float, mean_overload: float, slices: float) -> float:

@@ -1,0 +1,281 @@
+"""Inputs to score: demand (nodes) and supply (endpoints) of the zones of one Service each.
+
+A dataset is a sequence of rows with numbers from 0 on. Nothing is held in memory but what a chunk of them needs: rows
+are computed from their numbers, so any row can be had on any machine, in any order, and is the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import combinations_with_replacement, pairwise
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+ROWS_PER_CHUNK: Final = 1 << 16
+"""Rows that are scored and summed up as one. Sums depend on it in their last bits, and on nothing else."""
+MOST_ZONES: Final = 30
+MOST_PER_ZONE: Final = 1_000_000
+"""Nodes or endpoints in a zone: more is a mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Rows of a dataset: ``numbers`` in it, ``demand`` and ``supply`` of shape (rows, zones), names where they have any."""
+
+    numbers: Integers
+    demand: Integers
+    supply: Integers
+    names: Sequence[str] = ()
+
+    def name(self, row: int) -> str:
+        return self.names[row] if self.names else str(self.numbers[row] + 1)
+
+
+class Chunk(Protocol):
+    """A stretch of a dataset that can be sent to whoever scores it."""
+
+    def inputs(self) -> Inputs: ...
+
+
+class Dataset(Protocol):
+    """``rows`` counts the inputs that `chunks` gives, always the same ones in the same order."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+    def chunks(self) -> Iterator[Chunk]: ...
+
+
+class Part(Protocol):
+    """Rows of a computed dataset that have the same number of zones."""
+
+    @property
+    def rows(self) -> int: ...
+    def at(self, numbers: Integers) -> tuple[Integers, Integers]:
+        """Demand and supply of the rows with these numbers, counted from the part's first one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """Every row of ``nodes`` with every row of ``endpoints``, the latter running faster."""
+
+    nodes: Integers
+    endpoints: Integers
+
+    @property
+    def rows(self) -> int:
+        return len(self.nodes) * len(self.endpoints)
+
+    def at(self, numbers: Integers) -> tuple[Integers, Integers]:
+        return self.nodes[numbers // len(self.endpoints)], self.endpoints[numbers % len(self.endpoints)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Permuted:
+    """Another part's rows with their endpoints in any order over the zones, each order as likely as the others."""
+
+    part: Part
+    seed: int
+    first: int
+    """The number of the part's first row in the dataset."""
+
+    @property
+    def rows(self) -> int:
+        return self.part.rows
+
+    def at(self, numbers: Integers) -> tuple[Integers, Integers]:
+        demand, supply = self.part.at(numbers)
+        zones = supply.shape[1]
+        keys = np.stack([_chance(self.seed, numbers + self.first, zone) for zone in range(zones)], axis=1)
+        return demand, np.take_along_axis(supply, np.argsort(keys, axis=1, kind="stable"), axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Whole numbers from ``low`` to ``high``, both included."""
+
+    low: int
+    high: int
+
+    def by(self, chance: NDArray[np.uint64]) -> Integers:
+        """A number for each draw. With at most a million of them the error of the remainder is below 1e-13."""
+        return (chance % np.uint64(self.high - self.low + 1)).astype(np.int64) + self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Nodes and endpoints of each zone by chance."""
+
+    zones: int
+    rows: int
+    nodes: Range
+    endpoints: Range
+    seed: int
+    first: int
+
+    def at(self, numbers: Integers) -> tuple[Integers, Integers]:
+        draws = [_chance(self.seed, numbers + self.first, draw) for draw in range(2 * self.zones)]
+        demand = np.stack([self.nodes.by(draw) for draw in draws[: self.zones]], axis=1)
+        supply = np.stack([self.endpoints.by(draw) for draw in draws[self.zones :]], axis=1)
+        return demand, supply
+
+
+def _chance(seed: int, numbers: Integers, draw: int) -> NDArray[np.uint64]:
+    """64 random bits for each row, by its number: SplitMix64's finaliser over a counter."""
+    with np.errstate(over="ignore"):
+        state = numbers.astype(np.uint64) * np.uint64(64) + np.uint64(draw)
+        state = (state + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)) * np.uint64(0x9E3779B97F4A7C15)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed: NDArray[np.uint64] = state ^ (state >> np.uint64(31))
+    return mixed
+
+
+# --- computed datasets ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A dataset of parts, whole or a sample of it; two with the same fields have the same rows.
+
+    ``name`` is one of `COMPUTED`; the ranges and ``inputs`` are for ``uniform`` alone. A sample takes one row by chance
+    from each of ``sample`` stretches of equal length, so that it is spread evenly and holds no row twice.
+    """
+
+    name: str
+    seed: int = 0
+    zones: Range = Range(3, 3)
+    nodes: Range = Range(1, 10)
+    endpoints: Range = Range(0, 100)
+    inputs: int = 1_000_000
+    sample: int | None = None
+
+    @cached_property
+    def rows(self) -> int:
+        whole = sum(part.rows for part in _parts(self))
+        return whole if self.sample is None else min(self.sample, whole)
+
+    def chunks(self) -> Iterator[Chunk]:
+        if self.sample is not None:
+            for start in range(0, self.rows, ROWS_PER_CHUNK):
+                yield from self._pieces(self._sampled(start, min(start + ROWS_PER_CHUNK, self.rows)))
+            return
+        for number, part in enumerate(_parts(self)):
+            for start in range(0, part.rows, ROWS_PER_CHUNK):
+                yield Stretch(self, number, start, min(start + ROWS_PER_CHUNK, part.rows))
+
+    def _sampled(self, start: int, stop: int) -> Integers:
+        whole = sum(part.rows for part in _parts(self))
+        # In Python's integers: the products pass 64 bits for a thousand million rows.
+        bounds = np.array([each * whole // self.rows for each in range(start, stop + 1)], np.int64)
+        room = (bounds[1:] - bounds[:-1]).astype(np.uint64)
+        strata = np.arange(start, stop, dtype=np.int64)
+        return bounds[:-1] + (_chance(self.seed + 1, strata, 0) % room).astype(np.int64)
+
+    def _pieces(self, numbers: Integers) -> Iterator[Chunk]:
+        """Rows of the dataset by part, since those of a chunk have the same number of zones."""
+        first = 0
+        for number, part in enumerate(_parts(self)):
+            low, high = np.searchsorted(numbers, [first, first + part.rows])
+            if low < high:
+                yield Picked(self, number, numbers[low:high] - first)
+            first += part.rows
+
+
+COMPUTED: Final = ("kep", "kep-permuted", "small", "uniform")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive rows of one part."""
+
+    dataset: Computed
+    part: int
+    start: int
+    stop: int
+
+    def inputs(self) -> Inputs:
+        return _inputs(self.dataset, self.part, np.arange(self.start, self.stop, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """Some rows of one part."""
+
+    dataset: Computed
+    part: int
+    numbers: Integers
+
+    def inputs(self) -> Inputs:
+        return _inputs(self.dataset, self.part, self.numbers)
+
+
+def _inputs(dataset: Computed, number: int, numbers: Integers) -> Inputs:
+    parts = _parts(dataset)
+    demand, supply = parts[number].at(numbers)
+    first = sum(part.rows for part in parts[:number])
+    return Inputs(numbers + first, np.ascontiguousarray(demand), np.ascontiguousarray(supply))
+
+
+@cache
+def _parts(dataset: Computed) -> tuple[Part, ...]:
+    if dataset.name == "uniform":
+        sizes = range(dataset.zones.low, dataset.zones.high + 1)
+        bounds = [index * dataset.inputs // len(sizes) for index in range(len(sizes) + 1)]
+        return tuple(
+            Uniform(zones, stop - start, dataset.nodes, dataset.endpoints, dataset.seed, start)
+            for zones, (start, stop) in zip(sizes, pairwise(bounds), strict=True)
+        )
+    nodes = _triples(range(1, 11))
+    endpoints = _triples(range(101))[1:]
+    if dataset.name == "small":
+        return (Product(nodes, endpoints[endpoints.sum(axis=1) <= SMALL]),)
+    kep = (Product(nodes, endpoints), Product(np.full((1, 3), 30, np.int64), _triples(range(100, 1001, 7))))
+    if dataset.name == "kep":
+        return kep
+    return tuple(
+        Permuted(part, dataset.seed, first) for part, first in zip(kep, (0, kep[0].rows), strict=True)
+    )
+
+
+SMALL: Final = 50
+"""The most endpoints of an input in ``small``."""
+
+
+def _triples(values: range) -> Integers:
+    """Every ascending triple with repetition (evaluation.md § Dataset kep)."""
+    return np.array(list(combinations_with_replacement(values, 3)), np.int64)
+
+
+# --- what is held in memory -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """Inputs that are there already: a chunk of themselves."""
+
+    held: Inputs
+
+    def inputs(self) -> Inputs:
+        return self.held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Named:
+    """A few inputs with names, such as the Services of a cluster."""
+
+    name: str
+    held: Inputs
+
+    @property
+    def rows(self) -> int:
+        return len(self.held.numbers)
+
+    def chunks(self) -> Iterator[Chunk]:
+        yield Held(self.held)

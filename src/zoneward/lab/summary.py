@@ -1,0 +1,255 @@
+"""A tally as means, differences and all that people look at."""
+
+from math import sqrt
+from typing import Final
+
+import numpy as np
+
+from zoneward.lab.tally import (
+    BANDS,
+    CURVE_POINTS,
+    JOINT_BINS,
+    JOINT_WIDTH,
+    Counts,
+    Tally,
+    Wanted,
+    credit_of,
+)
+from zoneward.lab.scoring import Reals
+from zoneward.routing.score import total
+from zoneward.routing.scores import (
+    BOUND,
+    CREDITS,
+    HINTS,
+    SLICE_GROUPS,
+    Band,
+    Curve,
+    Difference,
+    Joint,
+    Means,
+    Plots,
+    Quantiles,
+    Simulation,
+    Spread,
+    WorstRow,
+)
+
+SHARES: Final = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+_CONFIDENT: Final = 1.959964
+"""Standard errors on either side that hold the mean with 95 % confidence."""
+_SPREAD_WIDTH: Final = 0.5
+
+
+def summary(
+    wanted: Wanted,
+    found: Tally,
+    *,
+    dataset: str,
+    of: int,
+    seed: int = 0,
+    partial: bool = False,
+    bounds: bool = False,
+    shares: tuple[float, ...] = (),
+) -> Simulation:
+    """What a tally says. ``shares`` are the quantiles wanted; ``bounds`` adds what no algorithm can pass."""
+    if not found.sums:
+        return Simulation(dataset=dataset, rows=0, of=of, unscored=0, partial=partial, seed=seed, means=())
+    rows = found.counts["rows"]
+    everything = slice(None)
+    return Simulation(
+        dataset=dataset,
+        rows=int(rows.sum()),
+        of=of,
+        unscored=int(found.counts["unscored"][0]),
+        partial=partial,
+        seed=seed,
+        means=_means(wanted, found, everything, bounds=bounds),
+        bands=_bands(wanted, found, bounds=bounds),
+        quantiles=_quantiles(wanted, found, shares),
+        differences=_differences(wanted, found),
+        worst=_worst(wanted, found),
+        plots=_plots(wanted, found) if wanted.plots else Plots(),
+    )
+
+
+def _means(wanted: Wanted, found: Tally, bands: slice | int, *, bounds: bool) -> tuple[Means, ...]:
+    rows = int(np.sum(found.counts["rows"][bands]))
+    if rows == 0:
+        return ()
+    means = []
+    for number, encoding in enumerate(wanted.encodings):
+        for contender, each in enumerate(wanted.contenders):
+            wins = found.counts["wins"][number, :, contender, bands].reshape(2, -1).sum(axis=1)
+            in_zone, most, mean, slices = (
+                float(np.sum(values[bands])) / rows for values in found.sums[0]["means"][contender]
+            )
+            means.append(
+                Means(
+                    algorithm=each.label,
+                    encoding=encoding,
+                    credits=_credits(in_zone, most, mean, slices if encoding == SLICE_GROUPS else 1.0)
+                    if wanted.can_say(contender, encoding)
+                    else None,
+                    wins=int(wins[0]),
+                    ties=int(wins[1]),
+                    fell_back=int(np.sum(found.counts["fell back"][contender, bands])),
+                )
+            )
+        if bounds:
+            possible = float(np.sum(found.sums[0]["possible"][bands])) / rows
+            means.append(Means(algorithm=BOUND, encoding=encoding, credits=_credits(possible, 1.0, 1.0, 1.0)))
+    return tuple(means)
+
+
+def _credits(in_zone: float, max_overload: float, mean_overload: float, slices: float) -> dict[str, float]:
+    """The proposal's columns from four shares, where 1 is best."""
+    values = (
+        total(in_zone=in_zone, max_overload=1 - max_overload, mean_overload=1 - mean_overload, slices=slices),
+        100 * in_zone,
+        100 * max_overload,
+        100 * mean_overload,
+        50 * (max_overload + mean_overload),
+        100 * slices,
+    )
+    return dict(zip(CREDITS, values, strict=True))
+
+
+def _bands(wanted: Wanted, found: Tally, *, bounds: bool) -> tuple[Band, ...]:
+    if not wanted.by:
+        return ()
+    if wanted.by == "zones":
+        names = [f"{number} zones" for number in range(wanted.bands)]
+    else:
+        edges = (0, *BANDS)
+        names = [f"{low + 1} to {high}" for low, high in zip(edges, BANDS, strict=False)] + [f"over {BANDS[-1]}"]
+    return tuple(
+        Band(name=names[band], rows=int(rows), means=_means(wanted, found, band, bounds=bounds))
+        for band, rows in enumerate(found.counts["rows"])
+        if rows
+    )
+
+
+def _quantiles(wanted: Wanted, found: Tally, shares: tuple[float, ...]) -> tuple[Quantiles, ...]:
+    if not wanted.quantiles:
+        return ()
+    results = []
+    for contender, encoding in wanted.shown:
+        histograms = {"total": found.counts[f"total {contender} {encoding}"]}
+        for credit in CREDITS[1:]:
+            histograms[credit] = found.counts[f"{credit} {contender}"]
+        if encoding == HINTS:
+            del histograms["slices"]
+        by_share = {
+            share: {credit: _quantile(counts, share) for credit, counts in histograms.items()} for share in shares
+        }
+        if encoding == HINTS:
+            for credits in by_share.values():
+                credits["slices"] = 100.0
+        results.append(
+            Quantiles(algorithm=wanted.contenders[contender].label, encoding=encoding, by_share=by_share)
+        )
+    return tuple(results)
+
+
+def _quantile(counts: Counts, share: float) -> float:
+    """The credit below which a share of the rows lies. Bins go from the best credit down."""
+    above = np.cumsum(counts)
+    number = int(np.searchsorted(above, (1 - share) * above[-1], side="left"))
+    return credit_of(min(number, len(counts) - 1))
+
+
+def _differences(wanted: Wanted, found: Tally) -> tuple[Difference, ...]:
+    rows = int(found.counts["rows"].sum())
+    results = []
+    for number, encoding in enumerate(wanted.encodings):
+        for index, (one, other) in enumerate(wanted.pairs):
+            if rows and wanted.can_say(one, encoding) and wanted.can_say(other, encoding):
+                sum_, squares = map(float, found.sums[0]["pairs"][number, index])
+                mean = sum_ / rows
+                variance = max(squares / rows - mean * mean, 0.0) * rows / max(rows - 1, 1)
+                margin = _CONFIDENT * sqrt(variance / rows)
+                results.append(
+                    Difference(
+                        algorithm=wanted.contenders[one].label,
+                        other=wanted.contenders[other].label,
+                        encoding=encoding,
+                        mean=mean,
+                        low=mean - margin,
+                        high=mean + margin,
+                    )
+                )
+    return tuple(results)
+
+
+def _worst(wanted: Wanted, found: Tally) -> tuple[WorstRow, ...]:
+    return tuple(
+        WorstRow(
+            algorithm=wanted.contenders[contender].label,
+            encoding=encoding,
+            total=float(worst.totals[number]),
+            row=int(worst.numbers[number]),
+            name=worst.names[number],
+            nodes=worst.demand[number],
+            endpoints=worst.supply[number],
+        )
+        for (contender, encoding), worst in found.worst.items()
+        for number in range(len(worst.totals))
+    )
+
+
+# --- plots ------------------------------------------------------------------------------------------------------------
+
+
+def _plots(wanted: Wanted, found: Tally) -> Plots:
+    rows, endpoints = found.counts["curve rows"], found.counts["curve endpoints"]
+    label = [each.label for each in wanted.contenders]
+    curves = tuple(
+        Curve(
+            algorithm=label[contender],
+            encoding=encoding,
+            points=tuple(
+                (float(endpoints[point]) / int(rows[point]), float(sums[point]) / int(rows[point]))
+                for point in range(CURVE_POINTS)
+                if rows[point]
+            ),
+        )
+        for contender, encoding in wanted.shown
+        for sums in (found.sums[0][f"curve {contender} {encoding}"],)
+    )
+    spreads = tuple(
+        Spread(
+            algorithm=label[contender],
+            encoding=encoding,
+            width=_SPREAD_WIDTH,
+            bins=_coarser(found.counts[f"total {contender} {encoding}"]),
+        )
+        for contender, encoding in wanted.shown
+    )
+    joints = tuple(
+        Joint(
+            algorithm=label[one],
+            other=label[other],
+            encoding=encoding,
+            width=JOINT_WIDTH,
+            cells=tuple(
+                (float(cell // JOINT_BINS) * JOINT_WIDTH, float(cell % JOINT_BINS) * JOINT_WIDTH, int(counts[cell]))
+                for cell in np.flatnonzero(counts).tolist()
+            ),
+        )
+        for encoding in wanted.encodings
+        for one, other in wanted.pairs
+        if wanted.can_say(one, encoding) and wanted.can_say(other, encoding)
+        for counts in (found.counts[f"joint {one} {other} {encoding}"],)
+    )
+    return Plots(curves=curves, spreads=spreads, joints=joints)
+
+
+def _coarser(counts: Counts) -> tuple[tuple[float, int], ...]:
+    """Totals above 0 in wider bins, from the lowest up; what is below 0 counts for the lowest."""
+    per_bin = round(_SPREAD_WIDTH * 100)
+    number = 100 * 100 // per_bin
+    wide: Counts = counts[: number * per_bin].reshape(number, per_bin).sum(axis=1)
+    wide[-1] += counts[number * per_bin :].sum()
+    return tuple(
+        (100 - (index + 1) * _SPREAD_WIDTH, int(wide[index])) for index in range(number - 1, -1, -1) if wide[index]
+    )

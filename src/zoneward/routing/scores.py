@@ -1,0 +1,139 @@
+"""What came out of scoring algorithms over many inputs: means and what else tells them apart, as plain values.
+
+Scores are credits as in the proposal's table (KEP-2004 § Test Results): of 100, more is better. ``total`` is their
+weighted sum (`zoneward.routing.score.total`), ``overload`` the mean of the two credits for overload.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+SLICE_GROUPS: Final = "slice-groups"
+HINTS: Final = "hints"
+ENCODINGS: Final = (SLICE_GROUPS, HINTS)
+"""Ways to write groups down. Hints need no slices of their own, so they have full credit for slices."""
+
+CREDITS: Final = ("total", "in_zone", "max_overload", "mean_overload", "overload", "slices")
+"""The proposal's columns in their order."""
+BOUND: Final = "bound"
+"""The label of what no algorithm can pass (evaluation.md § How good can it get)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """The mean credits of one algorithm in one encoding, over some rows.
+
+    ``wins`` counts rows in which no other had as much, ``ties`` those in which it shared the best total; ``fell_back``
+    those in which some zone reached no endpoint of its groups and used all. None where hints can't say the weights.
+    """
+
+    algorithm: str
+    encoding: str
+    credits: Mapping[str, float] | None
+    wins: int = 0
+    ties: int = 0
+    fell_back: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Means over the rows that have something in common, such as few endpoints."""
+
+    name: str
+    rows: int
+    means: tuple[Means, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantiles:
+    """Credits that a share of the rows does not reach: ``{0.05: {"total": 61.2, ...}}``, to 0.01 or one in a thousand."""
+
+    algorithm: str
+    encoding: str
+    by_share: Mapping[float, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How much more one algorithm scores than another on the same rows, in total; between ``low`` and ``high`` with
+    95 % confidence, if the rows are a sample.
+    """
+
+    algorithm: str
+    other: str
+    encoding: str
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstRow:
+    """One of the rows with the lowest total."""
+
+    algorithm: str
+    encoding: str
+    total: float
+    row: int
+    name: str
+    nodes: tuple[int, ...]
+    endpoints: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Mean totals by the number of endpoints: ``points`` are (mean endpoints, mean total)."""
+
+    algorithm: str
+    encoding: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How totals are distributed: (lower edge, rows) of bins of equal width."""
+
+    algorithm: str
+    encoding: str
+    width: float
+    bins: tuple[tuple[float, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joint:
+    """Rows by the totals that two algorithms have for them: (lower edge of one, of the other, rows)."""
+
+    algorithm: str
+    other: str
+    encoding: str
+    width: float
+    cells: tuple[tuple[float, float, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plots:
+    """What a page draws."""
+
+    curves: tuple[Curve, ...] = ()
+    spreads: tuple[Spread, ...] = ()
+    joints: tuple[Joint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """Algorithms over a dataset. ``rows`` were scored of ``of``; ``unscored`` had no endpoint or no node, and are in
+    neither. ``partial``: it was stopped before the end.
+    """
+
+    dataset: str
+    rows: int
+    of: int
+    unscored: int
+    partial: bool
+    seed: int
+    means: tuple[Means, ...]
+    bands: tuple[Band, ...] = ()
+    quantiles: tuple[Quantiles, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    worst: tuple[WorstRow, ...] = ()
+    plots: Plots = field(default_factory=Plots)
