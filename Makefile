@@ -49,5 +49,5 @@ python:
 	@touch $@
 
 .venv/dev: .venv/base constraints.txt dev-requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .[lab] --requirement dev-requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .[lab,cluster] --requirement dev-requirements.txt
 	@touch $@
