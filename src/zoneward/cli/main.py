@@ -11,6 +11,7 @@ _COMMANDS: Final = {
     "plan": ("zoneward.cli.plan", "Show which endpoints each zone would use, and why."),
     "compare": ("zoneward.cli.compare", "Show every approach and algorithm side by side for each Service."),
     "route": ("zoneward.cli.route", "Show what the proxy on one node would select."),
+    "simulate": ("zoneward.cli.simulate", "Score algorithms over millions of inputs."),
     "version": ("zoneward.cli.version", "Print the version."),
     "completion": ("zoneward.cli.completion", "Print a shell completion script."),
 }

@@ -48,9 +48,10 @@ ALGORITHMS: Final = (
 class Contender:
     """A rule with its parameters.
 
-    ``starting`` is in endpoints a zone: with fewer, all zones use all endpoints, and the rule is not asked. ``overload``
-    is the threshold in force, a share above fair. ``weighs``: its groups have weights, which hints can't say.
-    ``key`` tells rules apart that have the same code under other names; of one's own it changes with the file.
+    ``starting`` is in endpoints a zone: with fewer, all zones use all endpoints, and the rule is not asked.
+    ``overload`` is the threshold in force, a share above fair. ``weighs``: its groups have weights, which hints can't
+    say.
+    Machine code is kept under ``key``; without one it is not kept.
     """
 
     label: str
@@ -65,7 +66,7 @@ class Contender:
 
     @property
     def parameters(self) -> tuple[int, int, int, int]:
-        """As a rule takes them: the threshold in force, then the one to start with, each as numerator and denominator."""
+        """As a rule takes them: the threshold in force, then that to start with, each as numerator and denominator."""
         return (self.overload.numerator, self.overload.denominator) * 2
 
 

@@ -24,7 +24,7 @@ MOST_PER_ZONE: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Rows of a dataset: ``numbers`` in it, ``demand`` and ``supply`` of shape (rows, zones), names where they have any."""
+    """Rows of a dataset: ``numbers`` in it, ``demand`` and ``supply`` of shape (rows, zones), ``names`` if any."""
 
     numbers: Integers
     demand: Integers
@@ -32,7 +32,7 @@ class Inputs:
     names: Sequence[str] = ()
 
     def name(self, row: int) -> str:
-        return self.names[row] if self.names else str(self.numbers[row] + 1)
+        return self.names[row] if self.names else str(self.numbers[row])
 
 
 class Chunk(Protocol):
@@ -239,9 +239,7 @@ def _parts(dataset: Computed) -> tuple[Part, ...]:
     kep = (Product(nodes, endpoints), Product(np.full((1, 3), 30, np.int64), _triples(range(100, 1001, 7))))
     if dataset.name == "kep":
         return kep
-    return tuple(
-        Permuted(part, dataset.seed, first) for part, first in zip(kep, (0, kep[0].rows), strict=True)
-    )
+    return tuple(Permuted(part, dataset.seed, first) for part, first in zip(kep, (0, kep[0].rows), strict=True))
 
 
 SMALL: Final = 50

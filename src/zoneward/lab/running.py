@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from zoneward.lab.datasets import Chunk, Dataset, Inputs
-from zoneward.lab.scoring import Reals, kernel
+from zoneward.lab.scoring import Reals, prepare
 from zoneward.lab.summary import summary
 from zoneward.lab.tally import Tally, Wanted, merged, tally
 from zoneward.routing.scores import Simulation
@@ -44,8 +44,7 @@ class Threads:
     jobs: int
 
     def run(self, wanted: Wanted, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
-        for contender in wanted.contenders:
-            kernel(contender)
+        prepare(wanted.contenders)
         waiting: deque[Future[Scored]] = deque()
         left = iter(chunks)
         with ThreadPoolExecutor(self.jobs, thread_name_prefix="scoring") as pool:
@@ -72,7 +71,7 @@ def simulate(
     seed: int = 0,
     bounds: bool = False,
     shares: tuple[float, ...] = (),
-    advanced: Callable[[int], None] = lambda rows: None,
+    advanced: Callable[[int], None] = lambda _rows: None,
     sink: Sink | None = None,
 ) -> Simulation:
     """Score a dataset. ``advanced`` is told how many rows were done, ``sink`` gets each chunk with its columns.

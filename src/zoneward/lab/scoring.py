@@ -6,7 +6,7 @@ too, over lists, for rules that can't be compiled.
 
 import hashlib
 import os
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,7 @@ from zoneward.lab.contenders import Contender
 from zoneward.routing.algorithms.one_group import one_group
 from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 from zoneward.routing.compiled import compiled
-from zoneward.routing.score import MEASURES, measure
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
 FATE: Final = MEASURES
 COLUMNS: Final = MEASURES + 1
@@ -134,6 +134,30 @@ def scores(contender: Contender, demand: Integers, supply: Integers) -> Reals:
     return results
 
 
+def slices_share(contender: Contender, columns: Reals, endpoints: Integers) -> Reals:
+    """Slices that would do over those that there are, for each row of `scores`."""
+    least: Reals = -(-endpoints // contender.per_slice) / np.maximum(columns[SLICES], 1)
+    return least
+
+
+def totals(columns: Reals, slices: Reals | float) -> Reals:
+    """The score of each row; ``slices`` is what `slices_share` gives, or 1 for hints."""
+    # The formula is the same for a number and for an array of them.
+    found: Any = total(
+        in_zone=columns[IN_ZONE],
+        max_overload=columns[MAX_OVERLOAD],
+        mean_overload=columns[MEAN_OVERLOAD],
+        slices=slices,  # type: ignore[arg-type]
+    )
+    return np.asarray(found)
+
+
+def prepare(contenders: Iterable[Contender]) -> None:
+    """Compile what is not compiled yet, or get it from where it is kept."""
+    for contender in contenders:
+        scores(contender, np.ones((1, 2), np.int64), np.ones((1, 2), np.int64))
+
+
 def kernel(contender: Contender) -> Callable[..., None]:
     """`score_rows` for the rule of a contender, compiled unless it runs as plain Python."""
     if contender.plain:
@@ -145,6 +169,8 @@ def kernel(contender: Contender) -> Callable[..., None]:
 
 @cache
 def _kernel(rule: Any, key: str) -> Callable[..., None]:
+    if not key:
+        return compiled(score_rows, rule=rule)
     return compiled(score_rows, kept_in=str(machine_code_directory()), kept_as=f"score_rows_{key}", rule=rule)
 
 

@@ -15,7 +15,6 @@ from zoneward.lab.tally import (
     Wanted,
     credit_of,
 )
-from zoneward.lab.scoring import Reals
 from zoneward.routing.score import total
 from zoneward.routing.scores import (
     BOUND,
@@ -143,11 +142,9 @@ def _quantiles(wanted: Wanted, found: Tally, shares: tuple[float, ...]) -> tuple
             share: {credit: _quantile(counts, share) for credit, counts in histograms.items()} for share in shares
         }
         if encoding == HINTS:
-            for credits in by_share.values():
-                credits["slices"] = 100.0
-        results.append(
-            Quantiles(algorithm=wanted.contenders[contender].label, encoding=encoding, by_share=by_share)
-        )
+            for values in by_share.values():
+                values["slices"] = 100.0
+        results.append(Quantiles(algorithm=wanted.contenders[contender].label, encoding=encoding, by_share=by_share))
     return tuple(results)
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import MOST_ZONES, Inputs
-from zoneward.lab.scoring import FATE, FELL_BACK, Reals, scores
-from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, SLICES, total
+from zoneward.lab.scoring import FATE, FELL_BACK, Reals, scores, slices_share, totals
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
 from zoneward.routing.scores import HINTS, SLICE_GROUPS
 
 BANDS: Final = (8, 20, 50, 100, 300, 1000)
@@ -31,7 +31,7 @@ MEASURED: Final = 4
 _FINE: Final = 20_000
 _COARSE: Final = 8_000
 QUANTILE_BINS: Final = _FINE + _COARSE
-"""Bins of 0.01 from 100 down to -100, then of one in a thousand."""
+"""Bins around every 0.01 from 100 down to -100, then of one in a thousand."""
 
 Counts = NDArray[np.int64]
 
@@ -125,23 +125,18 @@ class _Adding:
         self.unscored = len(scored) - int(scored.sum())
         if self.unscored:
             kept = np.flatnonzero(scored)
-            names = [inputs.names[row] for row in kept] if inputs.names else ()
+            names = [inputs.names[row] for row in kept.tolist()] if inputs.names else ()
             inputs = Inputs(inputs.numbers[kept], inputs.demand[kept], inputs.supply[kept], names)
             rows = [each[:, kept] for each in rows]
         self.inputs = inputs
         self.rows = rows
         self.endpoints = inputs.supply.sum(axis=1)
         self.slices = [
-            -(-self.endpoints // contender.per_slice) / np.maximum(each[SLICES], 1)
+            slices_share(contender, each, self.endpoints)
             for contender, each in zip(wanted.contenders, rows, strict=True)
         ]
         self.totals = {
-            (contender, encoding): total(
-                in_zone=rows[contender][IN_ZONE],
-                max_overload=rows[contender][MAX_OVERLOAD],
-                mean_overload=rows[contender][MEAN_OVERLOAD],
-                slices=self.slices[contender] if encoding == SLICE_GROUPS else 1.0,
-            )
+            (contender, encoding): totals(rows[contender], self.slices[contender] if encoding == SLICE_GROUPS else 1.0)
             for contender, encoding in wanted.shown
         }
 
@@ -156,13 +151,14 @@ class _Adding:
         if self.wanted.plots:
             self._plots(found)
         if self.wanted.worst:
-            for key, totals in self.totals.items():
-                found.worst[key] = self._worst(totals)
+            for key, values in self.totals.items():
+                found.worst[key] = self._worst(values)
         return found
 
     def _bands(self) -> Counts | None:
         if self.wanted.by == "endpoints":
-            return np.searchsorted(BANDS, self.endpoints)
+            bands: Counts = np.searchsorted(BANDS, self.endpoints)
+            return bands
         if self.wanted.by == "zones":
             return np.full(len(self.endpoints), self.inputs.supply.shape[1])
         return None
@@ -211,8 +207,8 @@ class _Adding:
         found.sums[0]["pairs"] = sums
 
     def _histograms(self, found: Tally) -> None:
-        for key, totals in self.totals.items():
-            found.counts[f"total {key[0]} {key[1]}"] = _histogram(totals)
+        for key, values in self.totals.items():
+            found.counts[f"total {key[0]} {key[1]}"] = _histogram(values)
         if self.wanted.quantiles:
             for contender, rows in enumerate(self.rows):
                 worst, mean = 100 * (1 - rows[MAX_OVERLOAD]), 100 * (1 - rows[MEAN_OVERLOAD])
@@ -226,8 +222,8 @@ class _Adding:
         points = np.minimum(np.log2(self.endpoints) * 4, CURVE_POINTS - 1).astype(np.int64)
         found.counts["curve rows"] = _by(points, np.ones(len(points)), CURVE_POINTS).astype(np.int64)
         found.counts["curve endpoints"] = _by(points, self.endpoints.astype(float), CURVE_POINTS).astype(np.int64)
-        for key, totals in self.totals.items():
-            found.sums[0][f"curve {key[0]} {key[1]}"] = _by(points, totals, CURVE_POINTS)
+        for key, values in self.totals.items():
+            found.sums[0][f"curve {key[0]} {key[1]}"] = _by(points, values, CURVE_POINTS)
         for encoding in self.wanted.encodings:
             for one, other in self.wanted.pairs:
                 if (one, encoding) in self.totals and (other, encoding) in self.totals:
@@ -235,17 +231,17 @@ class _Adding:
                     counts = np.bincount(cells, minlength=JOINT_BINS**2)
                     found.counts[f"joint {one} {other} {encoding}"] = counts
 
-    def _worst(self, totals: Reals) -> Worst:
+    def _worst(self, values: Reals) -> Worst:
         inputs, most = self.inputs, self.wanted.worst
-        if len(totals) > most:
+        if len(values) > most:
             # All that are as low as the last one that counts, so that the first of equals are taken.
-            edge = np.partition(totals, most - 1)[most - 1]
-            rows = np.flatnonzero(totals <= edge)
+            edge = np.partition(values, most - 1)[most - 1]
+            rows = np.flatnonzero(values <= edge)
         else:
-            rows = np.arange(len(totals))
-        rows = rows[np.argsort(totals[rows], kind="stable")][:most]
+            rows = np.arange(len(values))
+        rows = rows[np.argsort(values[rows], kind="stable")][:most]
         return Worst(
-            totals[rows],
+            values[rows],
             inputs.numbers[rows],
             [inputs.name(int(row)) for row in rows],
             [tuple(inputs.demand[row].tolist()) for row in rows],
@@ -276,23 +272,22 @@ def _by(bands: Counts | None, values: Reals, number: int) -> Reals:
     return np.bincount(bands, weights=values, minlength=number).astype(np.float64)
 
 
-def _joint(totals: Reals) -> Counts:
-    return np.clip(totals / JOINT_WIDTH, 0, JOINT_BINS - 1).astype(np.int64)
+def _joint(credits_: Reals) -> Counts:
+    bins: Counts = np.clip(credits_ / JOINT_WIDTH, 0, JOINT_BINS - 1).astype(np.int64)
+    return bins
 
 
 def _histogram(credits_: Reals) -> Counts:
     """Rows by how far a credit is from 100."""
     lack = np.maximum(100 - credits_, 0)
-    fine = (lack * 100 + 1e-7).astype(np.int64)
+    fine = np.rint(lack * 100).astype(np.int64)
     coarse = _FINE + (np.log(np.maximum(lack, 200) / 200) * 1000).astype(np.int64)
     bins = np.where(fine < _FINE, fine, np.minimum(coarse, QUANTILE_BINS - 1))
     return np.bincount(bins, minlength=QUANTILE_BINS)
 
 
 def credit_of(number: int) -> float:
-    """The middle of a bin, but 100 for the first, which holds what has no lack."""
-    if number == 0:
-        return 100.0
+    """The middle of a bin."""
     if number < _FINE:
-        return 100 - (number + 0.5) / 100
+        return (10_000 - number) / 100
     return 100 - 200 * float(np.exp((number - _FINE + 0.5) / 1000))

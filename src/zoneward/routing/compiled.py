@@ -47,7 +47,7 @@ def _compiled(
     clone = _clone(function, kept_as or function.__name__, called)
     # No rule divides by zero, and three quarters of the time would go into asking whether it does.
     if kept_as:
-        config.CACHE_DIR = kept_in
+        setattr(config, "CACHE_DIR", kept_in)  # noqa: B010 -- a name that the module makes up at run time
         kept: Callable[..., Any] = njit(error_model="numpy", nogil=True, cache=True)(clone)
         return kept
     inlined: Callable[..., Any] = njit(error_model="numpy", nogil=True, forceinline=True)(clone)

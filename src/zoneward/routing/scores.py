@@ -46,7 +46,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantiles:
-    """Credits that a share of the rows does not reach: ``{0.05: {"total": 61.2, ...}}``, to 0.01 or one in a thousand."""
+    """Credits that a share of the rows does not reach, ``{0.05: {"total": 61.2}}``: to 0.01, below -100 to 0.1 %."""
 
     algorithm: str
     encoding: str

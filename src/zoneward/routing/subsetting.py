@@ -169,7 +169,7 @@ def _homes(case: Case, demand: Demand, zones: tuple[str, ...]) -> _Homes:
     # Ready ones first: they count. Who has a group stays at home there.
     for number in sorted(homeless, key=identities.__getitem__) + sorted(others, key=identities.__getitem__):
         group = before[number]
-        home[number] = index[group.zones[0]] if group else _neediest(weights, supply, len(case.ready))
+        home[number] = index[group.zones[0]] if group else neediest(weights, supply, len(case.ready))
         if number in ready:
             supply[home[number]] += 1
     return _Homes(demand, zones, weights, identities, tuple(home), was, before, tuple(supply))
@@ -186,7 +186,7 @@ def _numbered(groups: Sequence[Group | None], number_of: Mapping[tuple[str, ...]
     return [numbers[id(group)] if group is not None else -1 for group in groups]
 
 
-def _neediest(weights: Sequence[int], located: Sequence[int], total: int) -> int:
+def neediest(weights: Sequence[int], located: Sequence[int], total: int) -> int:
     """The zone that expects most beyond what is located there; the first by name among equals."""
     everything = sum(weights)
     return max(

@@ -1,0 +1,264 @@
+"""What a simulation's page shows as pictures, each an ``svg`` element. Needs matplotlib, so only that page imports it.
+
+Sizes are in units of the pictures' own, which the page scales: text of 10 is about as large as the page's small print.
+Algorithms have a colour, a dash pattern and a marker by their place in ``order``, the same in every picture.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import log10, nan
+from typing import Final
+
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from zoneward.report.markup import printable
+from zoneward.report.svg import drawing, embedded
+from zoneward.routing.scores import BOUND, Curve, Joint, Spread
+
+MOST_PAIRS: Final = 10
+_INK, _SOFT = "#1b1f24", "#57606a"
+# Okabe and Ito's colours, which colour-blind people tell apart, with wine in place of a yellow that is lost on white.
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#222222", "#56b4e9", "#e69f00", "#882255")
+_DASHES: Final = ((0, ()), (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 3)))
+_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
+_WIDTH, _LEFT, _RIGHT = 420, 40, 10
+_ROW: Final = 34
+_LEGEND_ROW: Final = 15.5
+_PAIR: Final = 220
+_COUNTS: Final = "viridis_r"
+_QUANTILES: Final = (0.05, 0.5, 0.95)
+
+
+# --- score by number of endpoints -------------------------------------------------------------------------------------
+
+
+def curve_plot(curves: Sequence[Curve], *, order: Sequence[str], key: str) -> str:
+    """Mean totals by the number of endpoints, a line for each algorithm."""
+    with drawing():
+        shown = [each for each in curves if each.points]
+        columns = max(
+            1, min(3, int((_WIDTH - 20) / (34 + 6.2 * max((len(_short(e.algorithm)) for e in shown), default=1))))
+        )
+        rows = -(-len(shown) // columns)
+        figure, axes = _axes(height=250, below=40 + rows * _LEGEND_ROW)
+        lines = [_line(axes, each, order, number) for number, each in enumerate(shown)]
+        axes.set_xscale("log")
+        if shown:
+            low, high = (edge(x for each in shown for x, _ in each.points) for edge in (min, max))
+            axes.set_xlim(low / 1.12, high * 1.12)
+            _log_ticks(axes, low / 1.12, high * 1.12)
+        axes.set_xlabel("endpoints of the Service", labelpad=3)
+        axes.set_ylabel("mean total", labelpad=3)
+        axes.grid(visible=True)
+        figure.legend(
+            lines, [_short(each.algorithm) for each in shown], loc="lower left", ncols=columns, fontsize=9.5,
+            bbox_to_anchor=(8 / _WIDTH, 0), borderaxespad=0, labelspacing=0.45, columnspacing=1.2, handlelength=2.8,
+        )  # fmt: skip
+        said = "; ".join(
+            f"{each.algorithm} {each.points[0][1]:.1f} at {each.points[0][0]:,.0f} endpoints, "
+            f"{each.points[-1][1]:.1f} at {each.points[-1][0]:,.0f}"
+            for each in shown
+        )
+        return embedded(
+            figure, key=key, title="Mean total by number of endpoints", description=f"A line each: {printable(said)}."
+        )
+
+
+def _line(axes: Axes, curve: Curve, order: Sequence[str], number: int) -> Line2D:
+    across, up = zip(*curve.points, strict=True)
+    if curve.algorithm == BOUND:
+        return axes.plot(across, up, color=_SOFT, linewidth=1.4, linestyle=(0, (1, 1.6)), zorder=2)[0]
+    colour, dashes, marker = _style(curve.algorithm, order)
+    # Markers take turns, so that lines on top of each other are all seen.
+    every = max(1, len(across) // 8)
+    return axes.plot(
+        across, up, color=colour, linestyle=dashes, linewidth=1.7, marker=marker, markersize=4.6,
+        markevery=(number % every, every), markeredgecolor="white", markeredgewidth=0.5, zorder=3,
+    )[0]  # fmt: skip
+
+
+def _log_ticks(axes: Axes, low: float, high: float) -> None:
+    """1, 2, 5, 10 and so on, or powers of ten alone where those would be too many."""
+    steps = (1, 2, 5) if high / low < 5000 else (1,)
+    ticks = [step * 10.0**power for power in range(-1, int(log10(high)) + 1) for step in steps]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    axes.set_xticks(ticks, [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in ticks])
+    axes.set_xticks([], minor=True)
+
+
+# --- distribution -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Where the rows of one algorithm lie: ``quantiles`` of 5 %, one half and 95 %, to the width of a bin."""
+
+    spread: Spread
+    rows: int
+    quantiles: tuple[float, ...]
+    lowest: float
+
+
+def spread_plot(spreads: Sequence[Spread], *, order: Sequence[str], key: str) -> str:
+    """How totals are distributed: a row for each algorithm, as high as its fullest bin."""
+    with drawing():
+        shown = [_row(each) for each in spreads if each.bins]
+        left = _left_edge(shown)
+        figure, axes = _axes(height=_ROW * max(1, len(shown)) + 8, below=32, left=10)
+        for number, row in enumerate(shown):
+            _ridge(axes, row, left, base=-number, colour=_style(row.spread.algorithm, order)[0])
+        axes.set_xlim(left, 100)
+        axes.set_ylim(-len(shown) + 0.8, 1.02)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.grid(visible=True, axis="x")
+        axes.set_xlabel("total", labelpad=2)
+        said = "; ".join(
+            f"{row.spread.algorithm}: half of the inputs above {row.quantiles[1]:.1f}, "
+            f"nine in ten from {row.quantiles[0]:.1f} to {row.quantiles[2]:.1f}"
+            for row in shown
+        )
+        return embedded(figure, key=key, title="Distribution of totals", description=f"{printable(said)}.")
+
+
+def _row(spread: Spread) -> _Row:
+    counts = list(accumulate(rows for _, rows in spread.bins))
+
+    def quantile(share: float) -> float:
+        number = min(bisect_right(counts, share * counts[-1]), len(counts) - 1)
+        lower, rows = spread.bins[number]
+        return lower + spread.width * (share * counts[-1] - (counts[number] - rows)) / max(rows, 1)
+
+    return _Row(spread, counts[-1], tuple(map(quantile, _QUANTILES)), quantile(0.002))
+
+
+def _left_edge(rows: Sequence[_Row]) -> float:
+    """Where nearly all rows of most algorithms are; one that has some far below has no say, or nobody would see more."""
+    lowest = sorted(row.lowest for row in rows)
+    return max(0.0, min(10 * ((lowest[len(lowest) // 2] - 1) // 10), 90)) if lowest else 0.0
+
+
+def _ridge(axes: Axes, row: _Row, left: float, *, base: float, colour: str) -> None:
+    spread = row.spread
+    rows_at = dict(spread.bins)
+    seen = [lower for lower in rows_at if lower >= left]
+    if seen:
+        number = round((seen[-1] - seen[0]) / spread.width) + 1
+        edges = [seen[0] + index * spread.width for index in range(number + 1)]
+        highest = max(rows_at[lower] for lower in seen) / 0.58
+        heights = [base + 0.14 + rows_at.get(edge, 0) / highest for edge in edges[:-1]]
+        axes.stairs(heights, edges, baseline=base + 0.14, fill=True, color=colour, alpha=0.35, linewidth=0)
+        axes.stairs(heights, edges, baseline=base + 0.14, color=colour, linewidth=0.9)
+    low, half, high = (max(quantile, left) for quantile in row.quantiles)
+    axes.plot((low, high), (base + 0.05, base + 0.05), color=colour, linewidth=2, solid_capstyle="butt", clip_on=False)
+    axes.plot(half, base + 0.05, marker="o", markersize=4.6, color=colour, markeredgecolor="white", clip_on=False)
+    label = axes.annotate(
+        _short(spread.algorithm), (0, base + 0.68), xycoords=("axes fraction", "data"), fontsize=10, color=_INK,
+        va="center", annotation_clip=False,
+    )  # fmt: skip
+    label.set_bbox({"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.8})
+    below = sum(rows for lower, rows in spread.bins if lower < left) / row.rows
+    if below >= 0.0005:
+        axes.annotate(
+            f"\u25c2 {below:.1%} further left", (0, base + 0.33), xycoords=("axes fraction", "data"), fontsize=8.5,
+            color=_SOFT, va="center", annotation_clip=False,
+        )  # fmt: skip
+
+
+# --- algorithm against algorithm --------------------------------------------------------------------------------------
+
+
+def pairs_to_show(joints: Sequence[Joint], totals: Mapping[str, float]) -> tuple[Joint, ...]:
+    """All pairs; where they are too many, the best algorithm against each of the first others."""
+    if len(joints) <= MOST_PAIRS:
+        return tuple(joints)
+    names = {each.algorithm for each in joints} | {each.other for each in joints}
+    best = max(sorted(names), key=lambda name: totals.get(name, float("-inf")))
+    mine = [
+        each if each.algorithm == best else _turned(each) for each in joints if best in (each.algorithm, each.other)
+    ]
+    return tuple(mine[:MOST_PAIRS])
+
+
+def _turned(joint: Joint) -> Joint:
+    cells = tuple(sorted((other, one, rows) for one, other, rows in joint.cells))
+    return Joint(algorithm=joint.other, other=joint.algorithm, encoding=joint.encoding, width=joint.width, cells=cells)
+
+
+def joint_plot(joint: Joint, *, most: int, key: str) -> str:
+    """Rows by the totals of two algorithms, one up and one across. ``most`` rows in a cell have the darkest colour."""
+    with drawing():
+        figure = Figure(figsize=(_PAIR / 72, _PAIR / 72), dpi=72)
+        axes = figure.add_axes((34 / _PAIR, 32 / _PAIR, (_PAIR - 42) / _PAIR, (_PAIR - 42) / _PAIR))
+        edges = [edge for one, other, _ in joint.cells for edge in (one, other)] or [0.0]
+        low, number = min(edges), round((max(edges) - min(edges)) / joint.width) + 1
+        high = low + number * joint.width
+        grid = [[nan] * number for _ in range(number)]
+        for one, other, rows in joint.cells:
+            grid[round((one - low) / joint.width)][round((other - low) / joint.width)] = rows
+        axes.imshow(
+            grid, extent=(low, high, low, high), origin="lower", interpolation="none", cmap=_COUNTS,
+            norm=LogNorm(1, max(2, most)), aspect="auto", zorder=2,
+        )  # fmt: skip
+        axes.plot((low, high), (low, high), color="white", linewidth=2.2, alpha=0.7, zorder=3)
+        axes.plot((low, high), (low, high), color="#d1242f", linewidth=0.9, zorder=4)
+        axes.set_xlim(low, high)
+        axes.set_ylim(low, high)
+        axes.locator_params(nbins=5, integer=True)
+        axes.tick_params(labelsize=9, length=2.5, pad=2)
+        axes.grid(visible=True)
+        axes.set_xlabel(_short(joint.other, 34), fontsize=9.5, labelpad=2)
+        axes.set_ylabel(_short(joint.algorithm, 34), fontsize=9.5, labelpad=1)
+        title = f"Total of {joint.algorithm} (up) against that of {joint.other} (across)"
+        return embedded(figure, key=key, title=printable(title), description=f"{against(joint)}.")
+
+
+def against(joint: Joint) -> str:
+    """How often one is ahead, as far as whole bins tell."""
+    everything = sum(rows for _, _, rows in joint.cells) or 1
+    above = sum(rows for one, other, rows in joint.cells if one > other) / everything
+    below = sum(rows for one, other, rows in joint.cells if one < other) / everything
+    return f"Above the line {above:.1%} of the inputs, below it {below:.1%}, in a square on it {1 - above - below:.1%}"
+
+
+def count_key(most: int, *, key: str) -> str:
+    """What the colours of `joint_plot` stand for."""
+    with drawing():
+        figure = Figure(figsize=(300 / 72, 44 / 72), dpi=72)
+        axes = figure.add_axes((0.04, 0.72, 0.92, 0.22))
+        bar = figure.colorbar(
+            ScalarMappable(LogNorm(1, max(2, most)), _COUNTS), cax=axes, orientation="horizontal", drawedges=False
+        )
+        bar.outline.set_linewidth(0)  # type: ignore[operator]
+        _log_ticks(axes, 1, max(2, most))
+        axes.tick_params(labelsize=9, length=2.5, pad=2)
+        axes.set_xlabel("inputs in a square", fontsize=9.5, labelpad=1)
+        return embedded(figure, key=key, title="Colours", description=f"From 1 to {most:,} inputs in a square.")
+
+
+# --- what all have in common ------------------------------------------------------------------------------------------
+
+
+def _axes(*, height: float, below: float, left: float = _LEFT) -> tuple[Figure, Axes]:
+    """Axes with room of ``below`` under them; sizes in units."""
+    whole = height + below + 8
+    figure = Figure(figsize=(_WIDTH / 72, whole / 72), dpi=72)
+    rectangle = (left / _WIDTH, below / whole, (_WIDTH - left - _RIGHT) / _WIDTH, height / whole)
+    return figure, figure.add_axes(rectangle)
+
+
+def _style(algorithm: str, order: Sequence[str]) -> tuple[str, tuple[int, tuple[float, ...]], str]:
+    place = order.index(algorithm) if algorithm in order else len(order)
+    return _COLOURS[place % len(_COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)]
+
+
+def _short(label: str, most: int = 56) -> str:
+    """A label with its middle left out where it has no room; the page has it whole."""
+    label = printable(label)
+    return label if len(label) <= most else f"{label[: most // 2]}\u2026{label[-(most // 2 - 1) :]}"

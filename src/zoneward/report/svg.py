@@ -1,0 +1,113 @@
+"""A matplotlib figure as SVG that can stand inside a page, beside others, and is the same every time."""
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from typing import Final
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+_NAMESPACE: Final = "http://www.w3.org/2000/svg"
+_KEPT: Final = frozenset(("g", "path", "defs", "use", "text", "tspan", "clipPath", "rect", "image"))
+_REFERENCE: Final = re.compile(r"url\(#([^)]+)\)")
+_NUMBER: Final = re.compile(r"-?\d+\.\d{3,}")
+_SETTINGS: Final = {
+    # Text stays text: it can be searched and read aloud, it is small, and the page says in which font.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "zoneward",
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    # A name may hold dollar signs.
+    "text.parse_math": False,
+    "text.color": "#1b1f24",
+    "axes.edgecolor": "#8c959f",
+    "axes.labelcolor": "#1b1f24",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e7eb",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#57606a",
+    "ytick.color": "#57606a",
+    "legend.frameon": False,
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Figures are made and written within: the settings are ours, whatever the user's own files say."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)
+        # The page has fonts for what DejaVu lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        yield
+
+
+def embedded(figure: Figure, *, key: str, title: str, description: str) -> str:
+    """The figure as an ``svg`` element that is as wide as its place. ``key`` starts its ids, so that they are its own."""
+    text = StringIO()
+    FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    root = ElementTree.fromstring(text.getvalue())
+    used = _references(root)
+    drawn = _plain(root, key, used)
+    drawn.attrib = {
+        "xmlns": _NAMESPACE,
+        "viewBox": root.attrib["viewBox"],
+        "role": "img",
+        "aria-labelledby": f"{key}-title {key}-description",
+        "stroke-linejoin": "round",
+    }
+    for number, (name, said) in enumerate((("title", title), ("desc", description))):
+        element = ElementTree.Element(name, {"id": f"{key}-{'title' if name == 'title' else 'description'}"})
+        element.text = said
+        drawn.insert(number, element)
+    return ElementTree.tostring(drawn, encoding="unicode")
+
+
+def _references(root: ElementTree.Element) -> frozenset[str]:
+    """Ids that something refers to. matplotlib gives one to every part, the same in every figure."""
+    found = set()
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            if name.endswith("href") and value.startswith("#"):
+                found.add(value[1:])
+            found.update(_REFERENCE.findall(value))
+    return frozenset(found)
+
+
+def _plain(element: ElementTree.Element, key: str, used: frozenset[str]) -> ElementTree.Element:
+    """A copy without namespaces, metadata, styles for the whole page and needless digits."""
+    drawn = ElementTree.Element(_local(element.tag))
+    drawn.text = element.text if drawn.tag in ("text", "tspan") else None
+    for name, value in element.attrib.items():
+        name = _local(name)
+        if name == "id":
+            if value not in used:
+                continue
+            value = f"{key}-{value}"
+        elif name == "href" and value.startswith("#"):
+            value = f"#{key}-{value[1:]}"
+        elif name in ("d", "x", "y"):
+            value = re.sub(r"\s*([A-Za-z])\s*", r"\1", _NUMBER.sub(_rounded, value)).replace("\n", " ").strip()
+        drawn.set(name, _REFERENCE.sub(lambda found: f"url(#{key}-{found[1]})", value))
+    for child in element:
+        if _local(child.tag) in _KEPT:
+            inner = _plain(child, key, used)
+            if len(inner) or inner.tag not in ("g", "defs"):
+                drawn.append(inner)
+    return drawn
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
