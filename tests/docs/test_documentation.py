@@ -84,7 +84,9 @@ def commands(block: str) -> Iterator[tuple[str, list[str]]]:
 
 def run(command: str, directory: Path) -> list[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {"PATH": path, "HOME": str(directory), "LC_ALL": "C.UTF-8"}
+    # Machine code of the lab is kept where it always is: that it is compiled anew on each page says nothing.
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    environment = {"PATH": path, "HOME": str(directory), "LC_ALL": "C.UTF-8", "XDG_CACHE_HOME": cache}
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=directory,

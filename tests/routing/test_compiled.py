@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -102,26 +103,36 @@ def test_numba_is_available_where_it_could_be_imported(monkeypatch: pytest.Monke
     assert is_available()
 
 
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """A numba that takes functions and gives them back as they are."""
-    taken: list[Any] = []
+class Taken(list[Any]):
+    """The functions that numba was given, and what it was told of each."""
 
-    def njit(**_: object) -> Callable[[Any], Any]:
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace()
+        self.told: dict[str, dict[str, object]] = {}
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Taken]:
+    """A numba that takes functions and gives them back as they are."""
+    taken = Taken()
+
+    def njit(**options: object) -> Callable[[Any], Any]:
         def decorate(function: Any) -> Any:
             taken.append(function)
+            taken.told[function.__name__] = options
             return function
 
         return decorate
 
-    monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(njit=njit))
+    monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(njit=njit, config=taken.config))
     monkeypatch.setattr(door, "is_available", lambda: True)
     door._compiled.cache_clear()
     yield taken
     door._compiled.cache_clear()
 
 
-def test_each_function_is_compiled_once_with_all_that_it_calls(taken: list[Any]) -> None:
+def test_each_function_is_compiled_once_with_all_that_it_calls(taken: Taken) -> None:
     """numba sees no function that has not been through it: none of another module, none by its plain self."""
     assert [compiled(function) for function in FUNCTIONS] == [compiled(function) for function in FUNCTIONS]
     names = [function.__name__ for function in taken]
@@ -132,7 +143,7 @@ def test_each_function_is_compiled_once_with_all_that_it_calls(taken: list[Any])
         assert all(any(each is one for one in taken) for each in called), function.__name__
 
 
-def test_what_is_compiled_has_every_name_that_it_looks_up(taken: list[Any]) -> None:
+def test_what_is_compiled_has_every_name_that_it_looks_up(taken: Taken) -> None:
     for each in drawn(100):
         assert every_result(compiled, plain, each) == every_result(uncompiled, plain, each), each
     assert taken
@@ -170,3 +181,171 @@ print(json.dumps([is_available(), sorted(sys.modules)]))
     assert available
     assert "zoneward.routing.algorithms.local_shared" in modules
     assert not {"numba", "numpy"} & {*modules}
+
+
+# --- other functions behind names -------------------------------------------------------------------------------------
+
+
+def step(number: int) -> int:
+    return number + 1
+
+
+def two_steps(number: int) -> int:
+    return number + 2
+
+
+def stepped(number: int) -> int:
+    return step(number) * 10
+
+
+def test_another_function_may_stand_behind_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For this caller alone; without numba too."""
+    monkeypatch.setattr(door, "is_available", lambda: False)
+    other = compiled(stepped, step=two_steps)
+    assert (other(1), stepped(1), compiled(stepped)(1)) == (30, 20, 20)
+    assert step(1) == 2
+
+
+def test_another_function_behind_a_name_is_compiled_as_well(taken: Taken) -> None:
+    assert compiled(stepped, step=two_steps)(1) == 30
+    assert [function.__name__ for function in taken] == ["two_steps", "stepped"]
+    assert compiled(stepped)(1) == 20
+    assert compiled(stepped, step=two_steps) is compiled(stepped, step=two_steps)
+    assert compiled(stepped, step=two_steps) is not compiled(stepped)
+
+
+# --- kept machine code ------------------------------------------------------------------------------------------------
+
+
+def test_only_what_has_a_name_to_be_kept_as_is_kept(taken: Taken) -> None:
+    """Under that name, in that directory; what it calls is in it, and not kept for itself."""
+    kept = compiled(stepped, kept_in="/somewhere", kept_as="stepped_by_one")
+    assert kept(1) == 20
+    assert (kept.__name__, kept.__qualname__, kept.__code__.co_name) == ("stepped_by_one",) * 3
+    assert vars(taken.config) == {"CACHE_DIR": "/somewhere"}
+    assert taken.told["stepped_by_one"].get("cache")
+    assert not taken.told["step"].get("cache")
+
+
+KEEPING: Final = """
+import json, sys
+from zoneward.routing.compiled import compiled
+
+def step(number):
+    return number + 1
+
+def two_steps(number):
+    return number + 2
+
+def stepped(number):
+    return step(number) * 10
+
+kept = {
+    "one": compiled(stepped, kept_in=sys.argv[1], kept_as="one"),
+    "two": compiled(stepped, kept_in=sys.argv[1], kept_as="two", step=two_steps),
+}
+found = {name: function(1) for name, function in kept.items()}
+hits = {name: sum(function.stats.cache_hits.values()) for name, function in kept.items()}
+print(json.dumps([found, hits]))
+"""
+
+SCORING: Final = """
+import json
+import numpy as np
+from zoneward.lab.contenders import contenders_for
+from zoneward.lab.scoring import kernel, machine_code_directory, scores
+
+(contender,) = contenders_for(["PreferSameZone"])
+found = scores(contender, np.array([[1, 1]]), np.array([[2, 2]]))[0].tolist()
+stats = kernel(contender).stats
+print(json.dumps([found, sum(stats.cache_hits.values()), machine_code_directory().name]))
+"""
+
+
+def run_program(program: Path, *arguments: str, **environment: str) -> Any:
+    ran = subprocess.run(
+        [sys.executable, str(program), *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
+    return json.loads(ran.stdout)
+
+
+def kept_files(directory: Path) -> dict[str, int]:
+    """Files of machine code, and when each was written."""
+    return {str(path.relative_to(directory)): path.stat().st_mtime_ns for path in sorted(directory.rglob("*.nb*"))}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[[str], Path]:
+    pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
+
+    def written(text: str) -> Path:
+        path = tmp_path / "program.py"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+def test_another_process_finds_what_was_kept(program: Callable[[str], Path], tmp_path: Path) -> None:
+    """Each function under its own name, and nothing is written again."""
+    path, directory = program(KEEPING), tmp_path / "kept"
+    results = {"one": 20, "two": 30}
+    assert run_program(path, str(directory)) == [results, {"one": 0, "two": 0}]
+    files = kept_files(directory)
+    assert len(files) == 4  # an index and the code of each
+    assert run_program(path, str(directory)) == [results, {"one": 1, "two": 1}]
+    assert kept_files(directory) == files
+    assert run_program(path, str(tmp_path / "elsewhere")) == [results, {"one": 0, "two": 0}]
+
+
+def copy_of_the_package(directory: Path) -> Path:
+    """Without anything compiled."""
+    sources = Path(door.__file__).parents[1]
+    shutil.copytree(sources, directory / "zoneward", ignore=shutil.ignore_patterns("__pycache__"))
+    return directory
+
+
+def without_own_groups(package: Path) -> None:
+    """A change of a rule that every result shows: endpoints serve their zone no longer."""
+    source = package / "zoneward" / "routing" / "algorithms" / "same_zone.py"
+    text = source.read_text(encoding="utf-8")
+    changed = text.replace("weights[zone * zones + zone] = 1.0", "weights[zone * zones + zone] = 0.0")
+    assert changed != text
+    source.write_text(changed, encoding="utf-8")
+
+
+def test_a_rule_that_was_changed_is_compiled_anew(program: Callable[[str], Path], tmp_path: Path) -> None:
+    """What was kept of the lab's rules is found as long as no source is another; then it is left where it is."""
+    package, path = copy_of_the_package(tmp_path / "sources"), program(SCORING)
+    cache = tmp_path / "cache"
+    environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(cache)}
+    found, hits, directory = run_program(path, **environment)
+    assert (found, hits) == ([1.0], 0)
+    files = kept_files(cache)
+    assert len(files) == 2
+    assert all(name.startswith(f"zoneward/{directory}/") for name in files)
+    assert run_program(path, **environment) == [found, 1, directory]
+    assert kept_files(cache) == files
+
+    without_own_groups(package)
+    found, hits, other = run_program(path, **environment)
+    assert (found, hits) == ([0.5], 0)
+    assert other != directory
+    after = kept_files(cache)
+    assert len(after) == 4
+    assert files.items() <= after.items()
+
+
+def test_a_rule_that_was_changed_is_compiled_anew_where_there_is_no_directory_for_caches(
+    program: Callable[[str], Path], tmp_path: Path
+) -> None:
+    package, path = copy_of_the_package(tmp_path / "sources"), program(SCORING)
+    (tmp_path / "file").touch()
+    environment = {"PYTHONPATH": str(package), "XDG_CACHE_HOME": str(tmp_path / "file" / "cache")}
+    assert run_program(path, **environment)[0] == [1.0]
+    without_own_groups(package)
+    assert run_program(path, **environment)[0] == [0.5]

@@ -1,5 +1,6 @@
 """What takes part in a simulation: a rule of the decision core with its parameters, under a label of its own."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,6 +19,7 @@ PARAMETERS: Final = (STARTING, OVERLOAD, PER_SLICE)
 """Everything that can be set after an algorithm's name, by the names of the configuration."""
 
 _MOST: Final = {STARTING: Fraction(1000), OVERLOAD: Fraction(1000), PER_SLICE: Fraction(1000)}
+_NUMBER: Final = re.compile(r"[0-9]{1,8}(\.[0-9]{0,8}|/[0-9]{1,8})?|\.[0-9]{1,8}")
 _CLUSTER_WIDE: Final = "cluster-wide"
 _RANDOM: Final = "random"
 _DEFAULTS: Final[Mapping[str, Mapping[str, Fraction]]] = {
@@ -94,19 +96,22 @@ def contenders_for(
     expanded: list[str] = []
     for each in asked:
         expanded.extend(ALGORITHMS if each == "all" else (each,))
-    grid = [_sweep(each) for each in sweeps]
+    grid: dict[str, list[Fraction]] = {}
+    for each in sweeps:
+        parameter, values = _sweep(each)
+        grid.setdefault(parameter, []).extend(values)
     found: dict[str, Contender] = {}
     swept: set[str] = set()
     for each in expanded:
         name, given = _named(each, own)
         known = _parameters_of(name, own)
-        mine = [(parameter, values) for parameter, values in grid if parameter in known]
+        mine = [(parameter, values) for parameter, values in grid.items() if parameter in known]
         swept.update(parameter for parameter, _ in mine)
         for values in product(*(values for _, values in mine)):
             more = dict(zip((parameter for parameter, _ in mine), values, strict=True))
             contender = _contender(name, {**given, **more}, own)
             found.setdefault(contender.label, contender)
-    for parameter, _ in grid:
+    for parameter in grid:
         if parameter not in swept:
             raise InputError("--sweep", f"expected a parameter that one of the algorithms has, got {show(parameter)}")
     return tuple(found.values())
@@ -135,6 +140,8 @@ def _named(written: str, own: OwnRule | None) -> tuple[str, dict[str, Fraction]]
         if not equals or parameter not in _parameters_of(name, own):
             known = ", ".join(f"{each}=NUMBER" for each in _parameters_of(name, own))
             raise InputError("--algorithm", name, f"expected {known}, got {show(pair)}")
+        if parameter in given:
+            raise InputError("--algorithm", name, f"expected {parameter} once, got it twice")
         given[parameter] = _number("--algorithm", parameter, value)
     return name, given
 
@@ -150,8 +157,8 @@ def _sweep(written: str) -> tuple[str, tuple[Fraction, ...]]:
 def _number(option: str, parameter: str, written: str) -> Fraction:
     most = _MOST[parameter]
     try:
-        number = Fraction(written.strip()) if len(written) <= 20 and "e" not in written.lower() else None
-    except (ValueError, ZeroDivisionError):
+        number = Fraction(written) if _NUMBER.fullmatch(written) else None
+    except ZeroDivisionError:
         number = None
     whole = parameter == PER_SLICE
     if number is None or not int(whole) <= number <= most or (whole and number.denominator > 1):
@@ -190,4 +197,5 @@ def _contender(name: str, given: Mapping[str, Fraction], own: OwnRule | None) ->
 
 
 def _plainly(number: Fraction) -> str:
-    return f"{float(number):g}"
+    """As short as tells it from every other number."""
+    return str(float(number)).removesuffix(".0")

@@ -1,40 +1,43 @@
 """Rows of a CSV file with inputs, from lines to numbers.
 
-What a row may look like is said once, by `row_of`. Nearly all are of the plainest form, and `parsed` reads those as
-columns, a hundred times faster; it hands every other row to `row_of`, which reads it or says what is wrong.
+What a row may look like is said once, by `row_of`. Nearly all are of the plainest form, and `parsed` has those read by
+`scan`, a hundred times faster; it hands every other row to `row_of`, which reads it or says what is wrong.
 """
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from zoneward.kube.input_error import Misfit, show
 from zoneward.lab.datasets import MOST_PER_ZONE, Integers
+from zoneward.lab.scoring import kept_in
+from zoneward.routing.compiled import compiled
 
 MOST_BYTES: Final = 2048
 """The longest line: the largest numbers for 30 zones leave a thousand characters and more for the name."""
-_NUMBER: Final = re.compile(r"\+?[0-9]+")
-_QUOTE: Final = ord('"')
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+_DIGITS: Final = len(str(MOST_PER_ZONE))
+_RETURN, _SPACE, _QUOTE, _COMMA, _ZERO, _NINE = b'\r ",09'
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What became of lines: arrays of shape (rows, zones), and which lines they were.
+    """What became of lines: arrays of shape (rows, zones), and which lines they were, by number.
 
-    ``bad`` are the other lines by number, each with what is wrong with it, in order.
+    ``bad`` is the first of the other lines, with what is wrong with it.
     """
 
     names: list[str]
     demand: Integers
     supply: Integers
     lines: Integers
-    bad: list[tuple[int, Misfit]]
+    bad: tuple[int, Misfit] | None
 
 
 def row_of(line: bytes, zones: Sequence[str]) -> tuple[str, list[int]]:
@@ -43,7 +46,7 @@ def row_of(line: bytes, zones: Sequence[str]) -> tuple[str, list[int]]:
     Cells are cut at commas and may be quoted as in RFC 4180, but for line ends in quotes. Spaces before a cell don't
     count, and any number of them may stand between nodes and endpoints and after them, as for the proposal's tool.
     """
-    cells = _cells(line)
+    cells = cells_of(line)
     columns = len(zones) + 1
     if len(cells) < columns:
         got = str(len(cells)) if line.strip() else "an empty line"
@@ -63,14 +66,16 @@ def row_of(line: bytes, zones: Sequence[str]) -> tuple[str, list[int]]:
 
 
 def _count(zone: str, what: str, written: str) -> int:
-    if not _NUMBER.fullmatch(written) or int(written) > MOST_PER_ZONE:
+    number = int(written) if _NUMBER.fullmatch(written) else -1
+    if not 0 <= number <= MOST_PER_ZONE:
         raise Misfit(zone, f"{what} as a whole number from 0 to {MOST_PER_ZONE:,}", show(written))
-    return int(written)
+    return number
 
 
-def _cells(line: bytes) -> list[str]:
-    if len(line) > MOST_BYTES:
-        raise Misfit("", f"at most {MOST_BYTES:,} bytes", "more")
+def cells_of(line: bytes, *, most: int = MOST_BYTES) -> list[str]:
+    """A line cut at its commas; quoted cells without their quotes. Raises `Misfit`."""
+    if len(line) > most:
+        raise Misfit("", f"at most {most:,} bytes", "more")
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
@@ -86,16 +91,17 @@ def _cells(line: bytes) -> list[str]:
 def parsed(lines: bytes, ends: Integers, zones: Sequence[str]) -> Rows:
     """Lines as rows; ``ends`` are their ends in ``lines``, behind the line feed that each of them has."""
     names, numbers, plain = _plainly(lines, ends, len(zones))
-    bad = []
+    good = np.ones(len(ends), np.bool_)
+    bad = None
     for row in np.flatnonzero(~plain).tolist():
         line = lines[ends[row - 1] if row else 0 : ends[row] - 1].removesuffix(b"\r")
         try:
             names[row], numbers[row] = row_of(line, zones)
         except Misfit as misfit:
-            bad.append((row, misfit))
-    kept = np.arange(len(ends))
-    if bad:
-        kept = np.delete(kept, [row for row, _ in bad])
+            good[row] = False
+            bad = bad or (row, misfit)
+    kept = np.flatnonzero(good)
+    if bad is not None:
         numbers = numbers[kept]
         names = [names[row] for row in kept.tolist()]
     demand, supply = (np.ascontiguousarray(part) for part in np.split(numbers, 2, axis=1))
@@ -104,35 +110,68 @@ def parsed(lines: bytes, ends: Integers, zones: Sequence[str]) -> Rows:
 
 def _plainly(lines: bytes, ends: Integers, zones: int) -> tuple[list[str], Integers, NDArray[np.bool_]]:
     """Names and numbers of the rows, and of which of them that is the truth. None of those is bad."""
-    flat = lines
-    for untidy, tidy in ((b"\r\n", b"\n"), (b", ", b",")):
-        if untidy in flat:
-            flat = flat.replace(untidy, tidy)
-    text = flat[:-1].decode(errors="replace")
-    cells = pl.Series("line", [text]).str.split("\n").explode().str.splitn(",", zones + 2).struct.unnest()
-    names = cells["field_0"]
-    if text.startswith(" ") or "\n " in text:
-        names = names.str.strip_chars_start(" ")
-    pairs = cells.select(pl.col(f"field_{zone + 1}").str.splitn(" ", 2) for zone in range(zones))
-    counts = pairs.select(
-        pl.col(pair).struct.field(f"field_{part}").cast(pl.Int64, strict=False).fill_null(-1).alias(f"{part} {pair}")
-        for part in (0, 1)
-        for pair in pairs.columns
-    )
-    numbers = counts.to_numpy(order="c", writable=True)
-    plain: NDArray[np.bool_] = (
-        cells[f"field_{zones + 1}"].is_null().to_numpy()
-        & (numbers.min(axis=1) >= 0)
-        & (numbers.max(axis=1) <= MOST_PER_ZONE)
-        & (numbers[:, :zones].max(axis=1) > 0)
-    )
-    lengths = np.diff(ends, prepend=0)
-    if lengths.max() > MOST_BYTES:
-        plain &= lengths <= MOST_BYTES
-    if b'"' in lines:
-        quotes = np.flatnonzero(np.frombuffer(lines, np.uint8) == _QUOTE)
-        plain[np.searchsorted(ends, quotes, side="right")] = False
-    if not lines.isascii():
-        # Also where a byte was not UTF-8.
-        plain &= ~cells["field_0"].str.contains("\ufffd", literal=True).to_numpy()
-    return names.to_list(), numbers, plain
+    stops = np.empty(len(ends), np.int64)
+    numbers = np.empty((len(ends), 2 * zones), np.int64)
+    plain = np.empty(len(ends), np.bool_)
+    _scan()(np.frombuffer(lines, np.uint8), ends, zones, stops, numbers, plain)
+    bounds = zip([0, *ends[:-1].tolist()], stops.tolist(), strict=True)
+    if lines.isascii():
+        text = lines.decode()
+        return [text[start:stop] for start, stop in bounds], numbers, plain
+    names = [lines[start:stop].decode(errors="replace") for start, stop in bounds]
+    # What stands for bytes that are not UTF-8; it may as well have been written there.
+    plain &= np.array(["\ufffd" not in name for name in names])
+    return names, numbers, plain
+
+
+@cache
+def _scan() -> Callable[..., None]:
+    return compiled(scan, kept_in=kept_in(), kept_as="csv_rows")
+
+
+def scan(
+    lines: Sequence[int],
+    ends: Sequence[int],
+    zones: int,
+    stops: MutableSequence[int],
+    numbers: MutableSequence[MutableSequence[int]],
+    plain: MutableSequence[bool],
+) -> None:
+    """Read rows of the plainest form: where the name of each stops, and the numbers of its zones, nodes first.
+
+    Such a row has no quotes, at most one space after a comma and none before the name, one between nodes and endpoints,
+    and at most seven digits in each. Whatever else there is, it is not ``plain``, and what is written for it is of no
+    use. A compiler can take this as it is.
+    """
+    start = 0
+    for row in range(len(ends)):
+        end = ends[row] - 1
+        fits = end - start <= MOST_BYTES and lines[start] != _SPACE
+        if end > start and lines[end - 1] == _RETURN:
+            end -= 1
+        at = start
+        while at < end and lines[at] != _COMMA and lines[at] != _QUOTE:
+            at += 1
+        stops[row] = at
+        nodes = 0
+        for cell in range(2 * zones):
+            is_nodes = cell % 2 == 0
+            fits = fits and at < end and lines[at] == (_COMMA if is_nodes else _SPACE)
+            at += 1
+            if is_nodes and at < end and lines[at] == _SPACE:
+                at += 1
+            number = 0
+            first = at
+            while at < end and _ZERO <= lines[at] <= _NINE:
+                number = number * 10 + lines[at] - _ZERO
+                at += 1
+            fits = fits and 0 < at - first <= _DIGITS and number <= MOST_PER_ZONE
+            if not fits:
+                break
+            if is_nodes:
+                nodes += number
+                numbers[row][cell // 2] = number
+            else:
+                numbers[row][zones + cell // 2] = number
+        plain[row] = fits and at == end and nodes > 0
+        start = ends[row]

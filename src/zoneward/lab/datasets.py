@@ -42,12 +42,16 @@ class Chunk(Protocol):
 
 
 class Dataset(Protocol):
-    """``rows`` counts the inputs that `chunks` gives, always the same ones in the same order."""
+    """``rows`` counts the inputs that `chunks` gives, always the same ones in the same order; ``whole`` those that they
+    are a sample of, where they are one.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def rows(self) -> int: ...
+    @property
+    def whole(self) -> int: ...
     def chunks(self) -> Iterator[Chunk]: ...
 
 
@@ -137,6 +141,17 @@ def _chance(seed: int, numbers: Integers, draw: int) -> NDArray[np.uint64]:
     return mixed
 
 
+def stratified(whole: int, rows: int, *, seed: int, start: int, stop: int) -> Integers:
+    """A sample of ``rows`` of the numbers below ``whole``, one by chance from each of as many stretches of equal
+    length: those of the stretches from ``start`` to before ``stop``, in order. No number comes twice.
+    """
+    # In Python's integers: the products pass 64 bits for a thousand million rows.
+    bounds = np.array([each * whole // rows for each in range(start, stop + 1)], np.int64)
+    room = (bounds[1:] - bounds[:-1]).astype(np.uint64)
+    strata = np.arange(start, stop, dtype=np.int64)
+    return bounds[:-1] + (_chance(seed + 1, strata, 0) % room).astype(np.int64)
+
+
 # --- computed datasets ------------------------------------------------------------------------------------------------
 
 
@@ -157,26 +172,23 @@ class Computed:
     sample: int | None = None
 
     @cached_property
+    def whole(self) -> int:
+        return sum(part.rows for part in _parts(self))
+
+    @property
     def rows(self) -> int:
-        whole = sum(part.rows for part in _parts(self))
-        return whole if self.sample is None else min(self.sample, whole)
+        return self.whole if self.sample is None else min(self.sample, self.whole)
 
     def chunks(self) -> Iterator[Chunk]:
         if self.sample is not None:
+            whole = sum(part.rows for part in _parts(self))
             for start in range(0, self.rows, ROWS_PER_CHUNK):
-                yield from self._pieces(self._sampled(start, min(start + ROWS_PER_CHUNK, self.rows)))
+                stop = min(start + ROWS_PER_CHUNK, self.rows)
+                yield from self._pieces(stratified(whole, self.rows, seed=self.seed, start=start, stop=stop))
             return
         for number, part in enumerate(_parts(self)):
             for start in range(0, part.rows, ROWS_PER_CHUNK):
                 yield Stretch(self, number, start, min(start + ROWS_PER_CHUNK, part.rows))
-
-    def _sampled(self, start: int, stop: int) -> Integers:
-        whole = sum(part.rows for part in _parts(self))
-        # In Python's integers: the products pass 64 bits for a thousand million rows.
-        bounds = np.array([each * whole // self.rows for each in range(start, stop + 1)], np.int64)
-        room = (bounds[1:] - bounds[:-1]).astype(np.uint64)
-        strata = np.arange(start, stop, dtype=np.int64)
-        return bounds[:-1] + (_chance(self.seed + 1, strata, 0) % room).astype(np.int64)
 
     def _pieces(self, numbers: Integers) -> Iterator[Chunk]:
         """Rows of the dataset by part, since those of a chunk have the same number of zones."""
@@ -274,6 +286,10 @@ class Named:
     @property
     def rows(self) -> int:
         return len(self.held.numbers)
+
+    @property
+    def whole(self) -> int:
+        return self.rows
 
     def chunks(self) -> Iterator[Chunk]:
         yield Held(self.held)

@@ -7,7 +7,7 @@ is scored again by another.
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from time import monotonic, sleep
@@ -17,10 +17,10 @@ from zoneward.kube.input_error import InputError, show
 from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk
 from zoneward.lab.parcels import parcel
 from zoneward.lab.running import Scored
+from zoneward.lab.schedulers import OPTION, connected, first_line
 from zoneward.lab.tally import Wanted
 from zoneward.lab.tasks import Result, Task, score_task, scored_of, tasks_of, version
 
-OPTION: Final = "--scheduler"
 _TASKS_PER_THREAD: Final = 3
 """Tasks in the window for each thread of the workers: one that runs, one that is next, one that is fetched."""
 _MOST_WAITING: Final = 1 << 29
@@ -34,7 +34,7 @@ _LOOK: Final = 2.0
 _ADDRESS: Final = re.compile(r"tcp://(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Dask:
     """A running cluster. Raises `InputError` for an address that can't be one, and where the extra is missing;
     `run` raises it where nobody answers, no worker comes or all go, and where one of them has another version.
@@ -44,6 +44,7 @@ class Dask:
     """
 
     address: str
+    _: KW_ONLY
     rows_per_task: int = 8 * ROWS_PER_CHUNK
     answers_within: float = 10.0
     workers_within: float = 60.0
@@ -57,7 +58,7 @@ class Dask:
 
     def run(self, wanted: Wanted, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
         """See `Runner`. However it ends, the tasks that are left are cancelled."""
-        client = self._connected()
+        client = connected(self.address, within=self.answers_within)
         try:
             window = _Window(self, client, parcel(wanted, by_value=[each.rule for each in wanted.contenders]), rows)
             left = tasks_of(chunks, rows_per_task=self.rows_per_task, with_rows=rows)
@@ -66,16 +67,6 @@ class Dask:
         finally:
             # The scheduler forgets the tasks of a client that is gone.
             client.close()
-
-    def _connected(self) -> Any:
-        from distributed import Client
-
-        try:
-            return Client(  # type: ignore[no-untyped-call]
-                self.address, timeout=self.answers_within, set_as_default=False, name="zoneward"
-            )
-        except (OSError, ImportError, ValueError) as error:
-            raise InputError(OPTION, self.address, f"expected a dask scheduler, {_first_line(error)}") from None
 
 
 @dataclass(slots=True)
@@ -138,12 +129,12 @@ class _Window:
         from distributed import KilledWorker
 
         if isinstance(error, ImportError) or "deserialization" in str(error):
-            raise self._error(f"expected {version()} on the scheduler and all workers, got {_first_line(error)}")
+            raise self._error(f"expected {version()} on the scheduler and all workers, got {first_line(error)}")
         if not isinstance(error, KilledWorker):
             raise error
         task.losses += 1
         if task.losses > _LOSSES:
-            raise self._error(f"expected workers that survive their tasks, got {_first_line(error)}")
+            raise self._error(f"expected workers that survive their tasks, got {first_line(error)}")
         self._send(task)
 
     def _fetched(self) -> list[Result]:
@@ -174,7 +165,7 @@ class _Window:
             try:
                 self.threads = sum(self.client.nthreads().values())
             except OSError as error:
-                raise self._error(f"expected the scheduler to stay, {_first_line(error)}") from None
+                raise self._error(f"expected the scheduler to stay, {first_line(error)}") from None
             self.looked = monotonic()
             if self.threads:
                 self.inhabited = self.looked
@@ -185,7 +176,3 @@ class _Window:
 
     def _error(self, message: str) -> InputError:
         return InputError(OPTION, self.asked.address, message)
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -4,7 +4,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from zoneward.kube.input_error import InputError, show
-from zoneward.lab.contenders import OwnRule, contenders_for
+from zoneward.lab.contenders import ALGORITHMS, OwnRule, contenders_for
 from zoneward.lab.scoring import scores
 from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 
@@ -33,25 +33,44 @@ class Loaded:
     note: str = ""
 
 
-def own_rule(written: str) -> Loaded:
-    """Load ``FILE:FUNCTION``. Raises `InputError` where it can't be loaded, or gives what is no allocation."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function from a file, as it was ``written`` on the command line."""
+
+    written: str
+    function: Callable[..., Any]
+
+    @property
+    def untried(self) -> OwnRule:
+        """Good for finding out what is asked of it, not for running."""
+        name = self.written.rpartition(":")[2].replace("_", "-")
+        return OwnRule(name=name, rule=self.function, key="")
+
+    def tried(self) -> Loaded:
+        """The rule after a look at what it gives; raises `InputError` where that is no allocation. Takes seconds."""
+        for inputs in _inputs():
+            _check(self.written, self.function, inputs)
+        fault = _fault_of_numba(self.function)
+        if not fault:
+            return Loaded(self.untried)
+        own = replace(self.untried, plain=True)
+        here, there = _times(own)
+        note = (
+            f"{self.written}: numba can't compile it ({fault}), so it runs as plain Python on one core:"
+            f" {here * 1e6:.0f} us an input, {here / there:,.0f} times as long as local compiled"
+        )
+        return Loaded(own, note)
+
+
+def source(written: str) -> Source:
+    """Load ``FILE:FUNCTION``. Raises `InputError` where there is none, or it can't take what rules are given."""
     path, colon, name = written.rpartition(":")
     if not colon or not name.isidentifier() or not path:
         raise InputError(_OPTION, f"expected {_EXPECTED}, got {show(written)}")
-    function = _loaded(Path(path), name)
-    label = name.replace("_", "-")
-    for inputs in _inputs():
-        _check(f"{path}:{name}", function, inputs)
-    fault = _fault_of_numba(function)
-    if not fault:
-        return Loaded(OwnRule(name=label, rule=function, key=""))
-    own = OwnRule(name=label, rule=function, key="", plain=True)
-    here, there = _times(own)
-    note = (
-        f"{written}: numba can't compile it ({fault}), so it runs as plain Python on one core:"
-        f" {here * 1e6:.0f} us an input, {here / there:,.0f} times as long as local compiled"
-    )
-    return Loaded(own, note)
+    found = Source(written, _loaded(Path(path), name))
+    if found.untried.name in ALGORITHMS:
+        raise InputError(_OPTION, written, f"expected a name that no algorithm has, got {found.untried.name}")
+    return found
 
 
 def _loaded(path: Path, name: str) -> Callable[..., Any]:
@@ -65,7 +84,7 @@ def _loaded(path: Path, name: str) -> Callable[..., Any]:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(_OPTION, str(path), _told(error)) from error
     function = getattr(module, name, None)
     if not isinstance(function, FunctionType):
@@ -101,7 +120,7 @@ def _check(where: str, function: Callable[..., Any], inputs: _Input) -> None:
     case = f"for nodes {_list(demand)} and endpoints {_list(supply)}"
     try:
         groups, composition, weights = _run(function, demand, supply)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(_OPTION, where, f"{_told(error)}, {case}") from error
     if isinstance(groups, bool) or not isinstance(groups, int) or not IMPOSSIBLE <= groups <= most_groups(len(demand)):
         most = most_groups(len(demand))
@@ -116,7 +135,7 @@ def _check(where: str, function: Callable[..., Any], inputs: _Input) -> None:
         if any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in column):
             raise InputError(_OPTION, where, f"expected whole numbers of endpoints, got {_list(column)}, {case}")
         if sum(column) != supply[located]:
-            expected = f"expected the {supply[located]} endpoints of zone {located + 1} in groups once each"
+            expected = f"expected every endpoint of zone {located + 1} in one group, {supply[located]} in all"
             raise InputError(_OPTION, where, f"{expected}, got {sum(column)}, {case}")
     for group in range(groups):
         row = weights[group * zones : (group + 1) * zones]
@@ -190,7 +209,7 @@ def _times(own: OwnRule) -> tuple[float, float]:
 
 def _told(error: BaseException) -> str:
     """An error in a line: numba's messages go over pages, and the point is in the first lines that say something."""
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and error.lineno:
         return f"line {error.lineno}: {error.msg}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(("Failed in", "During:", "File", "<source"))]

@@ -23,8 +23,9 @@ Integers = NDArray[np.int64]
 
 
 def parcel(value: object, *, by_value: Sequence[Any] = ()) -> bytes:
-    """A value as bytes that `opened` turns back into its equal. Functions of ``by_value`` travel with their code, unless
-    they are Zoneward's.
+    """A value as bytes that `opened` turns back into its equal.
+
+    Functions of ``by_value`` travel with their code, unless they are Zoneward's.
     """
     packed = io.BytesIO()
     _Packer(packed, by_value).dump(value)
@@ -46,14 +47,13 @@ class _Packer(pickle.Pickler):
             if value in self.by_value and value.__module__.partition(".")[0] != _PROJECT:
                 return pickle.loads, (_with_code(value),)
         elif type(value) is np.ndarray and value.dtype == np.int64 and value.size >= _WORTHWHILE:
-            if value.flags.c_contiguous:
-                return _reduced(value)
+            return _reduced(value) if value.flags.c_contiguous else NotImplemented
         return NotImplemented
 
 
 def _with_code(function: FunctionType) -> bytes:
     """What it calls from its own file goes with it; what that file imports is imported there."""
-    import cloudpickle
+    import cloudpickle  # type: ignore[import-untyped]
 
     module = sys.modules.get(function.__module__)
     if (
@@ -78,12 +78,11 @@ def _reduced(whole: Integers) -> tuple[Callable[..., Integers], tuple[Any, ...]]
 
 
 def _narrow(whole: Integers) -> tuple[int, NDArray[Any]]:
-    """The least number, and how much each is above it, in the narrowest type."""
-    if not whole.size:
-        return 0, whole
-    low, high = int(whole.min()), int(whole.max())
-    # The difference of two 64-bit numbers may pass 64 bits.
-    return (low, (whole - low).astype(np.min_scalar_type(high - low))) if high - low < 1 << 32 else (0, whole)
+    """The least number, and how much each is above it, in the narrowest type; never one that would be reduced again."""
+    low, high = (int(whole.min()), int(whole.max())) if whole.size else (0, 0)
+    if high - low < 1 << 32:
+        return low, (whole - low).astype(np.min_scalar_type(high - low))
+    return 0, whole.view(np.uint64)
 
 
 def _widened(low: int, narrow: NDArray[Any]) -> Integers:

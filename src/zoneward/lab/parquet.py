@@ -34,12 +34,16 @@ class ParquetDirectory:
     def __init__(self, path: Path, contenders: Sequence[Contender]) -> None:
         if path.exists():
             raise InputError("--to", str(path), "expected a directory that does not exist yet")
-        if not path.parent.is_dir():
-            raise InputError("--to", str(path), f"expected {path.parent} to be a directory")
         self._path = path
         self._making = path.with_name(f"{path.name}.making")
-        shutil.rmtree(self._making, ignore_errors=True)
-        self._making.mkdir()
+        try:
+            self._making.mkdir()
+        except FileExistsError:
+            # Somebody else may be writing there.
+            left = f"expected no {self._making} beside it: delete it if it was left by a run that was killed"
+            raise InputError("--to", str(path), left) from None
+        except OSError as error:
+            raise InputError("--to", str(path), f"expected a directory that can be made: {error.strerror}") from error
         self._contenders = contenders
         self._frames: list[pl.DataFrame] = []
         self._held = 0
@@ -54,6 +58,10 @@ class ParquetDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pool.shutdown(wait=True)
+        self.discard()
+
+    def discard(self) -> None:
+        """Delete what is not finished."""
         shutil.rmtree(self._making, ignore_errors=True)
 
     def write(self, inputs: Inputs, columns: list[Reals]) -> None:
@@ -126,4 +134,7 @@ def _scores(contender: Contender, rows: Reals, endpoints: Integers) -> dict[str,
 
 
 def _write(frames: Sequence[pl.DataFrame], path: Path) -> None:
-    pl.concat(frames, rechunk=False).write_parquet(path, compression="zstd", compression_level=1)
+    try:
+        pl.concat(frames, rechunk=False).write_parquet(path, compression="zstd", compression_level=1)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError("--to", str(path), f"expected a file that can be written: {error}") from error

@@ -79,7 +79,6 @@ def simulate(
     Ctrl-C (KeyboardInterrupt) ends it early, with what is known of the rows until then.
     """
     found = Tally()
-    processed = 0
     partial = False
     try:
         for scored in runner.run(wanted, dataset.chunks(), rows=sink is not None):
@@ -87,10 +86,17 @@ def simulate(
                 if sink is not None:
                     sink(inputs, columns)
             found = merged(wanted, (found, scored.tally)) if found.sums else merged(wanted, (scored.tally,))
-            processed += scored.processed
             advanced(scored.processed)
     except KeyboardInterrupt:
         partial = True
     return summary(
-        wanted, found, dataset=dataset.name, of=dataset.rows, seed=seed, partial=partial, bounds=bounds, shares=shares
+        wanted,
+        found,
+        dataset=dataset.name,
+        of=dataset.rows,
+        whole=dataset.whole,
+        seed=seed,
+        partial=partial,
+        bounds=bounds,
+        shares=shares,
     )

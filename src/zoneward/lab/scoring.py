@@ -170,15 +170,35 @@ def kernel(contender: Contender) -> Callable[..., None]:
 @cache
 def _kernel(rule: Any, key: str) -> Callable[..., None]:
     if not key:
-        return compiled(score_rows, rule=rule)
-    return compiled(score_rows, kept_in=str(machine_code_directory()), kept_as=f"score_rows_{key}", rule=rule)
+        return compiled(score_rows, allocates=True, rule=rule)
+    return compiled(score_rows, kept_in=kept_in(), kept_as=f"score_rows_{key}", rule=rule)
+
+
+def kept_in() -> str:
+    """The directory where machine code is kept, made where it is missing; empty where nothing can be kept."""
+    try:
+        directory = machine_code_directory()
+        directory.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        # Without a home, or in a file system that can only be read. numba would then keep it beside our source, where
+        # it could not tell one version from another.
+        return ""
+    return str(directory) if os.access(directory, os.W_OK) else ""
 
 
 def machine_code_directory() -> Path:
-    """Where machine code is kept between runs: apart for each version of the code that it was made from."""
+    """Where machine code would be kept between runs: apart for each version of the code that it was made from.
+
+    Raises RuntimeError where nothing says what the home is.
+    """
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "zoneward" / source_digest()
+
+
+def source_digest() -> str:
+    """What machine code depends on: our source, numpy and numba."""
     digest = hashlib.sha256(f"{np.__version__} {version('numba')}".encode())
     for part in ("routing", "lab"):
         for path in sorted((Path(__file__).parents[1] / part).rglob("*.py")):
             digest.update(path.read_bytes())
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "zoneward" / digest.hexdigest()[:16]
+    return digest.hexdigest()[:16]

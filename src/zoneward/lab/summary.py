@@ -45,6 +45,7 @@ def summary(
     *,
     dataset: str,
     of: int,
+    whole: int = 0,
     seed: int = 0,
     partial: bool = False,
     bounds: bool = False,
@@ -52,22 +53,34 @@ def summary(
 ) -> Simulation:
     """What a tally says. ``shares`` are the quantiles wanted; ``bounds`` adds what no algorithm can pass."""
     if not found.sums:
-        return Simulation(dataset=dataset, rows=0, of=of, unscored=0, partial=partial, seed=seed, means=())
+        return Simulation(
+            dataset=dataset,
+            rows=0,
+            of=of,
+            whole=whole or of,
+            by=wanted.by,
+            unscored=0,
+            partial=partial,
+            seed=seed,
+            means=(),
+        )
     rows = found.counts["rows"]
     everything = slice(None)
     return Simulation(
         dataset=dataset,
         rows=int(rows.sum()),
         of=of,
+        whole=whole or of,
         unscored=int(found.counts["unscored"][0]),
         partial=partial,
         seed=seed,
         means=_means(wanted, found, everything, bounds=bounds),
+        by=wanted.by,
         bands=_bands(wanted, found, bounds=bounds),
         quantiles=_quantiles(wanted, found, shares),
         differences=_differences(wanted, found),
         worst=_worst(wanted, found),
-        plots=_plots(wanted, found) if wanted.plots else Plots(),
+        plots=_plots(wanted, found, bounds=bounds) if wanted.plots else Plots(),
     )
 
 
@@ -129,7 +142,7 @@ def _bands(wanted: Wanted, found: Tally, *, bounds: bool) -> tuple[Band, ...]:
 
 
 def _quantiles(wanted: Wanted, found: Tally, shares: tuple[float, ...]) -> tuple[Quantiles, ...]:
-    if not wanted.quantiles:
+    if not wanted.quantiles or not found.counts["rows"].any():
         return ()
     results = []
     for contender, encoding in wanted.shown:
@@ -197,7 +210,7 @@ def _worst(wanted: Wanted, found: Tally) -> tuple[WorstRow, ...]:
 # --- plots ------------------------------------------------------------------------------------------------------------
 
 
-def _plots(wanted: Wanted, found: Tally) -> Plots:
+def _plots(wanted: Wanted, found: Tally, *, bounds: bool) -> Plots:
     rows, endpoints = found.counts["curve rows"], found.counts["curve endpoints"]
     label = [each.label for each in wanted.contenders]
     curves = tuple(
@@ -238,6 +251,14 @@ def _plots(wanted: Wanted, found: Tally) -> Plots:
         if wanted.can_say(one, encoding) and wanted.can_say(other, encoding)
         for counts in (found.counts[f"joint {one} {other} {encoding}"],)
     )
+    if bounds:
+        points = tuple(
+            (float(endpoints[point]) / int(rows[point]), 55 + 45 * float(possible[point]) / int(rows[point]))
+            for possible in (found.sums[0]["curve possible"],)
+            for point in range(CURVE_POINTS)
+            if rows[point]
+        )
+        curves += tuple(Curve(algorithm=BOUND, encoding=encoding, points=points) for encoding in wanted.encodings)
     return Plots(curves=curves, spreads=spreads, joints=joints)
 
 

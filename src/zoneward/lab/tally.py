@@ -29,7 +29,7 @@ _EQUAL: Final = 1e-9
 MEASURED: Final = 4
 """Credits that are measured: in zone, worst overload, mean overload, slices; the others come of them."""
 _FINE: Final = 20_000
-_COARSE: Final = 8_000
+_COARSE: Final = 16_000
 QUANTILE_BINS: Final = _FINE + _COARSE
 """Bins around every 0.01 from 100 down to -100, then of one in a thousand."""
 
@@ -166,10 +166,8 @@ class _Adding:
     def _means(self, found: Tally) -> None:
         wanted = self.wanted
         bands = self._bands()
-        share = self.inputs.demand / self.inputs.demand.sum(axis=1, keepdims=True)
-        located = self.inputs.supply / self.endpoints[:, None]
         found.counts["rows"] = _by(bands, np.ones(len(self.endpoints)), wanted.bands).astype(np.int64)
-        found.sums[0]["possible"] = _by(bands, np.minimum(share, located).sum(axis=1), wanted.bands)
+        found.sums[0]["possible"] = _by(bands, self._possible(), wanted.bands)
         means = np.empty((len(wanted.contenders), MEASURED, wanted.bands))
         fell_back = np.empty((len(wanted.contenders), wanted.bands), np.int64)
         for contender, rows in enumerate(self.rows):
@@ -179,6 +177,14 @@ class _Adding:
             fell_back[contender] = _by(bands, (rows[FATE] == FELL_BACK).astype(float), wanted.bands)
         found.sums[0]["means"] = means
         found.counts["fell back"] = fell_back
+
+    def _possible(self) -> Reals:
+        """As much traffic as can stay in its zone while everybody has a fair load (evaluation.md § How good can it
+        get)."""
+        share = self.inputs.demand / self.inputs.demand.sum(axis=1, keepdims=True)
+        located = self.inputs.supply / self.endpoints[:, None]
+        possible: Reals = np.minimum(share, located).sum(axis=1)
+        return possible
 
     def _wins(self, found: Tally) -> None:
         wanted = self.wanted
@@ -222,6 +228,7 @@ class _Adding:
         points = np.minimum(np.log2(self.endpoints) * 4, CURVE_POINTS - 1).astype(np.int64)
         found.counts["curve rows"] = _by(points, np.ones(len(points)), CURVE_POINTS).astype(np.int64)
         found.counts["curve endpoints"] = _by(points, self.endpoints.astype(float), CURVE_POINTS).astype(np.int64)
+        found.sums[0]["curve possible"] = _by(points, self._possible(), CURVE_POINTS)
         for key, values in self.totals.items():
             found.sums[0][f"curve {key[0]} {key[1]}"] = _by(points, values, CURVE_POINTS)
         for encoding in self.wanted.encodings:

@@ -15,7 +15,7 @@ from zoneward import __version__
 from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk, Held, Picked, Stretch
 from zoneward.lab.parcels import opened, parcel
 from zoneward.lab.running import Scored, score_chunk
-from zoneward.lab.scoring import Reals, kernel, machine_code_directory
+from zoneward.lab.scoring import Reals, prepare, source_digest
 from zoneward.lab.tally import Tally, Wanted, merged
 
 LEAST_ROWS: Final = 100_000
@@ -104,7 +104,7 @@ def scored_of(task: Task, result: tuple[bytes, list[Reals]]) -> Scored:
 def version() -> str:
     """What results depend on: our code, numpy and numba in a digest; Python, whose code rules of one's own are."""
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    return f"zoneward {__version__} ({machine_code_directory().name}, Python {python})"
+    return f"zoneward {__version__} ({source_digest()}, Python {python})"
 
 
 _opening = Lock()
@@ -113,8 +113,7 @@ _opening = Lock()
 @lru_cache(maxsize=8)
 def _opened_once(wanted: bytes) -> Wanted:
     asked: Wanted = opened(wanted)
-    for contender in asked.contenders:
-        kernel(contender)
+    prepare(asked.contenders)
     return asked
 
 

@@ -22,10 +22,11 @@ from zoneward.report.svg import drawing, embedded
 from zoneward.routing.scores import BOUND, Curve, Joint, Spread
 
 MOST_PAIRS: Final = 10
+_Dashes = str | tuple[float, tuple[float, ...]]
 _INK, _SOFT = "#1b1f24", "#57606a"
 # Okabe and Ito's colours, which colour-blind people tell apart, with wine in place of a yellow that is lost on white.
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#222222", "#56b4e9", "#e69f00", "#882255")
-_DASHES: Final = ((0, ()), (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 3)))
+_DASHES: Final[tuple[_Dashes, ...]] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 3)))
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 _WIDTH, _LEFT, _RIGHT = 420, 40, 10
 _ROW: Final = 34
@@ -33,26 +34,29 @@ _LEGEND_ROW: Final = 15.5
 _PAIR: Final = 220
 _COUNTS: Final = "viridis_r"
 _QUANTILES: Final = (0.05, 0.5, 0.95)
+_FAR: Final = 20
 
 
 # --- score by number of endpoints -------------------------------------------------------------------------------------
 
 
-def curve_plot(curves: Sequence[Curve], *, order: Sequence[str], key: str) -> str:
-    """Mean totals by the number of endpoints, a line for each algorithm."""
+def curve_plot(curves: Sequence[Curve], *, among: Sequence[Curve], order: Sequence[str], key: str) -> str:
+    """Mean totals by the number of endpoints, a line for each algorithm. Axes have room for all ``among`` them."""
     with drawing():
         shown = [each for each in curves if each.points]
-        columns = max(
-            1, min(3, int((_WIDTH - 20) / (34 + 6.2 * max((len(_short(e.algorithm)) for e in shown), default=1))))
-        )
+        longest = max((len(_short(each.algorithm)) for each in shown), default=1)
+        columns = max(1, min(3, int((_WIDTH - 20) / (40 + 6.2 * longest))))
         rows = -(-len(shown) // columns)
         figure, axes = _axes(height=250, below=40 + rows * _LEGEND_ROW)
         lines = [_line(axes, each, order, number) for number, each in enumerate(shown)]
         axes.set_xscale("log")
-        if shown:
-            low, high = (edge(x for each in shown for x, _ in each.points) for edge in (min, max))
+        points = [point for each in among for point in each.points]
+        if points:
+            low, high = (edge(x for x, _ in points) for edge in (min, max))
             axes.set_xlim(low / 1.12, high * 1.12)
             _log_ticks(axes, low / 1.12, high * 1.12)
+            low, high = (edge(y for _, y in points) for edge in (min, max))
+            axes.set_ylim(low - 0.05 * (high - low) - 0.5, high + 0.05 * (high - low) + 0.5)
         axes.set_xlabel("endpoints of the Service", labelpad=3)
         axes.set_ylabel("mean total", labelpad=3)
         axes.grid(visible=True)
@@ -88,8 +92,15 @@ def _log_ticks(axes: Axes, low: float, high: float) -> None:
     steps = (1, 2, 5) if high / low < 5000 else (1,)
     ticks = [step * 10.0**power for power in range(-1, int(log10(high)) + 1) for step in steps]
     ticks = [tick for tick in ticks if low <= tick <= high]
-    axes.set_xticks(ticks, [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in ticks])
+    axes.set_xticks(ticks, list(map(_tick, ticks)))
     axes.set_xticks([], minor=True)
+
+
+def _tick(value: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
 
 
 # --- distribution -----------------------------------------------------------------------------------------------------
@@ -105,11 +116,11 @@ class _Row:
     lowest: float
 
 
-def spread_plot(spreads: Sequence[Spread], *, order: Sequence[str], key: str) -> str:
-    """How totals are distributed: a row for each algorithm, as high as its fullest bin."""
+def spread_plot(spreads: Sequence[Spread], *, among: Sequence[Spread], order: Sequence[str], key: str) -> str:
+    """How totals are distributed: a row for each algorithm, all as high. The axis has room for all ``among`` them."""
     with drawing():
         shown = [_row(each) for each in spreads if each.bins]
-        left = _left_edge(shown)
+        left = _left_edge([_row(each) for each in among if each.bins])
         figure, axes = _axes(height=_ROW * max(1, len(shown)) + 8, below=32, left=10)
         for number, row in enumerate(shown):
             _ridge(axes, row, left, base=-number, colour=_style(row.spread.algorithm, order)[0])
@@ -139,9 +150,13 @@ def _row(spread: Spread) -> _Row:
 
 
 def _left_edge(rows: Sequence[_Row]) -> float:
-    """Where nearly all rows of most algorithms are; one that has some far below has no say, or nobody would see more."""
+    """Where nearly all rows of most algorithms are; one that has many far below would push all others together."""
     lowest = sorted(row.lowest for row in rows)
-    return max(0.0, min(10 * ((lowest[len(lowest) // 2] - 1) // 10), 90)) if lowest else 0.0
+    if not lowest:
+        return 0.0
+    usual = lowest[len(lowest) // 2] - _FAR
+    low = min(each for each in lowest if each >= usual)
+    return max(0.0, min(5 * ((low - 1) // 5), 95))
 
 
 def _ridge(axes: Axes, row: _Row, left: float, *, base: float, colour: str) -> None:
@@ -166,7 +181,7 @@ def _ridge(axes: Axes, row: _Row, left: float, *, base: float, colour: str) -> N
     below = sum(rows for lower, rows in spread.bins if lower < left) / row.rows
     if below >= 0.0005:
         axes.annotate(
-            f"\u25c2 {below:.1%} further left", (0, base + 0.33), xycoords=("axes fraction", "data"), fontsize=8.5,
+            f"\u25c2 {below:.1%} below {left:g}", (0, base + 0.33), xycoords=("axes fraction", "data"), fontsize=8.5,
             color=_SOFT, va="center", annotation_clip=False,
         )  # fmt: skip
 
@@ -206,7 +221,7 @@ def joint_plot(joint: Joint, *, most: int, key: str) -> str:
             grid, extent=(low, high, low, high), origin="lower", interpolation="none", cmap=_COUNTS,
             norm=LogNorm(1, max(2, most)), aspect="auto", zorder=2,
         )  # fmt: skip
-        axes.plot((low, high), (low, high), color="white", linewidth=2.2, alpha=0.7, zorder=3)
+        axes.plot((low, high), (low, high), color="white", linewidth=1.6, alpha=0.6, zorder=3)
         axes.plot((low, high), (low, high), color="#d1242f", linewidth=0.9, zorder=4)
         axes.set_xlim(low, high)
         axes.set_ylim(low, high)
@@ -224,7 +239,7 @@ def against(joint: Joint) -> str:
     everything = sum(rows for _, _, rows in joint.cells) or 1
     above = sum(rows for one, other, rows in joint.cells if one > other) / everything
     below = sum(rows for one, other, rows in joint.cells if one < other) / everything
-    return f"Above the line {above:.1%} of the inputs, below it {below:.1%}, in a square on it {1 - above - below:.1%}"
+    return f"Above the line {above:.1%} of the inputs, below it {below:.1%}, on it {1 - above - below:.1%}"
 
 
 def count_key(most: int, *, key: str) -> str:
@@ -235,7 +250,7 @@ def count_key(most: int, *, key: str) -> str:
         bar = figure.colorbar(
             ScalarMappable(LogNorm(1, max(2, most)), _COUNTS), cax=axes, orientation="horizontal", drawedges=False
         )
-        bar.outline.set_linewidth(0)  # type: ignore[operator]
+        bar.outline.set_linewidth(0)
         _log_ticks(axes, 1, max(2, most))
         axes.tick_params(labelsize=9, length=2.5, pad=2)
         axes.set_xlabel("inputs in a square", fontsize=9.5, labelpad=1)
@@ -253,7 +268,7 @@ def _axes(*, height: float, below: float, left: float = _LEFT) -> tuple[Figure, 
     return figure, figure.add_axes(rectangle)
 
 
-def _style(algorithm: str, order: Sequence[str]) -> tuple[str, tuple[int, tuple[float, ...]], str]:
+def _style(algorithm: str, order: Sequence[str]) -> tuple[str, _Dashes, str]:
     place = order.index(algorithm) if algorithm in order else len(order)
     return _COLOURS[place % len(_COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)]
 

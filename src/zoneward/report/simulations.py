@@ -56,7 +56,8 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
                 _title("Worst inputs", encoding, encodings),
                 aligned(columns, rows, right=columns[1:2], width=width),
             ]
-    parts.append(Text(_legend(simulation), "dim"))
+    if simulation.means:
+        parts.append(Text(_legend(simulation), "dim"))
     return Group(*parts)
 
 
@@ -66,6 +67,8 @@ def heading(simulation: Simulation) -> str:
     if simulation.partial:
         seen = f"{simulation.rows + simulation.unscored:,} of {simulation.of:,}"
         text = f"PARTIAL, stopped early: the first {seen} inputs of {simulation.dataset}"
+    if simulation.of < simulation.whole:
+        text += f", a sample of {simulation.whole:,}"
     if simulation.unscored:
         text += f", and {simulation.unscored:,} without endpoints or nodes"
     return text
@@ -78,11 +81,12 @@ def _title(title: str, encoding: str, encodings: Sequence[str]) -> Text:
 def _means_table(means: Sequence[Means], width: int) -> RenderableType:
     best = _best(means)
     fell_back = any(each.fell_back for each in means)
-    columns = ("ALGORITHM", *_HEADS, "WINS", "TIES", *(("FELL BACK",) if fell_back else ()))
+    against = _compares(means)
+    columns = ("ALGORITHM", *_HEADS, *(("WINS", "TIES") if against else ()), *(("FELL BACK",) if fell_back else ()))
     rows = []
     for each in means:
         cells = [Text(each.algorithm), *_credits(each, bold=each is best)]
-        counts = (each.wins, each.ties, *((each.fell_back,) if fell_back else ()))
+        counts = (*((each.wins, each.ties) if against else ()), *((each.fell_back,) if fell_back else ()))
         said = each.credits is not None and each.algorithm != BOUND
         cells.extend(Text(f"{count:,}" if said else "") for count in counts)
         rows.append(cells)
@@ -108,6 +112,11 @@ def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableTy
             rows.append([name, Text(f"{share * 100:g} %"), *_numbers([values[credit] for credit in CREDITS], 2)])
     columns = ("ALGORITHM", "BELOW", *_HEADS)
     return aligned(columns, rows, right=("BELOW", *_HEADS), width=width)
+
+
+def _compares(means: Sequence[Means]) -> bool:
+    """Whether there is somebody to win against."""
+    return sum(each.algorithm != BOUND for each in means) > 1
 
 
 def _best(means: Sequence[Means]) -> Means | None:
@@ -137,7 +146,10 @@ def _legend(simulation: Simulation) -> str:
         "Means of credits, of 100: more is better.",
         "TOTAL: 45 % IN-ZONE, 20 % MAX OVERLOAD, 20 % MEAN OVERLOAD, 15 % SLICES.",
     ]
-    lines.append("WINS: inputs where no other algorithm here scores as much.  TIES: where it shares the best score.")
+    if any(_compares([each for each in simulation.means if each.encoding == encoding]) for encoding in ENCODINGS):
+        lines.append(
+            "WINS: inputs where no other algorithm here scores as much.  TIES: where it shares the best score."
+        )
     if any(each.fell_back for each in simulation.means):
         lines.append("FELL BACK: inputs where some zone reaches no endpoint of its groups, and uses all.")
     if any(each.credits is None for each in simulation.means):
@@ -156,6 +168,7 @@ def simulation_document(simulation: Simulation) -> dict[str, Any]:
         "dataset": simulation.dataset,
         "rows": simulation.rows,
         "of": simulation.of,
+        "sampledFrom": simulation.whole,
         "unscored": simulation.unscored,
         "partial": simulation.partial,
         "seed": simulation.seed,

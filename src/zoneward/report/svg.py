@@ -5,18 +5,17 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
-from typing import Final
+from typing import Any, Final
 from xml.etree import ElementTree
 
 import matplotlib as mpl
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
 _KEPT: Final = frozenset(("g", "path", "defs", "use", "text", "tspan", "clipPath", "rect", "image"))
 _REFERENCE: Final = re.compile(r"url\(#([^)]+)\)")
 _NUMBER: Final = re.compile(r"-?\d+\.\d{3,}")
-_SETTINGS: Final = {
+_SETTINGS: Final[dict[str, Any]] = {
     # Text stays text: it can be searched and read aloud, it is small, and the page says in which font.
     "svg.fonttype": "none",
     "svg.hashsalt": "zoneward",
@@ -44,16 +43,16 @@ def drawing() -> Iterator[None]:
     """Figures are made and written within: the settings are ours, whatever the user's own files say."""
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)
+        mpl.rcParams.update(_SETTINGS)  # type: ignore[arg-type]
         # The page has fonts for what DejaVu lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         yield
 
 
 def embedded(figure: Figure, *, key: str, title: str, description: str) -> str:
-    """The figure as an ``svg`` element that is as wide as its place. ``key`` starts its ids, so that they are its own."""
+    """The figure as an ``svg`` element, as wide as its place. ``key`` starts its ids, so that no other has them."""
     text = StringIO()
-    FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(text, format="svg", metadata={"Date": None})
     root = ElementTree.fromstring(text.getvalue())
     used = _references(root)
     drawn = _plain(root, key, used)

@@ -112,7 +112,8 @@ def aligned(
     ]
     longest = max((row[-1].cell_len for row in rows), default=0)
     rest = min(width - sum(widths) - 2 * len(widths), max(longest, cell_len(columns[-1])))
-    widths.append(max(rest, _LEAST_REASON))
+    # A column of numbers at the end is as wide as these; words there need some room in any case.
+    widths.append(max(rest, 0 if columns[-1] in right else _LEAST_REASON))
     on_right = [name in right for name in columns]
     if not whole:
         lines = [_line([Text(name, "bold") for name in columns], widths, on_right)]

@@ -17,47 +17,54 @@ def is_available() -> bool:
 
 
 def compiled(
-    function: Callable[..., Any], *, kept_in: str = "", kept_as: str = "", **given: Callable[..., Any]
+    function: Callable[..., Any],
+    *,
+    allocates: bool = False,
+    kept_in: str = "",
+    kept_as: str = "",
+    **given: Callable[..., Any],
 ) -> Callable[..., Any]:
     """The function in machine code, for numpy arrays in place of lists; without numba as it is.
 
     It is compiled with every plain function that it calls by name, and those that these call, from their source: there
     is no second version of anything. Each is compiled once. ``given`` puts other functions behind names that it calls.
 
-    With ``kept_in`` and ``kept_as`` the machine code is kept in that directory under that name, and found there by the
-    next process. Whoever asks for that sees to it that no other function has the name, and that each version of what is
-    called has a directory of its own.
+    ``allocates``: it may make arrays of its own, as no function of the decision core does.
+
+    With ``kept_in`` the machine code is kept in that directory, as ``kept_as``, and found there by the next process.
+    Whoever asks for that sees to it that no other function has the name, and that each version of what is called has a
+    directory of its own.
     """
     if is_available():
-        return _compiled(function, kept_in, kept_as, tuple(sorted(given.items())))
-    return _clone(function, function.__name__, given) if given else function
+        return _compiled(function, allocates, kept_in, kept_as, tuple(sorted(given.items())))
+    return _clone(function, function.__name__, {**function.__globals__, **given}) if given else function
 
 
 @cache
 def _compiled(
-    function: Any, kept_in: str, kept_as: str, given: tuple[tuple[str, Callable[..., Any]], ...]
+    function: Any, allocates: bool, kept_in: str, kept_as: str, given: tuple[tuple[str, Callable[..., Any]], ...]
 ) -> Callable[..., Any]:
     from numba import config, njit
 
-    called = {
-        name: _compiled(value, "", "", ()) if isinstance(value, FunctionType) else value
+    known = {
+        name: _compiled(value, allocates, "", "", ()) if isinstance(value, FunctionType) else value
         for name, value in {**function.__globals__, **dict(given)}.items()
-        if name in _names(function.__code__)
+        if name in {*_names(function.__code__), "__name__"}
     }
-    clone = _clone(function, kept_as or function.__name__, called)
-    # No rule divides by zero, and three quarters of the time would go into asking whether it does.
-    if kept_as:
+    clone = _clone(function, kept_as or function.__name__, known)
+    if kept_in:
         setattr(config, "CACHE_DIR", kept_in)  # noqa: B010 -- a name that the module makes up at run time
-        kept: Callable[..., Any] = njit(error_model="numpy", nogil=True, cache=True)(clone)
-        return kept
-    inlined: Callable[..., Any] = njit(error_model="numpy", nogil=True, forceinline=True)(clone)
-    return inlined
+    # No rule divides by zero, and none makes an array: asking whether it does, and counting who still needs the arrays
+    # that were passed in, would take most of the time.
+    options: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": allocates}
+    result: Callable[..., Any] = njit(**options, cache=bool(kept_in), forceinline=not kept_in)(clone)
+    return result
 
 
 def _clone(function: Any, name: str, known: dict[str, Any]) -> FunctionType:
-    """The same code under another name, where other names are known."""
+    """The same code under another name, and with these names to look up."""
     code = function.__code__.replace(co_name=name, co_qualname=name)
-    clone = FunctionType(code, {**function.__globals__, **known}, name, function.__defaults__)
+    clone = FunctionType(code, known, name, function.__defaults__)
     clone.__qualname__ = name
     return clone
 

@@ -121,8 +121,10 @@ class Plots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """Algorithms over a dataset. ``rows`` were scored of ``of``; ``unscored`` had no endpoint or no node, and are in
-    neither. ``partial``: it was stopped before the end.
+    """Algorithms over a dataset of ``of`` rows, a sample of ``whole`` where that is more.
+
+    ``rows`` were scored; ``unscored`` were looked at, and had no endpoint or no node. ``partial``: it was stopped
+    before the end. ``by`` is what bands are by: ``endpoints``, ``zones`` or nothing.
     """
 
     dataset: str
@@ -132,6 +134,8 @@ class Simulation:
     partial: bool
     seed: int
     means: tuple[Means, ...]
+    whole: int = 0
+    by: str = ""
     bands: tuple[Band, ...] = ()
     quantiles: tuple[Quantiles, ...] = ()
     differences: tuple[Difference, ...] = ()

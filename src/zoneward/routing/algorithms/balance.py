@@ -6,6 +6,7 @@ table depends on the last bit. ``count`` holds how many endpoints each group has
 
 from collections.abc import MutableSequence, Sequence
 
+from zoneward.routing.algorithms.heap import GIVERS, pop, push, push_and_pop
 from zoneward.routing.algorithms.results import Integers
 
 
@@ -34,19 +35,91 @@ def all_at_home(
     return total
 
 
-def is_above(zone: int, total: int, limit: float, share: Sequence[float], count: Integers) -> bool:
-    """Whether a zone's own group is overloaded by the threshold or more; one without endpoints is."""
-    return count[zone] == 0 or total * share[zone] / count[zone] - 1 >= limit
+def fewest_below(limit: float, expected: float) -> int:
+    """The least endpoints with which a group is not above: not overloaded by the threshold or more.
 
-
-def can_give(zone: int, total: int, limit: float, share: Sequence[float], count: Integers) -> bool:
-    """Whether a zone would not be overloaded with one endpoint less."""
-    return count[zone] > 1 and not total * share[zone] / (count[zone] - 1) - 1 >= limit
+    Rules compare whole numbers with it, instead of dividing again for every endpoint that moves. It is where the
+    overload as doubles have it falls below the limit, which is the same question: a rounded quotient never rises with
+    its divisor.
+    """
+    # With one endpoint less, a group is above by far more than can be lost in rounding.
+    number = max(1, int(expected / (1 + limit)))
+    while expected / number - 1 >= limit:
+        number += 1
+    return number
 
 
 def surplus(zone: int, total: int, share: Sequence[float], count: Integers) -> float:
     """Endpoints that a zone's own group has above what is expected; negative where it lacks some."""
     return count[zone] - total * share[zone]
+
+
+def spare(zone: int, total: int, share: Sequence[float], count: Integers) -> int:
+    """Endpoints that a zone can give while its surplus, as doubles have it, is one or more; none where not positive."""
+    expected = total * share[zone]
+    kept = int(expected)
+    if kept + 1 - expected < 1:
+        kept += 1
+    return count[zone] - kept
+
+
+def lacking(zone: int, total: int, share: Sequence[float], count: Integers) -> int:
+    """Endpoints that a zone can get while its surplus is minus one or less; none where not positive."""
+    return int(total * share[zone]) - count[zone]
+
+
+def give(
+    receiver: int,
+    number: int,
+    giving: int,
+    givers: int,
+    fewest: int,
+    zones: int,
+    composition: MutableSequence[int],
+    scratch: MutableSequence[int],
+    share: Sequence[float],
+) -> int:
+    """Endpoints for a group, each from the zone that is the first giver then; returns how many givers are left in the
+    queue, or -1 where they can't give that many.
+
+    ``scratch`` holds the counts, from ``fewest`` on what each zone must keep, and from ``givers`` on the queue. A zone
+    that has given goes back to the queue if it can give another one.
+    """
+    if number <= 0:
+        return giving
+    if giving == 0:
+        return -1
+    giver = pop(GIVERS, scratch, givers, giving, share, scratch)
+    giving -= 1
+    while True:
+        move_one(giver, receiver, zones, composition, scratch)
+        number -= 1
+        can_give = scratch[giver] > scratch[fewest + giver]
+        if number == 0:
+            if can_give:
+                push(GIVERS, scratch, givers, giving, giver, share, scratch)
+                giving += 1
+            return giving
+        if can_give:
+            giver = push_and_pop(GIVERS, scratch, givers, giving, giver, share, scratch)
+        elif giving > 0:
+            giver = pop(GIVERS, scratch, givers, giving, share, scratch)
+            giving -= 1
+        else:
+            return -1
+
+
+def move(
+    number: int, giver: int, receiver: int, zones: int, composition: MutableSequence[int], count: MutableSequence[int]
+) -> None:
+    """Move endpoints between groups, as one after the other with `move_one`."""
+    own = min(number, composition[giver * zones + giver])
+    composition[giver * zones + giver] -= own
+    composition[receiver * zones + giver] += own
+    count[giver] -= own
+    count[receiver] += own
+    for _ in range(number - own):
+        move_one(giver, receiver, zones, composition, count)
 
 
 def move_one(

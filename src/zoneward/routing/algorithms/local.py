@@ -6,7 +6,7 @@ is no part of this: it is asked before.
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.balance import all_at_home, can_give, is_above, move_one, surplus
+from zoneward.routing.algorithms.balance import all_at_home, fewest_below, give, lacking, move, spare
 from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, heapify, pop, push
 from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
 
@@ -28,32 +28,29 @@ def local(
     zones = len(demand)
     limit = parameters[0] / parameters[1]
     count, share = scratch, reals
-    givers, receivers = zones, 2 * zones
+    # Counts, then what each zone must have, then two heaps.
+    fewest, givers, receivers = zones, 2 * zones, 3 * zones
     total = all_at_home(demand, supply, composition, weights, count, share)
     if total == 0:
         return IMPOSSIBLE
     giving = 0
     receiving = 0
     for zone in range(zones):
-        if can_give(zone, total, limit, share, count):
+        scratch[fewest + zone] = fewest_below(limit, total * share[zone])
+        if count[zone] > scratch[fewest + zone]:
             push(GIVERS, scratch, givers, giving, zone, share, count)
             giving += 1
-        if is_above(zone, total, limit, share, count):
+        if count[zone] < scratch[fewest + zone]:
             push(RECEIVERS, scratch, receivers, receiving, zone, share, count)
             receiving += 1
 
     while receiving > 0:
         receiver = pop(RECEIVERS, scratch, receivers, receiving, share, count)
         receiving -= 1
-        while is_above(receiver, total, limit, share, count):
-            if giving == 0:
-                return IMPOSSIBLE
-            giver = pop(GIVERS, scratch, givers, giving, share, count)
-            giving -= 1
-            move_one(giver, receiver, zones, composition, count)
-            if can_give(giver, total, limit, share, count):
-                push(GIVERS, scratch, givers, giving, giver, share, count)
-                giving += 1
+        number = scratch[fewest + receiver] - count[receiver]
+        giving = give(receiver, number, giving, givers, fewest, zones, composition, scratch, share)
+        if giving < 0:
+            return IMPOSSIBLE
 
     for zone in range(zones):
         scratch[receivers + zone] = zone
@@ -61,13 +58,13 @@ def local(
     while giving > 0:
         giver = pop(GIVERS, scratch, givers, giving, share, count)
         giving -= 1
-        if surplus(giver, total, share, count) < 1:
+        if spare(giver, total, share, count) <= 0:
             return zones
-        while surplus(giver, total, share, count) >= 1:
+        while spare(giver, total, share, count) > 0:
             receiver = pop(RECEIVERS, scratch, receivers, zones, share, count)
-            if surplus(receiver, total, share, count) > -1:
+            number = min(spare(giver, total, share, count), lacking(receiver, total, share, count))
+            if number <= 0:
                 return zones
-            while surplus(giver, total, share, count) >= 1 and surplus(receiver, total, share, count) <= -1:
-                move_one(giver, receiver, zones, composition, count)
+            move(number, giver, receiver, zones, composition, count)
             push(RECEIVERS, scratch, receivers, zones - 1, receiver, share, count)
     return zones

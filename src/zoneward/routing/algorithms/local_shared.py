@@ -6,7 +6,7 @@ The order of the steps is that of the proposal's tool (``evaluation.md`` § The 
 from collections.abc import MutableSequence, Sequence
 from math import ceil, floor
 
-from zoneward.routing.algorithms.balance import all_at_home, can_give, is_above, move_one, surplus
+from zoneward.routing.algorithms.balance import all_at_home, fewest_below, give, move_one, surplus
 from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, pop, push
 from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
 
@@ -28,9 +28,10 @@ def local_shared(
     zones = len(demand)
     limit = parameters[0] / parameters[1]
     merged, pooled = zones, zones + 1
-    # Counts of the own groups and the two shared ones, then two heaps, then the zones popped as overloaded.
+    # Counts of the own groups and the two shared ones, then what each zone must have, then two heaps, then the zones
+    # popped as overloaded.
     count, share = scratch, reals
-    givers, receivers, overloaded = zones + 2, 2 * zones + 2, 3 * zones + 2
+    fewest, givers, receivers, overloaded = zones + 2, 2 * zones + 2, 3 * zones + 2, 4 * zones + 2
     total = all_at_home(demand, supply, composition, weights, count, share)
     if total < zones:
         return IMPOSSIBLE
@@ -38,25 +39,26 @@ def local_shared(
     count[pooled] = 0
     giving = 0
     for zone in range(zones):
-        if can_give(zone, total, limit, share, count):
+        scratch[fewest + zone] = fewest_below(limit, total * share[zone])
+        if count[zone] > scratch[fewest + zone]:
             push(GIVERS, scratch, givers, giving, zone, share, count)
             giving += 1
 
-    for _ in range(_merge_target(zones, total, supply, share)):
-        if giving == 0:
-            return IMPOSSIBLE
-        giving = _give(merged, giving, givers, zones, total, limit, composition, count, share)
+    number = _merge_target(zones, total, supply, share)
+    giving = give(merged, number, giving, givers, fewest, zones, composition, scratch, share)
+    if giving < 0:
+        return IMPOSSIBLE
     for zone in range(zones):
         if supply[zone] == 0:
             weights[zone * zones + zone] = 0.0
             weights[merged * zones + zone] = 1.0
 
     for zone in range(zones):
-        if supply[zone] > 0 and surplus(zone, total, share, count) <= -1:
-            for _ in range(int(total * share[zone] - count[zone])):
-                if giving == 0:
-                    return IMPOSSIBLE
-                giving = _give(zone, giving, givers, zones, total, limit, composition, count, share)
+        if supply[zone] > 0:
+            number = int(total * share[zone] - count[zone])
+            giving = give(zone, number, giving, givers, fewest, zones, composition, scratch, share)
+            if giving < 0:
+                return IMPOSSIBLE
 
     receiving = 0
     for zone in range(zones):
@@ -66,7 +68,7 @@ def local_shared(
     for zone in range(zones):
         scratch[overloaded + zone] = 0
     number = 0
-    while receiving > 0 and is_above(scratch[receivers], total, limit, share, count):
+    while receiving > 0 and count[scratch[receivers]] < scratch[fewest + scratch[receivers]]:
         zone = pop(RECEIVERS, scratch, receivers, receiving, share, count)
         receiving -= 1
         scratch[overloaded + zone] = 1
@@ -76,6 +78,7 @@ def local_shared(
             number,
             giving,
             givers,
+            fewest,
             overloaded,
             pooled,
             zones,
@@ -101,7 +104,8 @@ def local_shared(
         receiver = pop(RECEIVERS, scratch, receivers, receiving, share, count)
         move_one(giver, receiver, zones, composition, count)
         push(RECEIVERS, scratch, receivers, receiving - 1, receiver, share, count)
-        if surplus(giver, total, share, count) >= 1:
+        # Only a zone without demand has one to spare with its last one, and no load to compare then.
+        if surplus(giver, total, share, count) >= 1 and count[giver] > 1:
             push(GIVERS, scratch, givers, giving, giver, share, count)
             giving += 1
     return zones + 2
@@ -119,31 +123,11 @@ def _merge_target(zones: int, total: int, supply: Integers, share: Sequence[floa
     return floor(ceil(1000 * expected) / 1000 + 0.5)
 
 
-def _give(
-    receiver: int,
-    giving: int,
-    givers: int,
-    zones: int,
-    total: int,
-    limit: float,
-    composition: MutableSequence[int],
-    scratch: MutableSequence[int],
-    share: Sequence[float],
-) -> int:
-    """One endpoint from the first giver to a group; returns how many givers are left in the queue."""
-    giver = pop(GIVERS, scratch, givers, giving, share, scratch)
-    giving -= 1
-    move_one(giver, receiver, zones, composition, scratch)
-    if can_give(giver, total, limit, share, scratch):
-        push(GIVERS, scratch, givers, giving, giver, share, scratch)
-        giving += 1
-    return giving
-
-
 def _relieve(
     number: int,
     giving: int,
     givers: int,
+    fewest: int,
     overloaded: int,
     pooled: int,
     zones: int,
@@ -168,9 +152,9 @@ def _relieve(
                 while giving > 0 and surplus(scratch[givers], total, share, scratch) < 1:
                     pop(GIVERS, scratch, givers, giving, share, scratch)
                     giving -= 1
-                if giving == 0:
+                giving = give(zone, 1, giving, givers, fewest, zones, composition, scratch, share)
+                if giving < 0:
                     return -1
-                giving = _give(zone, giving, givers, zones, total, limit, composition, scratch, share)
         return giving
     expected = 0.0
     for zone in range(zones):
@@ -183,8 +167,5 @@ def _relieve(
                 composition[zone * zones + located] = 0
             weights[zone * zones + zone] = 0.0
             weights[pooled * zones + zone] = 1.0
-    while expected / scratch[pooled] - 1 >= limit:
-        if giving == 0:
-            return -1
-        giving = _give(pooled, giving, givers, zones, total, limit, composition, scratch, share)
-    return giving
+    draws = fewest_below(limit, expected) - scratch[pooled]
+    return give(pooled, draws, giving, givers, fewest, zones, composition, scratch, share)

@@ -6,7 +6,7 @@ from typing import Final
 IMPOSSIBLE: Final = -1
 """No allocation may be made. Every other answer is the number of groups of the one that was."""
 
-SCRATCH_PER_ZONE: Final = 6
+SCRATCH_PER_ZONE: Final = 7
 REALS_PER_ZONE: Final = 3
 
 Integers = Sequence[int]

@@ -1,0 +1,91 @@
+"""A file of the proposal's tool in, a file like its own out: reading, scoring and writing a million inputs.
+
+Everything heavy is done, and imported, by processes of their own (``python -m bench.csv_files``): the memory of one
+that starts others counts as theirs.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from bench.measuring import MIB, Figure, Run, run
+
+_TOOL: Final = {"local": 32, "local-shared": 45, "local-weighted": 26, "local-opt": 22, "random": 10.5}
+"""Microseconds an input that the proposal's tool needs, from file to file."""
+_TIMES: Final = 10
+"""How many times faster than that is promised."""
+_ROWS, _SEED, _REPEATS, _JOBS = 1_000_000, 20_260_901, 3, 2
+_MOST_MEMORY: Final = 500
+"""MiB, machine code and libraries included."""
+
+
+def csv_files() -> Iterator[Figure]:
+    """Each algorithm of KEP-2004 by itself, the best of some runs; then the memory that few and many inputs take."""
+    with TemporaryDirectory(prefix="zoneward-bench-") as directory:
+        few, many, told = (Path(directory, name) for name in ("few.csv", "many.csv", "told"))
+        for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
+            _child("write", str(path), str(rows), told=told)
+        for algorithm, tool in _TOOL.items():
+            # Once for the machine code alone.
+            _child("score", algorithm, str(few), told=told)
+            _child("score", algorithm, str(many), told=told)
+            took = float(told.read_text())
+            yield Figure(f"CSV to CSV, {algorithm}, an input", took, "us", tool / _TIMES)
+            yield Figure(f"  times as fast as the proposal's tool ({tool:g} us)", tool / took, "x")
+        for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
+            peak = _child("score", "local", str(path), told=told).peak
+            yield Figure(f"  peak memory, {rows:,} inputs", peak / MIB, "MiB", _MOST_MEMORY)
+
+
+def _child(*words: str, told: Path) -> Run:
+    return run((sys.executable, "-m", "bench.csv_files", *words), output=told)
+
+
+def _score(algorithm: str, inputs: Path) -> float:
+    """Microseconds an input, from a file into one beside it; the best of some runs."""
+    from zoneward.lab.contenders import contenders_for
+    from zoneward.lab.csv_files import CsvFile
+    from zoneward.lab.like_topology_simulator import LikeTopologySimulator
+    from zoneward.lab.running import Threads, simulate
+    from zoneward.lab.scoring import prepare
+    from zoneward.lab.tally import Wanted
+
+    wanted = Wanted(contenders=contenders_for([algorithm]))
+    prepare(wanted.contenders)
+    measured = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        dataset = CsvFile(inputs)
+        with inputs.with_suffix(".results").open("wb") as file:
+            sink = LikeTopologySimulator(file, wanted.contenders[0]).write
+            simulate(wanted, dataset, runner=Threads(_JOBS), sink=sink)
+        measured.append((time.perf_counter() - start) / dataset.rows)
+    return min(measured) * 1e6
+
+
+def _write(path: Path, rows: int) -> None:
+    """A sample of ``kep`` as a file."""
+    import polars as pl
+
+    from zoneward.lab.datasets import Computed
+
+    with path.open("wb") as file:
+        file.write(b"name,zone1,zone2,zone3\n")
+        for chunk in Computed("kep", sample=rows, seed=_SEED).chunks():
+            inputs = chunk.inputs()
+            lines = {"name": pl.select(pl.format("input {}", pl.Series(inputs.numbers))).to_series()}
+            for zone in range(inputs.supply.shape[1]):
+                cell = pl.format("{} {}", pl.Series(inputs.demand[:, zone]), pl.Series(inputs.supply[:, zone]))
+                lines[f"zone{zone + 1}"] = pl.select(cell).to_series()
+            file.write(pl.DataFrame(lines).write_csv(include_header=False).encode())
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["write", path, rows]:
+            _write(Path(path), int(rows))
+        case ["score", algorithm, path]:
+            print(_score(algorithm, Path(path)))

@@ -1,0 +1,369 @@
+"""Who takes part: names, parameters and sweeps as people write them, and what is said of those that are misspelt."""
+
+import dataclasses
+from collections.abc import Sequence
+from fractions import Fraction
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.properties.random_clusters import examples
+
+from zoneward.kube.input_error import InputError
+from zoneward.lab.contenders import ALGORITHMS, OVERLOAD, PARAMETERS, PER_SLICE, STARTING, Contender, OwnRule
+from zoneward.lab.contenders import contenders_for as found
+from zoneward.routing.algorithms.registry import HEURISTICS, SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.same_zone import same_zone
+
+FIVE = ("random", "local", "local-shared", "local-weighted", "local-opt")
+HAVING = {
+    "random": (PER_SLICE,),
+    "local": PARAMETERS,
+    "local-shared": PARAMETERS,
+    "local-weighted": (STARTING, PER_SLICE),
+    "local-opt": (STARTING, PER_SLICE),
+    "ProportionalZoneCPU": PARAMETERS,
+    "PreferSameZone": (PER_SLICE,),
+    "cluster-wide": (PER_SLICE,),
+}
+"""Which parameters each algorithm has."""
+OWN = OwnRule(name="mine", rule=same_zone, key="mine-1")
+
+
+def only(*written: str) -> Contender:
+    (one,) = found(written)
+    return one
+
+
+def labels(written: Sequence[str], sweeps: Sequence[str] = (), own: OwnRule | None = None) -> list[str]:
+    return [each.label for each in found(written, sweeps=sweeps, own=own)]
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_all_are_the_five_of_the_proposal_in_its_order_and_then_those_for_hints() -> None:
+    assert labels(["all"]) == [*FIVE, "ProportionalZoneCPU", "PreferSameZone", "cluster-wide"] == list(ALGORITHMS)
+    assert {*SUBSETTING_ALGORITHMS} == {*FIVE}
+
+
+@pytest.mark.parametrize(
+    ("alias", "label"),
+    [
+        ("Original", "random"),
+        ("Local", "local"),
+        ("LocalShared", "local-shared"),
+        ("LocalWeighted", "local-weighted"),
+        ("LocalOpt", "local-opt"),
+        ("none", "cluster-wide"),
+    ],
+)
+def test_a_name_of_the_proposals_tool_stands_for_ours(alias: str, label: str) -> None:
+    assert only(alias) == only(label)
+    assert only(alias).label == label
+
+
+def test_an_alias_takes_parameters() -> None:
+    assert labels(["Local:startingThreshold=2"]) == ["local:startingThreshold=2"]
+
+
+@pytest.mark.parametrize("name", [*FIVE, "ProportionalZoneCPU", "PreferSameZone"])
+def test_the_rule_is_the_very_function_of_the_registry(name: str) -> None:
+    assert only(name).rule is HEURISTICS[name].allocate
+    assert only(name).weighs == HEURISTICS[name].weighs == (name in ("local-weighted", "local-opt"))
+
+
+def test_cluster_wide_is_one_group_for_all() -> None:
+    assert only("cluster-wide") == dataclasses.replace(only("random"), label="cluster-wide")
+
+
+def test_machine_code_has_a_name_of_its_own_for_each_rule() -> None:
+    """Under the same name another rule's would be found."""
+    everybody = found(["all"])
+    assert len({each.key for each in everybody}) == len({each.rule for each in everybody})
+    assert len({(each.key, each.rule) for each in everybody}) == len({each.key for each in everybody})
+    assert all(each.key.isidentifier() for each in everybody)
+    assert not any(each.plain for each in everybody)
+
+
+@pytest.mark.parametrize(
+    ("name", "starting", "overload"),
+    [
+        ("random", "0", "1/2"),
+        ("local", "3", "1/2"),
+        ("local-shared", "1", "1/2"),
+        ("local-weighted", "0", "1/2"),
+        ("local-opt", "0", "1/2"),
+        ("ProportionalZoneCPU", "1", "1/5"),
+        ("PreferSameZone", "0", "1/2"),
+        ("cluster-wide", "0", "1/2"),
+    ],
+)
+def test_defaults_are_those_of_the_proposals(name: str, starting: str, overload: str) -> None:
+    one = only(name)
+    assert (one.label, one.starting, one.overload, one.per_slice) == (name, Fraction(starting), Fraction(overload), 100)
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+def test_parameters_follow_a_colon() -> None:
+    one = only("local:startingThreshold=2,overloadThreshold=0.3,maxEndpointsPerSlice=50")
+    assert (one.starting, one.overload, one.per_slice) == (Fraction(2), Fraction(3, 10), 50)
+    assert one.parameters == (3, 10, 3, 10)
+
+
+def test_what_is_not_given_stays_the_default() -> None:
+    one = only("ProportionalZoneCPU:startingThreshold=2")
+    assert (one.starting, one.overload, one.per_slice) == (Fraction(2), Fraction(1, 5), 100)
+
+
+@pytest.mark.parametrize(("written", "value"), [("1/3", Fraction(1, 3)), (".5", Fraction(1, 2)), ("0", Fraction(0))])
+def test_a_threshold_may_be_any_number_in_digits(written: str, value: Fraction) -> None:
+    assert only(f"local-shared:overloadThreshold={written}").overload == value
+
+
+@pytest.mark.parametrize("name", HAVING)
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_an_algorithm_takes_its_own_parameters_and_no_others(name: str, parameter: str) -> None:
+    assert {*HAVING} == {*ALGORITHMS}
+    if parameter in HAVING[name]:
+        assert labels([f"{name}:{parameter}=7"]) == [f"{name}:{parameter}=7"]
+    else:
+        with pytest.raises(InputError, match=rf"^--algorithm: {name}: expected .*, got '{parameter}=7'$"):
+            found([f"{name}:{parameter}=7"])
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (["random,local"], ["random", "local"]),
+        (["random", "local"], ["random", "local"]),
+        ([" random , local "], ["random", "local"]),
+        (["local:startingThreshold=2,random"], ["local:startingThreshold=2", "random"]),
+        (
+            ["local:startingThreshold=2,overloadThreshold=0.3,local-opt:startingThreshold=1,all"],
+            ["local:startingThreshold=2,overloadThreshold=0.3", "local-opt:startingThreshold=1", *ALGORITHMS],
+        ),
+    ],
+)
+def test_commas_stand_between_names_and_between_parameters(written: list[str], expected: list[str]) -> None:
+    assert labels(written) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (["local", "local"], ["local"]),
+        (["Local", "local"], ["local"]),
+        (["local", "all"], ["local", *(name for name in ALGORITHMS if name != "local")]),
+        (["local:startingThreshold=2", "local:startingThreshold=2.0"], ["local:startingThreshold=2"]),
+        (
+            ["local:overloadThreshold=1,startingThreshold=2", "local:startingThreshold=2,overloadThreshold=1"],
+            ["local:startingThreshold=2,overloadThreshold=1"],
+        ),
+    ],
+)
+def test_who_is_asked_for_twice_takes_part_once(written: list[str], expected: list[str]) -> None:
+    """In the place where it was asked for first."""
+    assert labels(written) == expected
+
+
+def test_two_that_differ_in_the_seventh_digit_both_take_part() -> None:
+    both = found(["local:overloadThreshold=1/3", "local:overloadThreshold=0.3333333"])
+    assert [each.overload for each in both] == [Fraction(1, 3), Fraction(3333333, 10_000_000)]
+    assert len({each.label for each in both}) == 2
+
+
+@examples(200)
+@given(
+    st.sampled_from(ALGORITHMS),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            STARTING: st.integers(0, 4000).map(lambda number: Fraction(number, 4)),
+            OVERLOAD: st.integers(0, 1000).map(lambda number: Fraction(number, 1000)),
+            PER_SLICE: st.integers(1, 1000).map(Fraction),
+        },
+    ),
+)
+def test_a_label_is_what_may_be_written_to_get_the_same_again(name: str, values: dict[str, Fraction]) -> None:
+    given_ = {parameter: value for parameter, value in values.items() if parameter in HAVING[name]}
+    written = name + (":" if given_ else "") + ",".join(f"{key}={value}" for key, value in given_.items())
+    one = only(written)
+    assert only(one.label) == one
+    for parameter, value in given_.items():
+        assert {STARTING: one.starting, OVERLOAD: one.overload, PER_SLICE: one.per_slice}[parameter] == value
+
+
+# --- sweeps -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_makes_one_contender_of_each_value() -> None:
+    swept = found(["local"], sweeps=["startingThreshold=1,2,3,4,5"])
+    assert [each.label for each in swept] == [f"local:startingThreshold={number}" for number in range(1, 6)]
+    assert [each.starting for each in swept] == [1, 2, 3, 4, 5]
+
+
+def test_sweeps_are_crossed() -> None:
+    assert labels(["local"], ["startingThreshold=1,2", "overloadThreshold=0.2,0.5"]) == [
+        "local:startingThreshold=1,overloadThreshold=0.2",
+        "local:startingThreshold=1,overloadThreshold=0.5",
+        "local:startingThreshold=2,overloadThreshold=0.2",
+        "local:startingThreshold=2,overloadThreshold=0.5",
+    ]
+
+
+def test_a_sweep_leaves_those_alone_who_have_no_such_parameter() -> None:
+    assert labels(["random,local-opt,local"], ["startingThreshold=1,2", "overloadThreshold=0.2"]) == [
+        "random",
+        "local-opt:startingThreshold=1",
+        "local-opt:startingThreshold=2",
+        "local:startingThreshold=1,overloadThreshold=0.2",
+        "local:startingThreshold=2,overloadThreshold=0.2",
+    ]
+
+
+def test_a_sweep_keeps_what_else_was_given_and_takes_the_place_of_its_own() -> None:
+    written = ["local:startingThreshold=7,maxEndpointsPerSlice=10"]
+    assert labels(written, ["startingThreshold=1,2"]) == [
+        "local:startingThreshold=1,maxEndpointsPerSlice=10",
+        "local:startingThreshold=2,maxEndpointsPerSlice=10",
+    ]
+
+
+def test_values_swept_twice_take_part_once() -> None:
+    assert labels(["local"], ["startingThreshold=1,1.0,2"]) == [
+        "local:startingThreshold=1",
+        "local:startingThreshold=2",
+    ]
+
+
+@examples(100)
+@given(
+    st.lists(st.sampled_from(ALGORITHMS), min_size=1, unique=True),
+    st.dictionaries(st.sampled_from(PARAMETERS), st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)),
+)
+def test_as_many_as_the_grids_of_their_parameters_have_points(names: list[str], grid: dict[str, list[int]]) -> None:
+    grid = {key: values for key, values in grid.items() if any(key in HAVING[name] for name in names)}
+    swept = found(names, sweeps=[f"{key}={','.join(map(str, values))}" for key, values in grid.items()])
+    sizes = [prod(len(values) for key, values in grid.items() if key in HAVING[name]) for name in names]
+    assert len(swept) == sum(sizes)
+    assert len({each.label for each in swept}) == len(swept)
+
+
+# --- a rule of one's own ----------------------------------------------------------------------------------------------
+
+
+def test_an_own_rule_takes_part_alone_where_no_other_is_asked_for() -> None:
+    (one,) = found([], own=OWN)
+    assert (one.label, one.rule, one.key, one.plain, one.weighs) == ("mine", same_zone, "mine-1", False, False)
+    assert (one.starting, one.overload, one.per_slice) == (Fraction(0), Fraction(1, 2), 100)
+
+
+def test_an_own_rule_may_have_every_parameter() -> None:
+    written = ["local,mine:startingThreshold=2,overloadThreshold=0.1"]
+    local, mine = found(written, sweeps=["maxEndpointsPerSlice=10"], own=dataclasses.replace(OWN, plain=True))
+    assert local.label == "local:maxEndpointsPerSlice=10"
+    assert mine.label == "mine:startingThreshold=2,overloadThreshold=0.1,maxEndpointsPerSlice=10"
+    assert (mine.rule, mine.plain, mine.parameters) == (same_zone, True, (1, 10, 1, 10))
+
+
+def test_an_own_rule_is_not_among_all() -> None:
+    assert labels(["all,mine"], own=OWN) == [*ALGORITHMS, "mine"]
+
+
+def test_nobody_is_asked_for() -> None:
+    assert found([]) == ()
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+ONE_OF = (
+    "expected one of all, random, local, local-shared, local-weighted, local-opt, ProportionalZoneCPU, PreferSameZone, "
+    "cluster-wide"
+)
+THREE = "expected startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpointsPerSlice=NUMBER"
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("", f"--algorithm: {ONE_OF}, got ''"),
+        ("locale", f"--algorithm: {ONE_OF}, got 'locale'"),
+        ("LOCAL", f"--algorithm: {ONE_OF}, got 'LOCAL'"),
+        ("local,", f"--algorithm: {ONE_OF}, got ''"),
+        ("local,,random", f"--algorithm: {ONE_OF}, got ''"),
+        ("mine", f"--algorithm: {ONE_OF}, got 'mine'"),
+        ("RequireZone", f"--algorithm: {ONE_OF}, got 'RequireZone'"),
+        ("all:maxEndpointsPerSlice=3", f"--algorithm: {ONE_OF}, got 'all'"),
+        ("local,startingThreshold=3", f"--algorithm: {ONE_OF}, got 'startingThreshold=3'"),
+        ("local:startingThreshold", f"--algorithm: local: {THREE}, got 'startingThreshold'"),
+        ("local:starting=3", f"--algorithm: local: {THREE}, got 'starting=3'"),
+        ("local:=3", f"--algorithm: local: {THREE}, got '=3'"),
+        ("Local:starting=3", f"--algorithm: local: {THREE}, got 'starting=3'"),
+        (
+            "random:startingThreshold=3",
+            "--algorithm: random: expected maxEndpointsPerSlice=NUMBER, got 'startingThreshold=3'",
+        ),
+        *(
+            (
+                f"local:startingThreshold={value}",
+                f"--algorithm: startingThreshold: expected a number from 0 to 1000, got '{value}'",
+            )
+            for value in ("", "three", "-1", "1000.001", "1e2", "1E2", "nan", "inf", "1/0", "0x10", "1" * 21)
+        ),
+        *(
+            (
+                f"local:maxEndpointsPerSlice={value}",
+                f"--algorithm: maxEndpointsPerSlice: expected a whole number from 1 to 1000, got '{value}'",
+            )
+            for value in ("0", "1.5", "1001", "-1", "many")
+        ),
+    ],
+)
+def test_what_is_written_wrong_is_shown_with_what_was_expected(written: str, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        found([written])
+    assert str(raised.value) == message
+
+
+SWEPT = "expected startingThreshold=NUMBER[,NUMBER...], overloadThreshold=NUMBER[,NUMBER...], maxEndpointsPerSlice="
+SWEPT += "NUMBER[,NUMBER...]"
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "message"),
+    [
+        ("local", "", f"--sweep: {SWEPT}, got ''"),
+        ("local", "startingThreshold", f"--sweep: {SWEPT}, got 'startingThreshold'"),
+        ("local", "starting=1", f"--sweep: {SWEPT}, got 'starting=1'"),
+        ("local", "startingThreshold=", "--sweep: startingThreshold: expected a number from 0 to 1000, got ''"),
+        ("local", "startingThreshold=1,,2", "--sweep: startingThreshold: expected a number from 0 to 1000, got ''"),
+        ("local", "startingThreshold=1-5", "--sweep: startingThreshold: expected a number from 0 to 1000, got '1-5'"),
+        (
+            "local",
+            "maxEndpointsPerSlice=0.5",
+            "--sweep: maxEndpointsPerSlice: expected a whole number from 1 to 1000, got '0.5'",
+        ),
+        (
+            "random",
+            "startingThreshold=1",
+            "--sweep: expected a parameter that one of the algorithms has, got 'startingThreshold'",
+        ),
+    ],
+)
+def test_a_sweep_that_is_written_wrong_is_shown_too(name: str, written: str, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        found([name], sweeps=[written])
+    assert str(raised.value) == message
+
+
+def test_a_parameter_that_is_swept_twice_loses_no_value() -> None:
+    """Or it is said that it can't be."""
+    try:
+        swept = labels(["local"], ["startingThreshold=1", "startingThreshold=2"])
+    except InputError:
+        return
+    assert swept == ["local:startingThreshold=1", "local:startingThreshold=2"]

@@ -1,0 +1,421 @@
+"""Inputs to score: which rows there are, in which order, and that it does not matter who asks for them, or how."""
+
+import pickle
+import tracemalloc
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import combinations, islice, permutations
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.properties.random_clusters import examples
+
+from zoneward.lab import datasets
+from zoneward.lab.datasets import (
+    COMPUTED,
+    ROWS_PER_CHUNK,
+    Computed,
+    Dataset,
+    Held,
+    Inputs,
+    Integers,
+    Named,
+    Permuted,
+    Picked,
+    Range,
+    Stretch,
+)
+
+Triple = tuple[int, ...]
+KEP_ROWS = 39_273_145
+FIRST_PART = 38_907_000
+KEP = Computed("kep")
+PERMUTED = Computed("kep-permuted", seed=2004)
+SMALL = Computed("small")
+UNIFORM = Computed("uniform", seed=7, zones=Range(2, 5), nodes=Range(1, 4), endpoints=Range(0, 9), inputs=40_000)
+
+
+def together(dataset: Dataset) -> Inputs:
+    """All rows of a dataset that have the same number of zones."""
+    chunks = [chunk.inputs() for chunk in dataset.chunks()]
+    return Inputs(
+        np.concatenate([each.numbers for each in chunks]),
+        np.concatenate([each.demand for each in chunks]),
+        np.concatenate([each.supply for each in chunks]),
+    )
+
+
+def listed(dataset: Dataset) -> list[tuple[int, Triple, Triple]]:
+    """Number, nodes and endpoints of every row."""
+    return [
+        (number, tuple(demand), tuple(supply))
+        for chunk in dataset.chunks()
+        for inputs in (chunk.inputs(),)
+        for number, demand, supply in zip(
+            inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
+        )
+    ]
+
+
+def at(dataset: Computed, numbers: Sequence[int]) -> Inputs:
+    """Rows of the first part, or of the second where they are behind it."""
+    part = int(numbers[0] >= FIRST_PART)
+    return Picked(dataset, part, np.array(numbers, np.int64) - part * FIRST_PART).inputs()
+
+
+@cache
+def ascending(values: range) -> list[Triple]:
+    """Every ascending triple, written out."""
+    return [(a, b, c) for a in values for b in values if b >= a for c in values if c >= b]
+
+
+@cache
+def sampled(name: str, rows: int, seed: int = 2004) -> Inputs:
+    return together(Computed(name, seed=seed, sample=rows))
+
+
+# --- kep --------------------------------------------------------------------------------------------------------------
+
+
+def test_kep_has_as_many_rows_as_the_proposal_evaluated() -> None:
+    assert KEP.rows == Computed("kep-permuted").rows == KEP_ROWS
+    assert len(ascending(range(1, 11))) * (len(ascending(range(101))) - 1) == FIRST_PART == 220 * 176_850
+    assert len(ascending(range(100, 1001, 7))) == KEP_ROWS - FIRST_PART == 366_145
+
+
+@pytest.mark.parametrize(
+    ("number", "nodes", "endpoints"),
+    [
+        (0, (1, 1, 1), (0, 0, 1)),
+        (1, (1, 1, 1), (0, 0, 2)),
+        (99, (1, 1, 1), (0, 0, 100)),
+        (100, (1, 1, 1), (0, 1, 1)),
+        (176_849, (1, 1, 1), (100, 100, 100)),
+        (176_850, (1, 1, 2), (0, 0, 1)),
+        (FIRST_PART - 1, (10, 10, 10), (100, 100, 100)),
+        (FIRST_PART, (30, 30, 30), (100, 100, 100)),
+        (FIRST_PART + 1, (30, 30, 30), (100, 100, 107)),
+        (KEP_ROWS - 1, (30, 30, 30), (996, 996, 996)),
+    ],
+)
+def test_rows_of_kep_stand_in_the_order_of_the_evaluation(number: int, nodes: Triple, endpoints: Triple) -> None:
+    inputs = at(KEP, [number])
+    assert (inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist()) == (
+        [number],
+        [list(nodes)],
+        [list(endpoints)],
+    )
+
+
+def test_any_row_of_kep_is_that_of_three_nested_loops() -> None:
+    """20,000 rows spread over all, and every node triple is among them."""
+    nodes, endpoints = ascending(range(1, 11)), [triple for triple in ascending(range(101)) if any(triple)]
+    large = ascending(range(100, 1001, 7))
+    inputs = sampled("kep", 20_000)
+    assert len(inputs.numbers) == 20_000
+    for number, demand, supply in zip(
+        inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
+    ):
+        wanted = (
+            (nodes[number // len(endpoints)], endpoints[number % len(endpoints)])
+            if number < FIRST_PART
+            else ((30, 30, 30), large[number - FIRST_PART])
+        )
+        assert (tuple(demand), tuple(supply)) == wanted, number
+    assert {tuple(each) for each in inputs.demand.tolist()} == {*nodes, (30, 30, 30)}
+
+
+# --- small ------------------------------------------------------------------------------------------------------------
+
+
+def test_small_holds_every_input_of_kep_with_at_most_50_endpoints() -> None:
+    """Each once, in the same order."""
+    few = [triple for triple in ascending(range(51)) if 0 < sum(triple) <= 50]
+    inputs = together(SMALL)
+    assert SMALL.rows == len(inputs.numbers) == 220 * len(few) == 934_340
+    assert inputs.numbers.tolist() == list(range(SMALL.rows))
+    assert inputs.supply.tolist() == [list(triple) for triple in few] * 220
+    assert inputs.demand[:: len(few)].tolist() == [list(triple) for triple in ascending(range(1, 11))]
+    assert (inputs.demand.reshape(220, -1, 3) == inputs.demand[:: len(few), None]).all()
+
+
+# --- kep-permuted -----------------------------------------------------------------------------------------------------
+
+
+def test_every_row_of_kep_permuted_is_one_of_kep_with_its_endpoints_in_some_order() -> None:
+    plain, permuted = sampled("kep", 100_000), sampled("kep-permuted", 100_000)
+    assert (plain.numbers == permuted.numbers).all()
+    assert (plain.demand == permuted.demand).all()
+    assert (plain.supply == np.sort(permuted.supply, axis=1)).all()
+
+
+def orders(inputs: Inputs) -> Integers:
+    """Which of the six orders the endpoints of a row stand in; rows with equal numbers are left out."""
+    found = np.argsort(inputs.supply, axis=1)[[len(set(row)) == 3 for row in inputs.supply.tolist()]]
+    number = {order: index for index, order in enumerate(permutations(range(3)))}
+    return np.array([number[tuple(row)] for row in found.tolist()])
+
+
+def chi_square(counts: Sequence[int]) -> float:
+    expected = sum(counts) / len(counts)
+    return sum((count - expected) ** 2 / expected for count in counts)
+
+
+def test_all_six_orders_are_equally_frequent() -> None:
+    """And say nothing about the order in the row after it. 20.5 and 66.6 are passed once in a thousand seeds."""
+    inputs = Stretch(PERMUTED, 0, 20_000_000, 20_100_000).inputs()
+    found = orders(inputs)
+    assert len(found) > 90_000
+    assert chi_square([int(count) for count in np.bincount(found, minlength=6)]) < 20.5
+    pairs = np.bincount(found[:-1] * 6 + found[1:], minlength=36)
+    assert chi_square([int(count) for count in pairs]) < 66.6
+
+
+def test_large_inputs_are_permuted_too() -> None:
+    found = orders(Stretch(PERMUTED, 1, 100_000, 150_000).inputs())
+    assert chi_square([int(count) for count in np.bincount(found, minlength=6)]) < 20.5
+
+
+def test_large_inputs_are_not_permuted_as_those_at_the_beginning() -> None:
+    """A row's number in the dataset decides, not that in its part."""
+    part, numbers = datasets._parts(KEP)[1], np.arange(100_000, 150_000)
+    assert datasets._parts(PERMUTED)[1].at(numbers)[1].tolist() == (
+        Permuted(part, PERMUTED.seed, FIRST_PART).at(numbers)[1].tolist()
+    )
+    mine, others = (
+        orders(Inputs(numbers, *Permuted(part, PERMUTED.seed, first).at(numbers))) for first in (FIRST_PART, 0)
+    )
+    assert 0.16 < float((mine == others).mean()) < 0.175
+
+
+def test_the_seed_decides_about_orders() -> None:
+    stretch = Stretch(PERMUTED, 0, 1_000_000, 1_010_000)
+    again = Stretch(replace(PERMUTED), 0, 1_000_000, 1_010_000)
+    other = Stretch(replace(PERMUTED, seed=2005), 0, 1_000_000, 1_010_000)
+    assert (stretch.inputs().supply == again.inputs().supply).all()
+    mine, others = orders(stretch.inputs()), orders(other.inputs())
+    assert 0.14 < float((mine == others).mean()) < 0.19  # a sixth, by chance
+
+
+# --- uniform ----------------------------------------------------------------------------------------------------------
+
+
+def test_uniform_divides_its_inputs_over_the_numbers_of_zones() -> None:
+    dataset = replace(UNIFORM, inputs=10_003)
+    zones = Counter(len(demand) for _, demand, _ in listed(dataset))
+    assert zones == {2: 2500, 3: 2501, 4: 2501, 5: 2501}
+    assert dataset.rows == 10_003
+
+
+def test_uniform_may_have_fewer_inputs_than_numbers_of_zones() -> None:
+    rows = listed(replace(UNIFORM, zones=Range(2, 30), inputs=3))
+    assert [number for number, _, _ in rows] == [0, 1, 2]
+    assert len({len(demand) for _, demand, _ in rows}) == 3
+
+
+def test_uniform_draws_every_number_of_its_ranges_equally_often() -> None:
+    """Each zone's for itself: what one has says nothing about another. Five standard deviations of 10,000 rows."""
+    for chunk in UNIFORM.chunks():
+        inputs = chunk.inputs()
+        zones = inputs.demand.shape[1]
+        for zone in range(zones):
+            for numbers, low, high in ((inputs.demand[:, zone], 1, 4), (inputs.supply[:, zone], 0, 9)):
+                counts = np.bincount(numbers - low, minlength=high - low + 1)
+                assert numbers.min() == low
+                assert numbers.max() == high
+                assert chi_square([int(count) for count in counts]) < 40
+        columns = np.concatenate([inputs.demand, inputs.supply], axis=1)
+        for one, other in combinations(range(2 * zones), 2):
+            assert abs(float(np.corrcoef(columns[:, one], columns[:, other])[0, 1])) < 0.05
+
+
+def test_the_seed_decides_about_uniform_inputs() -> None:
+    rows = listed(replace(UNIFORM, inputs=2000))
+    assert listed(replace(UNIFORM, inputs=2000)) == rows
+    others = listed(replace(UNIFORM, inputs=2000, seed=8))
+    assert sum(one == other for one, other in zip(rows, others, strict=True)) < 20
+
+
+def test_a_range_may_be_one_number() -> None:
+    rows = listed(
+        replace(UNIFORM, zones=Range(30, 30), nodes=Range(2, 2), endpoints=Range(1_000_000, 1_000_000), inputs=3)
+    )
+    assert rows == [(number, (2,) * 30, (1_000_000,) * 30) for number in range(3)]
+
+
+# --- chunks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("sample", [None, 150_000])
+def test_chunks_hold_every_row_once_in_order(name: str, sample: int | None) -> None:
+    """Each at most so many, and all of its rows with the same number of zones."""
+    dataset = replace(UNIFORM, name=name, inputs=300_000, sample=sample)
+    following = 0
+    rows = 0
+    for chunk in dataset.chunks():
+        if isinstance(chunk, Stretch):
+            part = datasets._parts(dataset)[: chunk.part]
+            first = sum(each.rows for each in part)
+            assert first + chunk.start == following
+            following = first + chunk.stop
+            assert 0 < chunk.stop - chunk.start <= ROWS_PER_CHUNK
+            rows += chunk.stop - chunk.start
+        else:
+            inputs = chunk.inputs()
+            assert 0 < len(inputs.numbers) <= ROWS_PER_CHUNK
+            assert inputs.numbers[0] >= following
+            assert (np.diff(inputs.numbers) > 0).all()
+            following = int(inputs.numbers[-1]) + 1
+            rows += len(inputs.numbers)
+    assert rows == dataset.rows
+    assert rows == following or sample is not None
+
+
+DATASETS = st.builds(
+    Computed,
+    name=st.just("uniform"),
+    seed=st.integers(0, 2**32 - 1),
+    zones=st.builds(lambda low, more: Range(low, low + more), st.integers(2, 6), st.integers(0, 5)),
+    nodes=st.builds(lambda low, more: Range(low, low + more), st.integers(0, 5), st.integers(0, 1000)),
+    endpoints=st.builds(lambda low, more: Range(low, low + more), st.integers(0, 5), st.integers(0, 1000)),
+    inputs=st.integers(1, 300),
+    sample=st.one_of(st.none(), st.integers(1, 400)),
+)
+
+
+@examples(100)
+@given(DATASETS, st.integers(1, 50))
+def test_rows_are_the_same_in_chunks_of_any_size(dataset: Computed, size: int) -> None:
+    whole = listed(dataset)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "ROWS_PER_CHUNK", size)
+        assert listed(dataset) == whole
+        sizes = [len(chunk.inputs().numbers) for chunk in dataset.chunks()]
+    assert max(sizes) <= size
+    assert len(sizes) >= ceil(dataset.rows / size)
+    for number, demand, supply in whole:
+        assert number < dataset.inputs
+        assert all(dataset.nodes.low <= each <= dataset.nodes.high for each in demand)
+        assert all(dataset.endpoints.low <= each <= dataset.endpoints.high for each in supply)
+
+
+@pytest.mark.parametrize("name", ["kep", "kep-permuted"])
+def test_a_row_is_the_same_alone_as_among_others(name: str) -> None:
+    inputs = sampled(name, 200)
+    for row, number in enumerate(inputs.numbers.tolist()):
+        alone = at(Computed(name, seed=2004), [number])
+        assert alone.demand.tolist() == [inputs.demand[row].tolist()]
+        assert alone.supply.tolist() == [inputs.supply[row].tolist()]
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
+@examples(200)
+@given(DATASETS)
+def test_a_sample_has_one_row_from_each_of_equal_stretches(dataset: Computed) -> None:
+    """So its rows are in order, and none comes twice; they are rows of the whole."""
+    whole = listed(replace(dataset, sample=None))
+    found = listed(dataset)
+    if dataset.sample is None or dataset.sample >= dataset.inputs:
+        assert found == whole
+        return
+    assert len(found) == dataset.sample == dataset.rows
+    for stratum, row in enumerate(found):
+        low, high = (each * dataset.inputs // dataset.sample for each in (stratum, stratum + 1))
+        assert low <= row[0] < high
+        assert row == whole[row[0]]
+
+
+def test_a_sample_of_kep_is_spread_over_all_of_it() -> None:
+    numbers = sampled("kep", 200_000).numbers
+    strata = np.arange(200_000)
+    assert (numbers >= strata * KEP_ROWS // 200_000).all()
+    assert (numbers < (strata + 1) * KEP_ROWS // 200_000).all()
+    # In its stretch each row is as likely as the others.
+    place = (numbers * 200_000 % KEP_ROWS) / KEP_ROWS
+    assert chi_square([int(count) for count in np.histogram(place, 10, (0, 1))[0]]) < 27.9
+
+
+def test_the_seed_decides_about_the_sample() -> None:
+    assert (sampled("kep", 10_000).numbers == together(Computed("kep", seed=2004, sample=10_000)).numbers).all()
+    same = float((sampled("kep", 10_000).numbers == sampled("kep", 10_000, seed=2005).numbers).mean())
+    assert same < 0.01
+
+
+def test_a_sample_of_everything_is_everything() -> None:
+    dataset = replace(UNIFORM, inputs=1000)
+    assert listed(replace(dataset, sample=1000)) == listed(replace(dataset, sample=5000)) == listed(dataset)
+    assert [
+        (each.rows, each.whole) for each in (dataset, replace(dataset, sample=5000), replace(dataset, sample=7))
+    ] == [
+        (1000, 1000),
+        (1000, 1000),
+        (7, 1000),
+    ]
+
+
+# --- memory and sending -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sample", [None, 10**9])
+def test_a_million_million_rows_take_no_more_memory_than_a_chunk(sample: int | None) -> None:
+    dataset = replace(UNIFORM, inputs=10**12, endpoints=Range(0, 1000), sample=sample)
+    assert dataset.rows == (sample or 10**12)
+    tracemalloc.start()
+    try:
+        for chunk in islice(dataset.chunks(), 5):
+            inputs = chunk.inputs()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(inputs.numbers) == ROWS_PER_CHUNK
+    assert peak < 32 * 1024**2
+    last = Stretch(dataset, 3, 25 * 10**10 - 2, 25 * 10**10).inputs()
+    assert last.numbers.tolist() == [10**12 - 2, 10**12 - 1]
+    assert last.demand.shape == (2, 5)
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_a_chunk_that_is_sent_elsewhere_is_small_and_gives_the_same_rows(name: str) -> None:
+    """Also after rows of it have been computed here."""
+    dataset = Computed(name, seed=3)
+    chunk = next(iter(dataset.chunks()))
+    here = chunk.inputs()
+    assert dataset.rows > 0
+    sent = pickle.dumps(chunk)
+    assert len(sent) < 1000
+    there = pickle.loads(sent).inputs()
+    assert (there.supply == here.supply).all()
+    assert (there.demand == here.demand).all()
+    assert (there.numbers == here.numbers).all()
+
+
+def test_datasets_with_the_same_fields_are_the_same() -> None:
+    assert replace(UNIFORM) == UNIFORM
+    assert hash(replace(UNIFORM)) == hash(UNIFORM)
+    assert replace(UNIFORM, sample=3) != UNIFORM
+
+
+# --- what is held -----------------------------------------------------------------------------------------------------
+
+
+def test_a_few_named_inputs_are_a_chunk_of_themselves() -> None:
+    inputs = Inputs(np.arange(2), np.array([[1, 2], [3, 4]]), np.array([[5, 6], [7, 8]]), ["shop/cart", "shop/web"])
+    dataset = Named("cluster", inputs)
+    (chunk,) = dataset.chunks()
+    assert isinstance(chunk, Held)
+    assert chunk.inputs() is inputs
+    assert (dataset.name, dataset.rows, dataset.whole) == ("cluster", 2, 2)
+
+
+def test_a_row_without_a_name_is_called_by_its_number() -> None:
+    inputs = sampled("kep", 10)
+    assert inputs.name(3) == str(inputs.numbers[3])
+    assert Inputs(inputs.numbers, inputs.demand, inputs.supply, list("abcdefghij")).name(3) == "d"

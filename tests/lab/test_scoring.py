@@ -1,0 +1,351 @@
+"""Rows through compiled rules: beside the literal implementation, beside plain Python, and by hand."""
+
+import random
+import shutil
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+from tests.lab.test_datasets import together
+from tests.reference import kep_2004
+from tests.reference.kep_2004 import allocate, score
+
+from zoneward.lab import scoring
+from zoneward.lab.contenders import ALGORITHMS, Contender, contenders_for
+from zoneward.lab.datasets import Computed, Inputs, Integers
+from zoneward.lab.scoring import (
+    COLUMNS,
+    FATE,
+    FELL_BACK,
+    SCORED,
+    UNSCORED,
+    Reals,
+    kernel,
+    machine_code_directory,
+    prepare,
+    scores,
+    slices_share,
+    totals,
+)
+from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES
+
+SAMPLE: Final = 200_000
+PIECES: Final = 8
+SEED: Final = 2004
+CLOSE: Final = 1e-9
+
+Group = tuple[tuple[int, ...], tuple[float, ...]]
+"""How many of its endpoints are located in each zone, and its weight for each zone."""
+
+
+def only(written: str) -> Contender:
+    (one,) = contenders_for([written])
+    return one
+
+
+def columns(written: str, demand: list[int], supply: list[int]) -> list[float]:
+    """What is known of one input."""
+    found: list[float] = scores(only(written), np.array([demand]), np.array([supply]))[:, 0].tolist()
+    return found
+
+
+# --- beside the literal implementation --------------------------------------------------------------------------------
+
+
+@cache
+def sample() -> Inputs:
+    return together(Computed("kep", seed=SEED, sample=SAMPLE))
+
+
+class OneByOne:
+    """The compiled `score_rows` over one row at a time, which shows the groups that it made of it."""
+
+    def __init__(self, contender: Contender) -> None:
+        self.run = kernel(contender)
+        self.composition, self.weights = np.empty((8, 3), np.int64), np.empty((8, 3))
+        self.results = np.empty((COLUMNS, 1))
+        self.given = (
+            np.array(contender.parameters, np.int64),
+            float(contender.starting),
+            contender.per_slice,
+            np.zeros(9, np.int64),
+            self.composition.reshape(-1),
+            self.weights.reshape(-1),
+            np.full(3 * SCRATCH_PER_ZONE, 7),
+            np.full(3 * REALS_PER_ZONE, 7.0),
+            np.empty(MEASURES),
+            self.results,
+        )
+        assert most_groups(3) == 8
+
+    def groups(self, demand: Integers, supply: Integers) -> list[Group]:
+        """Of a row (two arrays of shape (1, 3)): those that have endpoints, sorted."""
+        self.run(demand, supply, *self.given)
+        rows = zip(self.composition.tolist(), self.weights.tolist(), strict=True)
+        return sorted((tuple(located), tuple(weights)) for located, weights in rows if any(located))
+
+
+@pytest.mark.parametrize(("algorithm", "piece"), list(product(kep_2004.ALGORITHMS, range(PIECES))))
+def test_a_sample_of_kep_is_scored_as_by_the_literal_implementation(algorithm: str, piece: int) -> None:
+    """200,000 inputs in eight pieces, exactly: every group has the same endpoints and the same weights to the last bit,
+    and there are as many slices. The scores made of them are doubles that the literal adds in another order, zone by
+    zone instead of group by group: they are equal up to 1e-9, of 100."""
+    inputs = sample()
+    assert len(inputs.numbers) == SAMPLE
+    part = slice(piece * SAMPLE // PIECES, (piece + 1) * SAMPLE // PIECES)
+    demand, supply = inputs.demand[part], inputs.supply[part]
+    contender = only(algorithm)
+    one_by_one = OneByOne(contender)
+    found = scores(contender, demand, supply)
+    credits_ = credited(contender, found, supply)
+    wrong = []
+    for row, (nodes, endpoints) in enumerate(zip(demand.tolist(), supply.tolist(), strict=True)):
+        groups = allocate(algorithm, nodes, endpoints)
+        literal = score(groups, nodes, endpoints)
+        if groups is None:
+            wanted: list[Group] = [(tuple(endpoints), (1.0,) * 3)]
+        else:
+            wanted = sorted((group.located, group.weights) for group in groups)
+        mine = one_by_one.groups(demand[row : row + 1], supply[row : row + 1])
+        total, in_zone, worst, mean, slices = credits_[row]
+        if not (
+            mine == wanted
+            and slices == literal.slices
+            and abs(total - literal.total) < CLOSE
+            and abs(in_zone - literal.in_zone) < CLOSE
+            and abs(worst - literal.max_overload) < CLOSE
+            and abs(mean - literal.mean_overload) < CLOSE
+            and one_by_one.results[:, 0].tobytes() == found[:, row].tobytes()
+        ):
+            wrong.append(
+                f"nodes {nodes}, endpoints {endpoints}: {mine}, {credits_[row]}; literally {wanted}, {literal}"
+            )
+    assert not wrong, "\n".join([f"seed {SEED}: {len(wrong)} of {len(demand)} inputs differ", *wrong[:3]])
+
+
+def credited(contender: Contender, found: Reals, supply: Integers) -> list[list[float]]:
+    """Of each row the total, and the credits that it is made of."""
+    slices = slices_share(contender, found, supply.sum(axis=1))
+    rows = [
+        totals(found, slices),
+        100 * found[IN_ZONE],
+        100 * (1 - found[MAX_OVERLOAD]),
+        100 * (1 - found[MEAN_OVERLOAD]),
+        100 * slices,
+    ]
+    credits_: list[list[float]] = np.array(rows).T.tolist()
+    return credits_
+
+
+# --- beside plain Python ----------------------------------------------------------------------------------------------
+
+
+def drawn(zones: int, rows: int) -> tuple[Integers, Integers]:
+    """With ties, empty zones, and rows without an endpoint. Every zone has nodes."""
+    rng = random.Random(f"plain {zones}")
+    demand, supply = [], []
+    for _ in range(rows):
+        most = rng.choice((0, 1, 3, 40, 400))
+        demand.append([rng.choice((1, 1, 3, rng.randint(1, 9000))) for _ in range(zones)])
+        supply.append([rng.choice((0, 1, rng.randint(0, most), most)) for _ in range(zones)])
+    return np.array(demand), np.array(supply)
+
+
+@pytest.mark.parametrize("written", [*ALGORITHMS, "local:startingThreshold=0,overloadThreshold=0.1"])
+def test_compiled_and_plain_python_give_the_same_bits(written: str) -> None:
+    """Over 2,100 random inputs of two to eight zones."""
+    contender = only(written)
+    plainly = replace(contender, plain=True)
+    for zones in range(2, 9):
+        demand, supply = drawn(zones, 300)
+        found = scores(contender, demand, supply)
+        assert found.shape == (COLUMNS, 300)
+        assert found.tobytes() == scores(plainly, demand, supply).tobytes(), zones
+        assert {SCORED, UNSCORED} <= {*found[FATE].tolist()}
+
+
+def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
+    """Nothing of a row is left in the room for the next one."""
+    demand, supply = drawn(4, 300)
+    for contender in contenders_for(["all"]):
+        found = scores(contender, demand, supply)
+        backwards = scores(contender, demand[::-1].copy(), supply[::-1].copy())[:, ::-1]
+        assert found.tobytes() == backwards.tobytes(), contender.label
+
+
+def test_every_algorithm_of_the_lab_is_one_of_the_registry() -> None:
+    assert {contender.rule for contender in contenders_for(["all"])} <= {each.allocate for each in HEURISTICS.values()}
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_the_measures_and_the_fate() -> None:
+    """Two nodes against one, two endpoints in zone B: a third of a zone's traffic stays; then what each zone has."""
+    assert columns("random", [2, 1], [0, 2]) == pytest.approx([1 / 3, 0, 0, 1, 0, SCORED])
+    found = columns("PreferSameZone", [1, 1], [3, 1])
+    assert found[IN_ZONE] == 1
+    assert found[MAX_OVERLOAD] == pytest.approx(1)
+    assert found[MEAN_OVERLOAD] == pytest.approx(1 / 2)
+    assert found[SLICES] == 2
+    assert found[MEAN_SQUARE] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("demand", "supply"), [([1, 1], [0, 0]), ([0, 0], [3, 4]), ([0, 0], [0, 0])])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_row_without_endpoints_or_without_nodes_is_not_scored(
+    algorithm: str, demand: list[int], supply: list[int]
+) -> None:
+    assert columns(algorithm, demand, supply) == [0, 0, 0, 0, 0, UNSCORED]
+
+
+def test_a_zone_that_reaches_nobody_in_its_own_zone_falls_back() -> None:
+    assert columns("PreferSameZone", [1, 1, 1], [2, 0, 1])[FATE] == FELL_BACK
+    assert columns("PreferSameZone", [1, 1, 1], [2, 1, 1])[FATE] == SCORED
+    assert columns("random", [1, 1, 1], [2, 0, 1])[FATE] == SCORED
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_zone_without_nodes_is_scored(algorithm: str) -> None:
+    """Also where its share, nothing, is divided by no endpoints."""
+    found = columns(algorithm, [6, 2, 0, 1], [2, 10, 35, 2])
+    assert np.isfinite(found).all()
+    assert 0 <= found[IN_ZONE] <= 1
+    assert 1 <= found[SLICES] <= 5
+
+
+@pytest.mark.parametrize(
+    ("written", "endpoints", "groups"),
+    [
+        ("local", 8, 1),
+        ("local", 9, 3),
+        ("local:startingThreshold=2", 5, 1),
+        ("local:startingThreshold=2", 6, 3),
+        ("local-shared", 2, 1),
+        ("local-shared", 3, 3),
+        ("local-opt", 1, 1),
+        ("local-opt:startingThreshold=1.5", 4, 1),
+        ("local-opt:startingThreshold=1.5", 5, 4),
+    ],
+)
+def test_with_fewer_endpoints_than_it_takes_to_start_all_share_one_group(
+    written: str, endpoints: int, groups: int
+) -> None:
+    """Of a slice each, by three equal zones."""
+    supply = [endpoints // 3, (endpoints + 1) // 3, (endpoints + 2) // 3]
+    assert columns(written, [1, 1, 1], supply)[SLICES] == groups
+    if groups == 1:
+        assert columns(written, [1, 1, 1], supply) == columns("random", [1, 1, 1], supply)
+
+
+def test_where_a_rule_finds_nothing_all_share_one_group() -> None:
+    """Zone A needs most of three endpoints, and nobody can give one away."""
+    demand, supply = [8, 1, 1], [1, 1, 1]
+    assert allocate("local", demand, supply, starting_threshold=0) is None
+    assert columns("local:startingThreshold=0", demand, supply) == columns("random", demand, supply)
+
+
+def test_the_threshold_is_that_of_the_contender() -> None:
+    """40 endpoints where 48 are expected are a fifth too much for each: not above 0.5, but above 0.1."""
+    demand, supply = [48, 52], [40, 60]
+    assert columns("local:overloadThreshold=0.1", demand, supply) != columns("PreferSameZone", demand, supply)
+    loose, strict = (columns(f"ProportionalZoneCPU:overloadThreshold={each}", demand, supply) for each in ("1", "0.01"))
+    assert loose[MAX_OVERLOAD] < 1
+    assert strict[MAX_OVERLOAD] < 0.01
+
+
+@pytest.mark.parametrize(("per_slice", "slices"), [(100, 2), (10, 11), (1, 101), (1000, 1)])
+def test_slices_hold_as_many_endpoints_as_the_contender_says(per_slice: int, slices: int) -> None:
+    assert columns(f"random:maxEndpointsPerSlice={per_slice}", [1, 1], [100, 1])[SLICES] == slices
+
+
+def test_the_share_of_slices_is_what_would_do_over_what_there_is() -> None:
+    contender = only("PreferSameZone:maxEndpointsPerSlice=10")
+    supply = np.array([[10, 10], [11, 1], [5, 5], [0, 0]])
+    found = scores(contender, np.ones((4, 2), np.int64), supply)
+    assert found[SLICES].tolist() == [2, 3, 2, 0]
+    assert slices_share(contender, found, supply.sum(axis=1)).tolist() == [1, 2 / 3, 1 / 2, 0]
+
+
+def test_totals_are_the_weighted_sum_of_credits() -> None:
+    found = np.zeros((COLUMNS, 2))
+    found[IN_ZONE], found[MAX_OVERLOAD], found[MEAN_OVERLOAD] = (0.5, 1), (0, 2), (0.25, 1)
+    assert totals(found, np.array([1.0, 0.5])).tolist() == [22.5 + 20 + 15 + 15, 45 - 20 + 0 + 7.5]
+    assert totals(found, 1.0).tolist() == [22.5 + 20 + 15 + 15, 45 - 20 + 0 + 15]
+
+
+# --- machine code -----------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_compiled_once_whatever_its_parameters_and_rows() -> None:
+    """For any number of rows and zones there is one version of it."""
+    contender = only("PreferSameZone")
+    compiled = kernel(contender)
+    prepare([contender])
+    demand, supply = drawn(7, 20)
+    scores(contender, demand, supply)
+    assert kernel(only("PreferSameZone:maxEndpointsPerSlice=7")) is compiled
+    assert len(compiled.signatures) == 1  # type: ignore[attr-defined]
+
+
+def test_a_plain_rule_is_not_compiled() -> None:
+    assert kernel(replace(only("random"), plain=True)).__code__ is scoring.score_rows.__code__
+
+
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package's sources somewhere else, where they can be changed."""
+    package = Path(scoring.__file__).parents[1]
+    shutil.copytree(package, tmp_path / "zoneward", ignore=shutil.ignore_patterns("__pycache__", "*.yaml"))
+    monkeypatch.setattr(scoring, "__file__", str(tmp_path / "zoneward" / "lab" / "scoring.py"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_machine_code_is_kept_where_caches_are(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = machine_code_directory()
+    assert directory.parent == copied / "cache" / "zoneward"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(copied / "home"))
+    assert machine_code_directory() == copied / "home" / ".cache" / "zoneward" / directory.name
+
+
+def test_the_same_sources_have_the_same_directory_wherever_they_are(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = machine_code_directory()
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(copied / "cache"))
+    assert machine_code_directory() == elsewhere
+
+
+@pytest.mark.parametrize(
+    "changed", ["routing/algorithms/same_zone.py", "routing/algorithms/heap.py", "routing/score.py", "lab/scoring.py"]
+)
+def test_a_changed_source_has_another_directory(copied: Path, changed: str) -> None:
+    """Machine code of before would go on doing what it did; with the change undone, it does the right thing again."""
+    before = machine_code_directory()
+    source = copied / "zoneward" / changed
+    text = source.read_bytes()
+    source.write_bytes(text + b"\n# changed\n")
+    after = machine_code_directory()
+    assert after != before
+    assert after.parent == before.parent
+    source.write_bytes(text)
+    assert machine_code_directory() == before
+
+
+@pytest.mark.parametrize("library", ["numba", "numpy"])
+def test_another_version_of_a_library_has_another_directory(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = machine_code_directory()
+    monkeypatch.setattr(np, "__version__", "0.0")
+    if library == "numba":
+        monkeypatch.undo()
+        monkeypatch.setattr(scoring, "version", lambda _name: "0.0")
+    assert machine_code_directory() != before

@@ -1,0 +1,472 @@
+"""What a simulation says, beside the same worked out row by row in plain Python."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+from tests.lab.test_tally import CONTENDERS, EVERYTHING, cut, drawn, tallies
+
+from zoneward.lab.contenders import contenders_for
+from zoneward.lab.datasets import Inputs
+from zoneward.lab.scoring import scores
+from zoneward.lab.summary import SHARES, summary
+from zoneward.lab.tally import Tally, Wanted, merged
+from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Simulation
+
+SHOWN = [
+    (each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS if encoding != HINTS or not each.weighs
+]
+PIECES = [*cut(drawn(1500), 300, 301, 900), drawn(400, zones=5, first=1500), drawn(200, zones=2, first=1900)]
+
+
+@dataclass
+class Row:
+    """What is known of an input that was scored."""
+
+    number: int
+    zones: int
+    endpoints: int
+    possible: float
+    credits: dict[tuple[str, str], dict[str, float]]
+    fell_back: dict[str, bool]
+
+
+@cache
+def rows() -> list[Row]:
+    """Those of `PIECES`, by the formulas of evaluation.md."""
+    return [row for inputs in PIECES for row in worked_out(inputs)]
+
+
+def worked_out(inputs: Inputs) -> list[Row]:
+    found = []
+    columns = [scores(each, inputs.demand, inputs.supply).T.tolist() for each in CONTENDERS]
+    for index, (nodes, endpoints) in enumerate(zip(inputs.demand.tolist(), inputs.supply.tolist(), strict=True)):
+        n, t = sum(nodes), sum(endpoints)
+        if n == 0 or t == 0:
+            continue
+        row = Row(
+            number=int(inputs.numbers[index]),
+            zones=len(nodes),
+            endpoints=t,
+            possible=sum(min(r / n, e / t) for r, e in zip(nodes, endpoints, strict=True)),
+            credits={},
+            fell_back={},
+        )
+        for contender, each in zip(CONTENDERS, columns, strict=True):
+            in_zone, worst, mean, slices, _, fate = each[index]
+            row.fell_back[contender.label] = fate == 1
+            for encoding in ENCODINGS:
+                if encoding == HINTS and contender.weighs:
+                    continue
+                share = 1.0 if encoding == HINTS else math.ceil(t / contender.per_slice) / slices
+                row.credits[contender.label, encoding] = {
+                    "total": 45 * in_zone + 20 * (1 - worst) + 20 * (1 - mean) + 15 * share,
+                    "in_zone": 100 * in_zone,
+                    "max_overload": 100 * (1 - worst),
+                    "mean_overload": 100 * (1 - mean),
+                    "overload": 50 * (1 - worst + 1 - mean),
+                    "slices": 100 * share,
+                }
+        found.append(row)
+    return found
+
+
+def said(wanted: Wanted = EVERYTHING, *, bounds: bool = False, shares: tuple[float, ...] = SHARES) -> Simulation:
+    found = merged(wanted, tallies(wanted, PIECES))
+    return summary(wanted, found, dataset="drawn", of=2100, seed=5, bounds=bounds, shares=shares)
+
+
+def means_of(means: Sequence[Means]) -> dict[tuple[str, str], Means]:
+    assert len({(each.algorithm, each.encoding) for each in means}) == len(means)
+    return {(each.algorithm, each.encoding): each for each in means}
+
+
+def check_means(means: Sequence[Means], among: list[Row]) -> None:
+    """Credits, wins and ties, and zones that fell back."""
+    by_key = means_of(means)
+    assert [*by_key] == [(each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS]
+    for (label, encoding), each in by_key.items():
+        assert each.fell_back == sum(row.fell_back[label] for row in among)
+        if (label, encoding) not in SHOWN:
+            assert (each.credits, each.wins, each.ties) == (None, 0, 0)
+            continue
+        assert each.credits is not None
+        assert tuple(each.credits) == CREDITS
+        for credit in CREDITS:
+            wanted = fmean(row.credits[label, encoding][credit] for row in among)
+            assert each.credits[credit] == pytest.approx(wanted, rel=1e-9, abs=1e-9), (label, encoding, credit)
+        wins = ties = 0
+        for row in among:
+            totals = {key: values["total"] for key, values in row.credits.items() if key[1] == encoding}
+            best = {key for key, total in totals.items() if total > max(totals.values()) - 1e-9}
+            wins += best == {(label, encoding)}
+            ties += len(best) > 1 and (label, encoding) in best
+        assert (each.wins, each.ties) == (wins, ties), (label, encoding)
+
+
+# --- means ------------------------------------------------------------------------------------------------------------
+
+
+def test_means_wins_and_ties_are_those_of_the_rows() -> None:
+    simulation = said()
+    check_means(simulation.means, rows())
+    by_key = means_of(simulation.means)
+    assert by_key["PreferSameZone", HINTS].fell_back > 100
+    assert all(by_key[key].ties > 10 for key in SHOWN)
+    assert by_key["random", SLICE_GROUPS].wins > 10
+
+
+def test_rows_without_endpoints_or_nodes_count_for_nothing_but_are_counted() -> None:
+    simulation = said()
+    assert (simulation.rows, simulation.unscored) == (len(rows()), 2100 - len(rows()))
+    assert simulation.unscored > 100
+    assert (simulation.dataset, simulation.of, simulation.seed, simulation.partial) == ("drawn", 2100, 5, False)
+
+
+def test_of_a_sample_it_is_told_what_it_is_a_sample_of() -> None:
+    found = merged(EVERYTHING, tallies(EVERYTHING, PIECES))
+    sample = summary(EVERYTHING, found, dataset="drawn", of=2100, whole=10**6)
+    assert (sample.of, sample.whole) == (2100, 10**6)
+    assert said().whole == 2100
+
+
+def test_every_row_is_won_by_one_or_tied_by_some() -> None:
+    for encoding in ENCODINGS:
+        means = [each for each in said().means if each.encoding == encoding]
+        tied = sum(
+            len([key for key, each in row.credits.items() if key[1] == encoding and each["total"] > best - 1e-9]) > 1
+            for row in rows()
+            for best in (max(each["total"] for key, each in row.credits.items() if key[1] == encoding),)
+        )
+        assert sum(each.wins for each in means) + tied == len(rows())
+
+
+def test_one_alone_wins_every_row() -> None:
+    (means,) = said(Wanted(contenders=CONTENDERS[:1])).means
+    assert (means.wins, means.ties) == (len(rows()), 0)
+
+
+def test_hints_have_full_credit_for_slices_and_all_else_alike() -> None:
+    by_key = means_of(said().means)
+    for label in ("random", "local", "PreferSameZone"):
+        groups, hints = by_key[label, SLICE_GROUPS].credits, by_key[label, HINTS].credits
+        assert groups is not None
+        assert hints is not None
+        assert hints["slices"] == 100
+        assert [hints[credit] for credit in CREDITS[1:-1]] == [groups[credit] for credit in CREDITS[1:-1]]
+        assert hints["total"] - groups["total"] == pytest.approx(0.15 * (100 - groups["slices"]))
+    assert by_key["local", SLICE_GROUPS].credits["slices"] < 80  # type: ignore[index]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_only_the_encodings_asked_for_are_told(encoding: str) -> None:
+    simulation = said(replace(EVERYTHING, encodings=(encoding,)), bounds=True)
+    assert {each.encoding for each in simulation.means} == {encoding}
+    assert {each.encoding for each in simulation.worst} == {encoding}
+    assert {each.encoding for each in simulation.quantiles} == {encoding}
+    assert {each.encoding for each in simulation.differences} == {encoding}
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_bound_is_what_supply_can_keep_in_the_zone() -> None:
+    """55 + 45 * sum over z of min(r_z, E_z / T), which no other mean passes."""
+    simulation = said(bounds=True)
+    among = {"all": (simulation.means, rows())}
+    for band in simulation.bands:
+        among[band.name] = (band.means, [row for row in rows() if band_of(row.endpoints) == band.name])
+    for name, (means, mine) in among.items():
+        for encoding in ENCODINGS:
+            bound = means_of(means)[BOUND, encoding].credits
+            assert bound is not None
+            assert bound["total"] == pytest.approx(fmean(55 + 45 * row.possible for row in mine)), name
+            assert bound["in_zone"] == pytest.approx(fmean(100 * row.possible for row in mine))
+            assert [bound[credit] for credit in CREDITS[2:]] == [100] * 4
+            for each in means:
+                assert each.credits is None or each.credits["total"] <= bound["total"] + 1e-9
+
+
+def test_no_row_passes_its_bound() -> None:
+    for row in rows():
+        for each in row.credits.values():
+            assert each["total"] <= 55 + 45 * row.possible + 1e-9
+
+
+def test_no_bound_is_told_where_none_is_asked_for() -> None:
+    simulation = said()
+    assert BOUND not in {each.algorithm for each in simulation.means}
+    assert BOUND not in {each.algorithm for band in simulation.bands for each in band.means}
+
+
+# --- bands ------------------------------------------------------------------------------------------------------------
+
+
+def band_of(endpoints: int) -> str:
+    for low, high in ((1, 8), (9, 20), (21, 50), (51, 100), (101, 300), (301, 1000)):
+        if low <= endpoints <= high:
+            return f"{low} to {high}"
+    return "over 1000"
+
+
+@pytest.mark.parametrize(
+    ("by", "name"),
+    [("endpoints", lambda row: band_of(row.endpoints)), ("zones", lambda row: f"{row.zones} zones")],
+)
+def test_bands_are_told_as_the_whole_is(by: str, name: Callable[[Row], str]) -> None:
+    simulation = said(replace(EVERYTHING, by=by))
+    expected = {name(row) for row in rows()}
+    assert {band.name for band in simulation.bands} == expected
+    assert len(simulation.bands) == len(expected) == (7 if by == "endpoints" else 3)
+    for band in simulation.bands:
+        mine = [row for row in rows() if name(row) == band.name]
+        assert band.rows == len(mine)
+        check_means(band.means, mine)
+    check_means(simulation.means, rows())
+
+
+def test_bands_stand_in_order() -> None:
+    assert [band.name for band in said().bands] == [
+        "1 to 8",
+        "9 to 20",
+        "21 to 50",
+        "51 to 100",
+        "101 to 300",
+        "301 to 1000",
+        "over 1000",
+    ]
+    assert [band.name for band in said(replace(EVERYTHING, by="zones")).bands] == ["2 zones", "3 zones", "5 zones"]
+
+
+@pytest.mark.parametrize(("endpoints", "name"), [(1, "1 to 8"), (8, "1 to 8"), (9, "9 to 20"), (1000, "301 to 1000")])
+def test_the_last_number_of_a_band_is_in_it(endpoints: int, name: str) -> None:
+    inputs = Inputs(np.arange(1), np.array([[1, 1]]), np.array([[endpoints, 0]]))
+    found = merged(EVERYTHING, tallies(EVERYTHING, [inputs]))
+    assert [band.name for band in summary(EVERYTHING, found, dataset="one", of=1).bands] == [name]
+
+
+def test_no_bands_without_asking() -> None:
+    simulation = said(replace(EVERYTHING, by=""))
+    assert (simulation.bands, simulation.by) == ((), "")
+    assert said().by == "endpoints"
+
+
+# --- quantiles --------------------------------------------------------------------------------------------------------
+
+
+def test_quantiles_are_those_of_numpy_up_to_the_width_of_a_bin() -> None:
+    """Between the two rows that a quantile may fall between: 0.005 beside them, 0.1 % of what lacks below -100."""
+    simulation = said()
+    assert [(each.algorithm, each.encoding) for each in simulation.quantiles] == SHOWN
+    for each in simulation.quantiles:
+        assert tuple(each.by_share) == SHARES
+        for share, found in each.by_share.items():
+            assert {*found} == {*CREDITS}
+            for credit, value in found.items():
+                values = [row.credits[each.algorithm, each.encoding][credit] for row in rows()]
+                low, high = (float(np.quantile(values, share, method=method)) for method in ("lower", "higher"))
+                width = 0.0051 if low > -99.99 else 0.001 * (100 - low)
+                assert low - width <= value <= high + width, (each.algorithm, each.encoding, share, credit)
+
+
+def test_rows_alike_have_their_credit_as_every_quantile() -> None:
+    inputs = Inputs(np.arange(50), np.full((50, 2), 1), np.full((50, 2), 3))
+    wanted = Wanted(contenders=contenders_for(["PreferSameZone"]), quantiles=True)
+    simulation = summary(wanted, merged(wanted, tallies(wanted, [inputs])), dataset="x", of=50, shares=SHARES)
+    (quantiles,) = simulation.quantiles
+    for values in quantiles.by_share.values():
+        assert values == pytest.approx(
+            {"total": 92.5, "in_zone": 100, "max_overload": 100, "mean_overload": 100, "overload": 100, "slices": 50}
+        )
+
+
+def test_quantiles_only_where_they_are_asked_for() -> None:
+    assert said(replace(EVERYTHING, quantiles=False)).quantiles == ()
+
+
+# --- differences ------------------------------------------------------------------------------------------------------
+
+
+def test_differences_and_their_intervals_are_those_of_paired_rows() -> None:
+    found = {(each.algorithm, each.other, each.encoding): each for each in said().differences}
+    labels = [each.label for each in CONTENDERS]
+    assert [*found] == [
+        (one, other, encoding)
+        for encoding in ENCODINGS
+        for one, other in combinations(labels, 2)
+        if (one, encoding) in SHOWN and (other, encoding) in SHOWN
+    ]
+    for (one, other, encoding), difference in found.items():
+        each = [row.credits[one, encoding]["total"] - row.credits[other, encoding]["total"] for row in rows()]
+        margin = 1.959964 * stdev(each) / math.sqrt(len(each))
+        assert difference.mean == pytest.approx(fmean(each), rel=1e-9)
+        assert difference.low == pytest.approx(fmean(each) - margin, rel=1e-9)
+        assert difference.high == pytest.approx(fmean(each) + margin, rel=1e-9)
+        assert difference.low < difference.mean < difference.high
+
+
+def test_what_never_differs_has_an_interval_of_nothing() -> None:
+    wanted = Wanted(contenders=contenders_for(["random,cluster-wide"]))
+    simulation = summary(wanted, merged(wanted, tallies(wanted, PIECES)), dataset="x", of=1)
+    (difference,) = simulation.differences
+    assert (difference.mean, difference.low, difference.high) == (0, 0, 0)
+
+
+def test_an_interval_holds_the_mean_of_the_whole_in_19_of_20_samples() -> None:
+    """Of 400 samples of 100 rows each, between 361 and 393: it is missed once in a million."""
+    wanted = Wanted(contenders=contenders_for(["local,local-shared"]), encodings=(HINTS,))
+    rng = np.random.default_rng(95)
+    demand, supply = rng.integers(1, 11, (40_000, 3)), rng.integers(0, 101, (40_000, 3))
+    whole = Inputs(np.arange(40_000), demand, supply)
+    (truth,) = summary(wanted, merged(wanted, tallies(wanted, [whole])), dataset="x", of=1).differences
+    held = 0
+    for start in range(0, 40_000, 100):
+        part = slice(start, start + 100)
+        piece = Inputs(whole.numbers[part], demand[part], supply[part])
+        (found,) = summary(wanted, merged(wanted, tallies(wanted, [piece])), dataset="x", of=1).differences
+        held += found.low <= truth.mean <= found.high
+    assert 361 <= held <= 393
+
+
+# --- worst rows -------------------------------------------------------------------------------------------------------
+
+
+def test_worst_rows_are_told_lowest_first_with_their_inputs() -> None:
+    inputs = {
+        int(number): (inputs.name(row), tuple(inputs.demand[row].tolist()), tuple(inputs.supply[row].tolist()))
+        for inputs in PIECES
+        for row, number in enumerate(inputs.numbers)
+    }
+    simulation = said()
+    for label, encoding in SHOWN:
+        mine = [each for each in simulation.worst if (each.algorithm, each.encoding) == (label, encoding)]
+        expected = sorted((row.credits[label, encoding]["total"], row.number) for row in rows())[:7]
+        assert [each.total for each in mine] == pytest.approx([total for total, _ in expected])
+        assert [each.total for each in mine] == sorted(each.total for each in mine)
+        for each in mine:
+            assert (each.name, each.nodes, each.endpoints) == inputs[each.row]
+    assert len(simulation.worst) == 7 * len(SHOWN)
+
+
+def test_no_worst_rows_without_asking() -> None:
+    assert said(replace(EVERYTHING, worst=0)).worst == ()
+
+
+# --- plots ------------------------------------------------------------------------------------------------------------
+
+
+def test_curves_are_mean_totals_by_number_of_endpoints() -> None:
+    """Four points from each number of endpoints to twice as many."""
+    curves = said().plots.curves
+    assert [(each.algorithm, each.encoding) for each in curves] == SHOWN
+    for curve in curves:
+        points: dict[int, list[Row]] = {}
+        for row in rows():
+            points.setdefault(int(4 * math.log2(row.endpoints)), []).append(row)
+        wanted = [
+            (
+                fmean(row.endpoints for row in mine),
+                fmean(row.credits[curve.algorithm, curve.encoding]["total"] for row in mine),
+            )
+            for _, mine in sorted(points.items())
+        ]
+        assert len(curve.points) == len(wanted)
+        for found, expected in zip(curve.points, wanted, strict=True):
+            assert found == pytest.approx(expected)
+
+
+def test_the_bound_has_a_curve_where_it_is_asked_for() -> None:
+    """Above all the others, and the same for every encoding."""
+    curves = {(each.algorithm, each.encoding): each.points for each in said(bounds=True).plots.curves}
+    assert [*curves] == [*SHOWN, *((BOUND, encoding) for encoding in ENCODINGS)]
+    points: dict[int, list[Row]] = {}
+    for row in rows():
+        points.setdefault(int(4 * math.log2(row.endpoints)), []).append(row)
+    wanted = [
+        (fmean(row.endpoints for row in mine), fmean(55 + 45 * row.possible for row in mine))
+        for _, mine in sorted(points.items())
+    ]
+    for encoding in ENCODINGS:
+        assert [each for point in curves[BOUND, encoding] for each in point] == pytest.approx(
+            [each for point in wanted for each in point]
+        )
+    for key in SHOWN:
+        for (_, total), (_, bound) in zip(curves[key], curves[BOUND, key[1]], strict=True):
+            assert total <= bound + 1e-9
+
+
+def test_spreads_count_every_row_where_its_total_is() -> None:
+    """In steps of a half; what is below nothing counts for the lowest."""
+    spreads = said().plots.spreads
+    assert [(each.algorithm, each.encoding) for each in spreads] == SHOWN
+    for spread in spreads:
+        totals = sorted(row.credits[spread.algorithm, spread.encoding]["total"] for row in rows())
+        assert sum(count for _, count in spread.bins) == len(totals)
+        edges = [edge for edge, _ in spread.bins]
+        assert edges == sorted(edges)
+        assert spread.width == 0.5
+        at = 0
+        for edge, count in spread.bins:
+            for total in totals[at : at + count]:
+                # Totals are told apart to a hundredth.
+                assert edge - 0.0051 <= max(total, 0) <= edge + spread.width + 0.0051
+            at += count
+
+
+def test_joints_count_every_row_by_two_totals() -> None:
+    joints = said().plots.joints
+    assert [(each.algorithm, each.other, each.encoding) for each in joints] == [
+        (each.algorithm, each.other, each.encoding) for each in said().differences
+    ]
+    for joint in joints:
+        found = {(one, other): count for one, other, count in joint.cells}
+        assert sum(found.values()) == len(rows())
+        on_an_edge = 0
+        for row in rows():
+            pair = [row.credits[label, joint.encoding]["total"] for label in (joint.algorithm, joint.other)]
+            if any(abs(total - round(total)) < 1e-6 for total in pair):
+                # Its last bits decide: totals are added up in another order here.
+                on_an_edge += 1
+                continue
+            one, other = (float(min(max(math.floor(total), 0), 99)) for total in pair)
+            found[one, other] -= 1
+        assert min(found.values()) >= 0
+        assert sum(found.values()) == on_an_edge < len(rows()) / 2
+        assert joint.width == 1
+
+
+def test_plots_only_where_they_are_asked_for() -> None:
+    plots = said(replace(EVERYTHING, plots=False)).plots
+    assert (plots.curves, plots.spreads, plots.joints) == ((), (), ())
+
+
+# --- nothing ----------------------------------------------------------------------------------------------------------
+
+
+def test_of_nothing_nothing_is_said() -> None:
+    simulation = summary(EVERYTHING, Tally(), dataset="none", of=7, partial=True, bounds=True, shares=SHARES)
+    assert (simulation.rows, simulation.of, simulation.unscored, simulation.partial) == (0, 7, 0, True)
+    assert (simulation.means, simulation.bands, simulation.quantiles, simulation.worst) == ((), (), (), ())
+
+
+def unscored() -> Simulation:
+    inputs = Inputs(np.arange(2), np.array([[1, 1], [0, 0]]), np.array([[0, 0], [3, 4]]))
+    found = merged(EVERYTHING, tallies(EVERYTHING, [inputs]))
+    return summary(EVERYTHING, found, dataset="none", of=2, bounds=True, shares=SHARES)
+
+
+def test_where_no_row_can_be_scored_that_is_all_that_is_said() -> None:
+    simulation = unscored()
+    assert (simulation.rows, simulation.unscored) == (0, 2)
+    assert (simulation.means, simulation.bands, simulation.differences, simulation.worst) == ((), (), (), ())
+    assert all(each.points == () for each in simulation.plots.curves)
+    assert all(each.bins == () for each in simulation.plots.spreads)
+
+
+def test_no_rows_have_no_quantiles() -> None:
+    assert unscored().quantiles == ()

@@ -1,0 +1,184 @@
+"""Pictures: that they are well-formed, the same every time, alone in what they use, and show what is there."""
+
+import re
+from collections.abc import Callable, Sequence
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import pytest
+from tests.report.simulated import NASTY, plots_of
+
+from zoneward.report.plots import MOST_PAIRS, against, count_key, curve_plot, joint_plot, pairs_to_show, spread_plot
+from zoneward.routing.scores import BOUND, Curve, Joint, Plots, Spread
+
+SVG = "{http://www.w3.org/2000/svg}"
+NAMES = ("random", "local", "local-shared")
+PLOTS = plots_of(*NAMES)
+
+
+def curves(plots: Plots = PLOTS, order: Sequence[str] = NAMES) -> str:
+    return curve_plot(plots.curves, among=plots.curves, order=order, key="curves")
+
+
+def spreads(plots: Plots = PLOTS, order: Sequence[str] = NAMES) -> str:
+    return spread_plot(plots.spreads, among=plots.spreads, order=order, key="spreads")
+
+
+def pair(plots: Plots = PLOTS) -> str:
+    return joint_plot(plots.joints[0], most=50, key="pair")
+
+
+def colours() -> str:
+    return count_key(12_345, key="colours")
+
+
+ALL = pytest.mark.parametrize("draw", [curves, spreads, pair, colours])
+
+
+def texts(svg: str) -> list[str]:
+    return ["".join(each.itertext()).strip() for each in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+@ALL
+def test_a_picture_is_well_formed_and_scales(draw: Callable[[], str]) -> None:
+    root = ElementTree.fromstring(draw())
+    assert root.tag == f"{SVG}svg"
+    assert "viewBox" in root.attrib
+    assert not {"width", "height"} & root.attrib.keys()
+
+
+@ALL
+def test_a_picture_has_a_title_and_a_description(draw: Callable[[], str]) -> None:
+    root = ElementTree.fromstring(draw())
+    labels = root.attrib["aria-labelledby"].split()
+    said = [root.find(f"{SVG}title"), root.find(f"{SVG}desc")]
+    assert [each.attrib["id"] for each in said if each is not None and each.text] == labels
+
+
+@ALL
+def test_a_picture_is_the_same_every_time(draw: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = draw()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
+    monkeypatch.setitem(mpl.rcParams, "font.size", 30)
+    monkeypatch.setitem(mpl.rcParams, "svg.fonttype", "path")
+    assert draw() == first
+    assert mpl.rcParams["font.size"] == 30
+
+
+@ALL
+def test_a_picture_needs_nothing_from_elsewhere(draw: Callable[[], str]) -> None:
+    svg = draw()
+    assert re.findall(r"https?:[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
+    assert all(each.startswith(("#", "data:image/png;base64,")) for each in re.findall(r'href="([^"]*)"', svg))
+
+
+@ALL
+def test_what_a_picture_refers_to_is_in_it_and_begins_with_its_key(draw: Callable[[], str]) -> None:
+    svg = draw()
+    ids = re.findall(r'\bid="([^"]*)"', svg)
+    used = re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', svg)
+    assert len(ids) == len(set(ids))
+    assert {one or other for one, other in used} <= set(ids)
+    assert len({each.split("-")[0] for each in ids}) == 1
+
+
+@pytest.mark.parametrize("draw", [curves, spreads])
+def test_every_algorithm_is_named_once(draw: Callable[[], str]) -> None:
+    assert [each for each in texts(draw()) if each in NAMES] == list(NAMES)
+
+
+def test_algorithms_differ_in_more_than_colour() -> None:
+    lines = re.findall(r"stroke-dasharray: [^;]*; stroke-dashoffset: 0; stroke: (#[0-9a-f]+)", curves())
+    assert {"#d55e00", "#009e73"} <= set(lines)
+    assert "#0072b2" not in lines
+
+
+def test_the_bound_is_drawn_where_it_is_there() -> None:
+    bound = Curve(algorithm=BOUND, encoding="slice-groups", points=((1.0, 90.0), (100.0, 92.0)))
+    drawn = Plots(curves=(*PLOTS.curves, bound))
+    assert BOUND in texts(curves(drawn))
+    assert BOUND not in texts(curves())
+
+
+def test_endpoints_stand_on_a_logarithmic_axis() -> None:
+    assert [each for each in texts(curves()) if re.fullmatch(r"[125]0*k?", each)] == [
+        *("1", "2", "5", "10", "20", "50", "100", "200", "500", "1k", "2k")
+    ]
+
+
+def test_a_curve_of_one_point_is_drawn() -> None:
+    one = Plots(curves=(Curve(algorithm="local", encoding="hints", points=((3.0, 77.0),)),))
+    assert "local 77.0 at 3 endpoints" in curves(one)
+
+
+@pytest.mark.parametrize("draw", [curves, spreads])
+def test_nothing_to_draw_is_an_empty_picture(draw: Callable[[Plots], str]) -> None:
+    empty = Plots(
+        curves=(Curve(algorithm="local", encoding="hints", points=()),),
+        spreads=(Spread(algorithm="local", encoding="hints", width=0.5, bins=()),),
+    )
+    for each in (Plots(), empty):
+        ElementTree.fromstring(draw(each))
+
+
+@pytest.mark.parametrize("name", [NASTY, "$\\frac{x}", "_private", "\x00\x1b[31m", "\ud800", "x" * 300, "规则", "a\nb"])
+def test_any_name_can_be_drawn(name: str) -> None:
+    drawn = plots_of(name, "local")
+    for svg in (curves(drawn, (name,)), spreads(drawn, (name,)), pair(drawn)):
+        ElementTree.fromstring(svg)
+        assert "<script" not in svg
+        svg.encode()
+
+
+def test_a_name_with_an_underscore_or_a_dollar_is_written_as_it_is() -> None:
+    assert "_mine" in texts(curves(plots_of("_mine")))
+    assert "a$b$c" in texts(curves(plots_of("a$b$c")))
+
+
+def test_many_algorithms_have_a_look_each() -> None:
+    many = tuple(f"local:startingThreshold={number}" for number in range(20))
+    assert [each for each in texts(curves(plots_of(*many), many)) if each in many] == list(many)
+
+
+def test_one_algorithm_far_below_does_not_push_the_others_together() -> None:
+    far = Spread(algorithm="PreferSameZone", encoding="slice-groups", width=0.5, bins=((0.0, 30), (85.0, 70)))
+    drawn = texts(spreads(Plots(spreads=(*PLOTS.spreads, far))))
+    assert "0" not in drawn
+    assert "\u25c2 30.0% below 65" in drawn
+
+
+def test_the_description_tells_the_median() -> None:
+    assert "random: half of the inputs above 85.8" in spreads()
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pair_tells_how_often_each_is_ahead() -> None:
+    assert against(PLOTS.joints[0]) == "Above the line 30.0% of the inputs, below it 20.0%, on it 50.0%"
+    assert {"local", "random"} <= set(texts(pair()))
+
+
+def test_a_pair_without_rows_is_drawn() -> None:
+    nothing = Joint(algorithm="a", other="b", encoding="hints", width=1.0, cells=())
+    ElementTree.fromstring(joint_plot(nothing, most=1, key="pair"))
+
+
+def test_few_pairs_are_all_shown() -> None:
+    joints = plots_of(*"abcde").joints
+    assert len(joints) == MOST_PAIRS
+    assert pairs_to_show(joints, {}) == joints
+
+
+def test_of_many_pairs_the_best_is_shown_against_the_first_others() -> None:
+    joints = plots_of(*"abcdefghijklm").joints
+    shown = pairs_to_show(joints, {"a": 70.0, "c": 90.0, "d": 80.0})
+    assert [each.algorithm for each in shown] == ["c"] * MOST_PAIRS
+    assert [each.other for each in shown] == list("abdefghijk")
+
+
+def test_a_pair_that_is_turned_says_the_same() -> None:
+    joints = plots_of(*"abcdef").joints
+    turned = pairs_to_show(joints, {"f": 90.0})[0]
+    assert (turned.algorithm, turned.other) == ("f", "a")
+    assert turned.cells == ((71.0, 70.0, 20), (80.0, 80.0, 50), (85.0, 90.0, 30))

@@ -1,0 +1,302 @@
+"""The page of a simulation: its numbers are those of the value, and it stands on its own."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from tests.report.simulated import EMPTY, NASTY, credits_of, means_of, plots_of, simulation_of
+
+from zoneward.lab.contenders import contenders_for
+from zoneward.lab.datasets import Computed
+from zoneward.lab.running import Threads, simulate
+from zoneward.lab.tally import Wanted
+from zoneward.report.simulation_page import simulation_page
+from zoneward.routing.scores import BOUND, CREDITS, HINTS, SLICE_GROUPS, Band, Plots, Quantiles, Simulation
+
+SVG = "{http://www.w3.org/2000/svg}"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def real() -> Simulation:
+    wanted = Wanted(
+        contenders=contenders_for(["random,local,local-weighted"]),
+        encodings=(SLICE_GROUPS, HINTS), by="endpoints", quantiles=True, plots=True, worst=3,
+    )  # fmt: skip
+    dataset = Computed("small", sample=2_000)
+    return simulate(wanted, dataset, runner=Threads(2), bounds=True, shares=(0.05, 0.5))
+
+
+def parsed(page: str) -> ElementTree.Element:
+    """The page as XML, which it is too: whatever is not closed or not escaped fails here."""
+    doctype, _, rest = page.partition("\n")
+    assert doctype == "<!DOCTYPE html>"
+    return ElementTree.fromstring(rest)
+
+
+def said(element: ElementTree.Element) -> str:
+    return " ".join("".join(element.itertext()).split())
+
+
+def rows(page: str, section: str, table: int = 0) -> list[list[str]]:
+    """The cells of one table of a section."""
+    found = [each for each in parsed(page).iter("section") if each.get("id") == section]
+    return [[said(cell) for cell in row] for row in list(found[0].iter("table"))[table].iter("tr")]
+
+
+def sections(page: str) -> list[str]:
+    return [each.attrib["id"] for each in parsed(page).iter("section")]
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_table_has_the_columns_of_the_proposal_in_its_order() -> None:
+    head, random, local, bound = rows(simulation_page(simulation_of()), "scores")
+    columns = ["total", "in-zone", "max overload", "mean overload", "overload", "slices"]
+    assert head == ["algorithm", *columns, "wins", "", "ties", "", "fell back", ""]
+    others = ["81.50", "97.25", "98.75", "98.00", "63.12"]
+    assert random == ["random", "72.48", *others, "1,200", "12.0%", "34", "0.3%", "0", ""]
+    assert local == ["local", "86.72", *others, "5,678", "56.8%", "3,000", "30.0%", "77", "0.8%"]
+    assert bound == [BOUND, "92.76", *others, "", "", "", "", "", ""]
+
+
+def test_what_hints_cannot_say_is_a_dash() -> None:
+    page = simulation_page(simulation_of())
+    assert rows(page, "scores", 1)[2] == ["local", *"------"]
+    assert "hints can't say" in page.replace("&#x27;", "'")
+
+
+def test_the_best_total_is_bold_and_the_bound_never() -> None:
+    strong = [
+        said(each) for each in parsed(simulation_page(simulation_of())).iter("td") if each.find("strong") is not None
+    ]
+    assert strong == ["86.72", "62.22", "62.22"]
+
+
+def test_one_algorithm_alone_wins_nothing() -> None:
+    page = simulation_page(simulation_of(means=(means_of("local", 80.0, wins=5),), bands=()))
+    assert rows(page, "scores")[0][-1] == "slices"
+    assert "<strong>80" not in page
+
+
+def test_the_best_is_named_before_the_tables() -> None:
+    lines = [said(each) for each in parsed(simulation_page(simulation_of())).iter("li")]
+    best = "Slice groups: local has the best mean total, 86.72; the bound is 92.76."
+    assert lines == [f"{best} For 86.8% of the inputs no other has a higher one."]
+
+
+def test_bands_have_a_column_each_and_all_credits_below() -> None:
+    page = simulation_page(simulation_of())
+    assert rows(page, "endpoints") == [["algorithm", "1 to 84,321 inputs"], ["random", "61.11"], ["local", "62.22"]]
+    assert ["1 to 8: 4,321 inputs"] in rows(page, "endpoints", 2)
+
+
+def test_bands_by_zones_have_a_section_of_their_own() -> None:
+    bands = (Band(name="3 zones", rows=1, means=(means_of("local", 62.22),)),)
+    page = simulation_page(simulation_of(bands=bands, by="zones"))
+    assert sections(page)[:3] == ["scores", "zones", "endpoints"]
+    assert rows(page, "zones")[0] == ["algorithm", "3 zones1 input"]
+
+
+def test_differences_are_shown_both_ways_round() -> None:
+    head, random, local = rows(simulation_page(simulation_of()), "differences")
+    assert head == ["row - column", "random", "local"]
+    assert random[2] == "-14.232-14.568 to -13.901"
+    assert local[1] == "+14.232+13.901 to +14.568"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shade"), [(0.1, 0.3, "more"), (-0.3, -0.1, "less"), (-0.1, 0.3, None), (0.0, 0.0, None)]
+)
+def test_only_a_sure_difference_is_shaded(low: float, high: float, shade: str | None) -> None:
+    difference = replace(simulation_of().differences[0], mean=(low + high) / 2, low=low, high=high)
+    page = parsed(simulation_page(simulation_of(differences=(difference,), plots=Plots())))
+    cells = [each.get("class") for each in page.iter("td") if " to " in said(each)]
+    assert cells[0] == shade
+
+
+def test_quantiles_compare_algorithms_at_each_share() -> None:
+    quantiles = tuple(
+        Quantiles(algorithm=name, encoding=SLICE_GROUPS, by_share={0.5: credits_of(88.88), 0.001: credits_of(low)})
+        for name, low in (("random", -1234.5), ("local", -0.001))
+    )
+    found = [row[:2] for row in rows(simulation_page(simulation_of(quantiles=quantiles)), "quantiles")]
+    assert found == [
+        ["algorithm", "total"],
+        ["0.1% of the inputs have at most"],
+        ["random", "-1,234.50"],
+        ["local", "0.00"],
+        ["50% of the inputs have at most"],
+        ["random", "88.88"],
+        ["local", "88.88"],
+    ]
+
+
+def test_the_worst_inputs_have_their_numbers_and_zones() -> None:
+    found = rows(simulation_page(simulation_of()), "worst-inputs")
+    assert found[1:] == [["local"], ["shop/cartno. 1,234", "-33.33", "1 22 30", "0 7 144"]]
+
+
+def test_an_input_that_is_called_by_its_number_is_called_so_once() -> None:
+    worst = replace(simulation_of().worst[0], name="1234")
+    assert rows(simulation_page(simulation_of(worst=(worst,))), "worst-inputs")[2][0] == "1234"
+
+
+def test_facts_tell_the_seed_and_the_command() -> None:
+    page = parsed(simulation_page(simulation_of(unscored=3), command="zoneward simulate -a 'x & y'"))
+    facts = {said(each[0]): said(each[1]) for each in page.iter("div") if len(each) == 2 and each[0].tag == "dt"}
+    assert facts == {
+        "dataset": "kep",
+        "inputs": "10,000",
+        "not scored: no endpoint or no node": "3",
+        "seed": "17",
+        "command": "zoneward simulate -a 'x & y'",
+    }
+
+
+def test_every_column_is_explained() -> None:
+    page = parsed(simulation_page(simulation_of()))
+    terms = [said(each) for each in next(each for each in page.iter("dl") if each.get("class") == "legend").iter("dt")]
+    assert terms[:6] == ["total", "in-zone", "max overload", "mean overload", "overload", "slices"]
+    assert terms[6:] == ["wins", "ties", "fell back", "bound", "-", "slice groups", "hints"]
+
+
+def test_a_partial_result_says_so_first_and_loudly() -> None:
+    page = simulation_page(simulation_of(partial=True, unscored=45))
+    assert said(next(parsed(page).iter("title"))).startswith("PARTIAL")
+    marks = [said(each) for each in parsed(page).iter("p") if each.get("class") == "partial"]
+    assert len(marks) == 1
+    assert marks[0].startswith("PARTIAL RESULT")
+    assert "10,045 of 12,345" in marks[0]
+    assert "PARTIAL" not in simulation_page(simulation_of())
+
+
+def test_what_there_is_nothing_of_is_left_out() -> None:
+    bare = simulation_of(bands=(), quantiles=(), differences=(), worst=(), plots=Plots())
+    assert sections(simulation_page(bare)) == ["scores"]
+    assert sections(simulation_page(simulation_of())) == [
+        *("scores", "endpoints", "spreads", "differences", "pairs", "quantiles", "worst-inputs")
+    ]
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_no_rows_make_a_page_that_says_so(partial: bool) -> None:
+    page = simulation_page(replace(EMPTY, partial=partial))
+    assert "No input was scored." in said(parsed(page))
+    assert ("PARTIAL RESULT" in page) == partial
+    assert not sections(page)
+
+
+def test_rows_that_were_all_unscored_make_a_page() -> None:
+    simulation = replace(EMPTY, unscored=100, plots=plots_of())
+    parsed(simulation_page(simulation))
+
+
+# --- that it stands on its own ----------------------------------------------------------------------------------------
+
+
+def test_names_are_shown_and_never_run() -> None:
+    simulation = simulation_of(
+        dataset=NASTY,
+        means=(means_of(NASTY, 80.0), means_of("local", 79.0)),
+        bands=(Band(name=NASTY, rows=1, means=(means_of(NASTY, 80.0),)),),
+        quantiles=(replace(simulation_of().quantiles[0], algorithm=NASTY),),
+        differences=(replace(simulation_of().differences[0], algorithm=NASTY),),
+        worst=(replace(simulation_of().worst[0], name=NASTY, algorithm=NASTY),),
+        plots=plots_of(NASTY, "local"),
+    )
+    page = simulation_page(simulation, command=NASTY)
+    assert not list(parsed(page).iter("script"))
+    assert "<script" not in page
+    assert rows(page, "worst-inputs")[2][0].startswith(NASTY)
+    assert said(next(parsed(page).iter("h1"))) == f"Simulation: {NASTY}"
+
+
+@pytest.mark.parametrize("name", ["\x00\x07\x1b[31m", "\ud800", "\ufffe\uffff", "]]>", "<!--", "a\r\nb"])
+def test_a_name_of_any_characters_makes_a_page_that_can_be_written(name: str) -> None:
+    page = simulation_page(simulation_of(dataset=name, plots=Plots()))
+    parsed(page)
+    page.encode()
+
+
+def test_nothing_is_fetched_or_run(real: Simulation) -> None:
+    for page in (simulation_page(simulation_of()), simulation_page(real)):
+        assert set(re.findall(r"https?:[^\"'<> ]*", page)) == {"http://www.w3.org/2000/svg"}
+        assert not re.search(r"@import|url\((?!#)|\bsrc=|<script|\son\w+=", page)
+        assert all(each.startswith(("#", "data:")) for each in re.findall(r'href="([^"]*)"', page))
+
+
+def test_ids_are_unique_and_links_lead_somewhere(real: Simulation) -> None:
+    root = parsed(simulation_page(real))
+    ids = Counter(each.attrib["id"] for each in root.iter() if "id" in each.attrib)
+    assert set(ids.values()) == {1}
+    links = [each.attrib["href"] for each in root.iter("a")]
+    assert {each.removeprefix("#") for each in links} <= ids.keys()
+
+
+def test_headings_do_not_skip_a_level(real: Simulation) -> None:
+    levels = [int(each.tag[1]) for each in parsed(simulation_page(real)).iter() if re.fullmatch(r"h\d", each.tag)]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_a_page_without_pictures_needs_no_matplotlib() -> None:
+    program = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from tests.report.simulated import simulation_of\n"
+        "from zoneward.report.simulation_page import simulation_page\n"
+        "from zoneward.routing.scores import Plots\n"
+        "print(len(simulation_page(simulation_of(plots=Plots()))))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert int(run.stdout) > 1000
+
+
+# --- a real one -------------------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_of_a_real_simulation_are_all_there(real: Simulation) -> None:
+    page = simulation_page(real)
+    for table, encoding in enumerate((SLICE_GROUPS, HINTS)):
+        means = [each for each in real.means if each.encoding == encoding]
+        for row, each in zip(rows(page, "scores", table)[1:], means, strict=True):
+            expected = ["-"] * 6 if each.credits is None else [f"{each.credits[credit]:.2f}" for credit in CREDITS]
+            assert row[:7] == [each.algorithm, *expected]
+            if each.credits and each.algorithm != BOUND:
+                assert [row[7], row[9]] == [f"{each.wins:,}", f"{each.ties:,}"]
+    for worst in real.worst:
+        assert f"<td>{' '.join(map(str, worst.endpoints))}</td>" in page
+
+
+def test_the_page_of_a_real_simulation_is_the_same_every_time_and_small(real: Simulation) -> None:
+    page = simulation_page(real)
+    assert page == simulation_page(real)
+    assert len(page.encode()) < 500_000
+    assert len(list(parsed(page).iter(f"{SVG}svg"))) == 2 + 2 + (1 + 3) + (1 + 1)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_real_browser_shows_the_page_without_complaint(real: Simulation, tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    file = tmp_path / "page.html"
+    file.write_text(simulation_page(replace(real, dataset=NASTY), command=NASTY), "utf-8")
+    command = [
+        *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"),
+        *(f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={tmp_path / 'page.png'}"),
+        *("--window-size=1200,3000", file.as_uri()),
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    complaints = [line for line in run.stderr.splitlines() if "CONSOLE" in line]
+    assert complaints == []
+    assert run.stdout.count("<svg") == 10
+    assert "<script" not in run.stdout
+    # What a browser makes of it has every cell that was written.
+    assert run.stdout.count("</td>") == file.read_text("utf-8").count("</td>")
