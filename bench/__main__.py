@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import allocations, commands, decisions
+from bench import allocations, commands, csv_files, decisions, simulations
 from bench.measuring import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -13,6 +13,10 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "plan-json": commands.plan_json,
     "plan-yaml": commands.plan_yaml,
     "compare": commands.compare,
+    "csv": csv_files.csv_files,
+    "simulate": simulations.kep,
+    "simulate-ns": simulations.inputs,
+    "simulate-parquet": simulations.parquet,
 }
 
 

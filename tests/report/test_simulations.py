@@ -70,7 +70,7 @@ def test_the_table_is_the_proposal_s_with_wins_and_ties() -> None:
     lines = lines_of(SIMULATION)
     assert lines[0] == "kep: 5,000 inputs, and 12 without endpoints or nodes"
     assert lines[1] == (
-        "ALGORITHM  TOTAL  IN-ZONE  MAX OVERLOAD  MEAN OVERLOAD  OVERLOAD  SLICES   WINS  TIES     FELL BACK"
+        "ALGORITHM  TOTAL  IN-ZONE  MAX OVERLOAD  MEAN OVERLOAD  OVERLOAD  SLICES   WINS  TIES  FELL BACK"
     )
     assert lines[3].split() == ["local", "71.12", "72.13", "73.14", "74.15", "75.16", "76.17", "1,234", "56", "0"]
     assert lines[4].split() == ["random", *two(credits_from(31.25)), "7", "89", "3,456"]

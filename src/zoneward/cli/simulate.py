@@ -13,8 +13,7 @@ _FIVE = "random,local,local-shared,local-weighted,local-opt"
     "-d",
     "--dataset",
     metavar="NAME|FILE",
-    help="kep (39,273,145 inputs), kep-permuted, small, uniform[:zones=3-8,nodes=1-10,endpoints=0-100,inputs=1000000],"
-    " cluster (the Services of -f or --sample), or a CSV file.  [default: kep, or cluster with -f or --sample]",
+    help="What to score: see above.  [default: kep, or cluster with -f or --sample]",
 )
 @click.option(
     "-a",
@@ -22,8 +21,7 @@ _FIVE = "random,local,local-shared,local-weighted,local-opt"
     "algorithms",
     multiple=True,
     metavar="NAME[,NAME...]",
-    help="Algorithms, or all, with parameters: local:startingThreshold=2,overloadThreshold=0.3."
-    f"  [default: the five of KEP-2004, {_FIVE}]",
+    help="Which algorithms: see above.  [default: the five of KEP-2004, random to local-opt]",
 )
 @click.option("--algorithm-file", metavar="FILE.py:FUNCTION", help="A rule of your own, beside those of -a.")
 @click.option(
@@ -31,21 +29,32 @@ _FIVE = "random,local,local-shared,local-weighted,local-opt"
     type=click.Choice([*ENCODINGS, "both"]),
     default=ENCODINGS[0],
     show_default=True,
-    help="Hints need no slices of their own.",
+    help="How zones are told their endpoints; hints need no slices of their own, and can't say weights.",
 )
 @click.option("--by", type=click.Choice(["endpoints", "zones"]), help="Also a table for each band of inputs.")
-@click.option("--quantiles", metavar="PERCENT[,...]", help="Also what a part of the inputs stays below: 1,5,50.")
 @click.option(
-    "--worst", type=click.IntRange(0, 10_000), default=0, metavar="N", help="Also the N worst inputs of each."
+    "--quantiles", metavar="PERCENT[,...]", help="Also the score that so many percent of the inputs miss: 1,5,50."
+)
+@click.option(
+    "--worst", type=click.IntRange(0, 10_000), default=0, metavar="N", help="Also the N worst inputs of each algorithm."
 )
 @click.option("--differences", is_flag=True, help="Also how algorithms differ on the same inputs, with confidence.")
 @click.option("--bounds", is_flag=True, help="Also what no algorithm can pass.")
 @click.option(
-    "--sweep", "sweeps", multiple=True, metavar="PARAMETER=N[,N...]", help="Each algorithm with each of these values."
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="PARAMETER=N[,N...]",
+    help="Each algorithm that has the parameter, with each of these values. May be repeated.",
 )
 @click.option("--sample-size", type=click.IntRange(1), metavar="N", help="Only N inputs, spread evenly, by chance.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=2004, show_default=True, help="For all that is by chance."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=2004,
+    show_default=True,
+    metavar="N",
+    help="For all that is by chance.",
 )
 @click.option("--skip-invalid", is_flag=True, help="Leave out rows of a CSV file that can't be read, and count them.")
 @click.option(
@@ -61,7 +70,7 @@ _FIVE = "random,local,local-shared,local-weighted,local-opt"
     type=click.Choice(["topology-simulator"]),
     help="With -o csv: each input, in the columns of the proposal's tool. For one algorithm.",
 )
-@click.option("--to", metavar="PATH", help="Write there, not to standard output.")
+@click.option("--to", metavar="PATH", help="Write into this file, not to standard output.")
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Workers.  [default: one for each core]")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Work on the machines of a dask cluster.")
 @click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help="A snapshot for --dataset cluster.")
@@ -104,7 +113,25 @@ def command(
     """Score algorithms over millions of inputs, with the functions that decide for clusters.
 
     Scores are those of KEP-2004: credits of 100 for traffic that stays in its zone, for little overload, and for few
-    EndpointSlices. Ctrl-C ends it early, with what is known until then; the exit status is 130 then.
+    EndpointSlices. Ctrl-C ends it early, with what is known until then and exit status 130; a second one ends it at
+    once.
+
+    \b
+    Datasets:
+      kep           39,273,145 inputs of three zones, those of KEP-2004
+      kep-permuted  the same, endpoints and nodes not sorted alike
+      small         those of kep with at most 50 endpoints
+      uniform       by chance; all with their defaults:
+                    uniform:zones=3,nodes=1-10,endpoints=0-100,inputs=1000000
+      cluster       the Services of -f or --sample
+      FILE          rows such as: name,1 10,2 20,1 0 (nodes and endpoints)
+
+    \b
+    Algorithms, or all of them:
+      random, local, local-shared, local-weighted, local-opt,
+      ProportionalZoneCPU, PreferSameZone, cluster-wide
+    Their parameters, where they have them:
+      local:startingThreshold=3,overloadThreshold=0.5,maxEndpointsPerSlice=100
 
     \b
     zoneward simulate
@@ -118,7 +145,8 @@ def command(
     if (like is not None and output != "csv") or (output == "parquet" and to is None):
         wrong = "--like: expected -o csv with it" if like else "-o parquet: expected --to DIRECTORY"
         raise click.UsageError(wrong)
-    from zoneward.cli.simulating import Request, simulate_for
+    from zoneward.cli.requesting import Request
+    from zoneward.cli.simulating import simulate_for
 
     return simulate_for(
         Request(

@@ -62,7 +62,7 @@ class CsvFile:
 
     @property
     def whole(self) -> int:
-        return self._counted
+        return self._counted if self._wanted < self._counted else self.rows
 
     @property
     def rows(self) -> int:

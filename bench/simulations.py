@@ -1,0 +1,114 @@
+"""``zoneward simulate`` over the proposal's 39,273,145 inputs: time, memory, and Parquet against the disk.
+
+What is heavy is imported by processes of their own (``python -m bench.simulations``): the memory of one that starts
+others counts as theirs.
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from bench.measuring import MIB, ZONEWARD, Figure, run
+
+_FIVE: Final = {"local": 325, "local-shared": 475, "local-weighted": 445, "local-opt": 235, "random": 113}
+"""Nanoseconds an input on one core that the prototype needed."""
+_SAMPLE, _REPEATS = 400_000, 5
+_ROOM: Final = 4 << 30
+"""Bytes that the Parquet files and a copy of the same size take, and some more."""
+_BLOCK: Final = 1 << 20
+
+
+def kep() -> Iterator[Figure]:
+    """All five as a table: compiling on the first run; then at most 60 s on two cores, and 500 MiB."""
+    with TemporaryDirectory(prefix="zoneward-bench-") as cache:
+        kept = (sys.executable, "-c", _IN_CACHE.format(cache=cache))
+        first = run([*kept, "simulate", "-q", "--sample-size", "10"])
+        again = run([*kept, "simulate", "-q", "--sample-size", "10"])
+        yield Figure("simulate, ten inputs, first run: five algorithms compiled", first.wall, "s")
+        yield Figure("  again, with machine code kept", again.wall, "s")
+        whole = run([*kept, "simulate", "-q"])
+    yield Figure(f"simulate, all of kep, {os.cpu_count()} cores, machine code kept", whole.wall, "s", 60)
+    yield Figure("  CPU time", whole.cpu, "s")
+    yield Figure("  peak memory", whole.peak / MIB, "MiB", 500)
+
+
+_IN_CACHE: Final = """
+import os, sys
+os.environ["XDG_CACHE_HOME"] = {cache!r}
+from zoneward.cli.main import main
+main()
+"""
+
+
+def inputs() -> Iterator[Figure]:
+    """Nanoseconds an input of each of the five on one core, compiling left out: the best of some runs."""
+    with TemporaryDirectory(prefix="zoneward-bench-") as directory:
+        told = Path(directory, "told")
+        run((sys.executable, "-m", "bench.simulations"), output=told)
+        for line in told.read_text().splitlines():
+            algorithm, took = line.split()
+            yield Figure(f"{algorithm}, an input of kep, one core", float(took), "ns", _FIVE[algorithm])
+
+
+def parquet() -> Iterator[Figure]:
+    """Every input with all five, next to plainly writing as many bytes; at most 1 GiB of memory."""
+    with TemporaryDirectory(prefix="zoneward-bench-", dir=os.environ.get("TMPDIR")) as directory:
+        free = shutil.disk_usage(directory).free
+        if free < _ROOM:
+            print(
+                f"simulate -o parquet: skipped, it needs {_ROOM >> 30} GiB in {directory}, there are {free / 2**30:.1f}"
+            )
+            return
+        out = Path(directory, "out")
+        run([*ZONEWARD, "simulate", "-q", "--sample-size", "10"])
+        written = run([*ZONEWARD, "simulate", "-q", "-o", "parquet", "--to", str(out)])
+        size = sum(each.stat().st_size for each in out.iterdir())
+        plainly = _plainly(next(out.iterdir()), size, Path(directory, "plain"))
+    yield Figure(f"simulate -o parquet, all of kep, {size / MIB:,.0f} MiB", written.wall, "s")
+    yield Figure("  peak memory", written.peak / MIB, "MiB", 1024)
+    yield Figure("  written", size / MIB / written.wall, "MiB/s")
+    yield Figure("  as many bytes written plainly, with fsync", size / MIB / plainly, "MiB/s")
+
+
+def _plainly(like: Path, size: int, to: Path) -> float:
+    """Seconds to write as many bytes, those of a file over and over, until they are on the disk."""
+    content = like.read_bytes()
+    start = time.perf_counter()
+    with to.open("wb", buffering=0) as file:
+        left = size
+        while left > 0:
+            for at in range(0, min(len(content), left), _BLOCK):
+                left -= file.write(content[at : min(at + _BLOCK, at + left)])
+        os.fsync(file.fileno())
+    return time.perf_counter() - start
+
+
+def _measure() -> None:
+    """Print each algorithm with its nanoseconds an input."""
+    import numpy as np
+
+    from zoneward.lab.contenders import contenders_for
+    from zoneward.lab.datasets import Computed
+    from zoneward.lab.scoring import prepare, scores
+
+    chunks = [chunk.inputs() for chunk in Computed("kep", seed=2004, sample=_SAMPLE).chunks()]
+    demand = np.concatenate([each.demand for each in chunks])
+    supply = np.concatenate([each.supply for each in chunks])
+    contenders = contenders_for(_FIVE)
+    prepare(contenders)
+    for contender in contenders:
+        times = []
+        for _ in range(_REPEATS):
+            start = time.perf_counter()
+            scores(contender, demand, supply)
+            times.append(time.perf_counter() - start)
+        print(contender.label, min(times) / _SAMPLE * 1e9)
+
+
+if __name__ == "__main__":
+    _measure()

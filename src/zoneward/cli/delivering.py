@@ -1,0 +1,161 @@
+"""Where the results of a simulation go: standard output, a file, or a directory of files."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Final
+
+import click
+
+from zoneward.cli.interrupting import Interrupts
+from zoneward.cli.options import Note, tell, wants_color
+from zoneward.cli.requesting import Request
+from zoneward.kube.input_error import InputError
+from zoneward.report.simulations import heading, simulation_csv, simulation_document, simulation_table
+from zoneward.routing.scores import Simulation
+
+if TYPE_CHECKING:
+    from zoneward.lab.datasets import Inputs
+    from zoneward.lab.running import Sink
+    from zoneward.lab.scoring import Reals
+    from zoneward.lab.tally import Wanted
+
+_WIDEST: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Who writes rows down while they are scored, if anybody, and what to do when all are there."""
+
+    sink: "Sink | None"
+    finish: Callable[[Simulation], None]
+
+
+_WRITERS: Final = {"parquet": "zoneward.lab.parquet", "like": "zoneward.lab.like_topology_simulator"}
+
+
+def import_writer(request: Request) -> None:
+    """Import what writes rows. To be called before `Interrupts`: polars takes SIGINT when it is imported, and would
+    abort what it writes; whoever asks for the signal later has it.
+    """
+    if request.output in _WRITERS:
+        import_module(_WRITERS[request.output])
+
+
+@contextmanager
+def delivery(request: Request, wanted: "Wanted", interrupts: Interrupts) -> Iterator[Delivery]:
+    """Everything that is to be written is open from here on: what can't be written is told before the work begins."""
+    if request.output == "parquet":
+        from zoneward.lab.parquet import ParquetDirectory
+
+        with ParquetDirectory(Path(request.to or ""), wanted.contenders) as directory:
+            interrupts.at_once(directory.discard)
+
+            def finish(simulation: Simulation) -> None:
+                directory.finished(partial=heading(simulation) if simulation.partial else "")
+                _tell_partial(request, simulation)
+
+            yield Delivery(_held(directory.write, interrupts), finish)
+    elif request.output == "like":
+        from zoneward.lab.like_topology_simulator import LikeTopologySimulator
+
+        with _copied() if request.to is None else _opened(Path(request.to), interrupts) as file:
+            sink = LikeTopologySimulator(file, wanted.contenders[0]).write
+            yield Delivery(_held(sink, interrupts), lambda simulation: _tell_partial(request, simulation))
+    elif request.to is None:
+        yield Delivery(None, lambda simulation: click.echo(_text(request, simulation), nl=False, color=True))
+    else:
+        with _opened(Path(request.to), interrupts) as file:
+            yield Delivery(None, lambda simulation: _write(file, _text(request, simulation)))
+
+
+def _held(sink: "Sink", interrupts: Interrupts) -> "Sink":
+    """Ctrl-C waits until rows are written and counted: what is written down is what the result says."""
+
+    def held(inputs: "Inputs", columns: "list[Reals]") -> None:
+        interrupts.hold()
+        sink(inputs, columns)
+
+    return held
+
+
+def _write(file: IO[bytes], text: str) -> None:
+    file.write(text.encode())
+
+
+def _tell_partial(request: Request, simulation: Simulation) -> None:
+    if simulation.partial:
+        tell(request.options, [Note(heading(simulation))])
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _copied() -> Iterator[IO[bytes]]:
+    """A file without a name, copied to standard output at the end: bad input leaves nothing there."""
+    with TemporaryFile() as file:
+        yield file
+        file.seek(0)
+        shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
+
+
+@contextmanager
+def _opened(path: Path, interrupts: Interrupts) -> Iterator[IO[bytes]]:
+    """A file that shows up whole or not at all, in place of one that may be there; a device is written to as it is."""
+    if path.exists() and not path.is_file():
+        with _file(path, "wb", asked=path) as file:
+            yield file
+        return
+    # What a link points to is written, not the link.
+    asked, path = path, path.resolve()
+    making = path.with_name(f"{path.name}.making")
+    if path.exists():
+        # Replacing asks for less than writing.
+        _file(path, "ab", asked=asked).close()
+    interrupts.at_once(lambda: making.unlink(missing_ok=True))
+    try:
+        with _file(making, "wb", asked=asked) as file:
+            yield file
+        if path.exists():
+            shutil.copymode(path, making)
+        making.replace(path)
+    finally:
+        making.unlink(missing_ok=True)
+
+
+def _file(path: Path, mode: str, *, asked: Path) -> IO[bytes]:
+    try:
+        return path.open(mode)
+    except OSError as error:
+        raise InputError("--to", str(asked), f"expected a file that can be written: {error.strerror}") from error
+
+
+# --- what stands in them ----------------------------------------------------------------------------------------------
+
+
+def _text(request: Request, simulation: Simulation) -> str:
+    options = request.options
+    if request.output == "table":
+        from zoneward.report.tables import print_table
+
+        if not request.differences:
+            simulation = replace(simulation, differences=())
+        # As wide as it takes: numbers that are cut say nothing.
+        table = simulation_table(simulation, width=_WIDEST)
+        return print_table(table, color=wants_color(options) and request.to is None, width=_WIDEST)
+    if request.output == "json":
+        from zoneward.report.decisions import as_json
+
+        return as_json(simulation_document(simulation)).decode()
+    if request.output == "csv":
+        return simulation_csv(simulation)
+    from zoneward.report.simulation_page import simulation_page
+
+    return simulation_page(simulation, command=shlex.join(["zoneward", *sys.argv[1:]]))

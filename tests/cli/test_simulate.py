@@ -1,0 +1,240 @@
+"""``zoneward simulate`` as people and scripts use it."""
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from tests.cli.running import SAMPLE, Commands
+
+from zoneward.lab.contenders import ALGORITHMS, PARAMETERS
+from zoneward.lab.datasets import COMPUTED
+
+SMALL = ("simulate", "-q", "-d", "small", "--sample-size", "3000")
+SAME_ZONE = """
+def own_zone(demand, supply, parameters, previous, composition, weights, scratch, reals):
+    zones = len(demand)
+    for zone in range(zones):
+        composition[zone * zones + zone] = supply[zone]
+        weights[zone * zones + zone] = 1.0
+    return zones
+"""
+
+
+def document(zoneward: Commands, *arguments: str | Path) -> Any:
+    result = zoneward(*SMALL, "-o", "json", *arguments)
+    assert (result.status, result.err) == (0, "")
+    return json.loads(result.out)
+
+
+def means_of(found: Any) -> dict[str, dict[str, Any]]:
+    return {each["algorithm"]: each for each in found["means"]}
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_help_names_every_dataset_algorithm_and_parameter(zoneward: Commands) -> None:
+    words = set(zoneward("simulate", "--help").out.replace(",", " ").replace(":", " ").replace("=", " ").split())
+    assert {*COMPUTED, "cluster", *ALGORITHMS, *PARAMETERS} <= words
+
+
+def test_help_imports_nothing_of_the_lab() -> None:
+    code = "import sys\nfrom zoneward.cli.main import run\nrun(['simulate', '--help'])\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = done.stdout.splitlines()[-1].split()
+    heavy = ("numpy", "numba", "polars", "matplotlib", "distributed", "zoneward.lab", "zoneward.report")
+    assert [name for name in loaded if name.startswith(heavy)] == []
+
+
+def test_the_default_is_the_table_of_the_five(zoneward: Commands) -> None:
+    lines = zoneward("simulate", "-q", "--sample-size", "2000").out.splitlines()
+    assert lines[0] == "kep: 2,000 inputs, a sample of 39,273,145"
+    assert lines[1].split()[:3] == ["ALGORITHM", "TOTAL", "IN-ZONE"]
+    names = [line.split()[0] for line in lines[3:8]]
+    assert names == ["random", "local", "local-shared", "local-weighted", "local-opt"]
+
+
+def test_csv_says_the_same_as_json(zoneward: Commands) -> None:
+    by_name = means_of(document(zoneward, "-a", "all"))
+    rows = list(csv.DictReader(StringIO(zoneward(*SMALL, "-o", "csv", "-a", "all").out)))
+    assert [row["algorithm"] for row in rows] == list(ALGORITHMS)
+    for row in rows:
+        for field in (
+            "total",
+            "inZone",
+            "maxOverload",
+            "meanOverload",
+            "overload",
+            "slices",
+            "wins",
+            "ties",
+            "fellBack",
+        ):
+            assert float(row[field]) == by_name[row["algorithm"]][field]
+
+
+def test_each_thing_that_is_asked_for_is_there(zoneward: Commands) -> None:
+    asked = ("--by", "endpoints", "--quantiles", "50,5", "--worst", "3", "--bounds", "--encoding", "both")
+    found = document(zoneward, "-a", "local,local-opt", *asked)
+    assert [(each["algorithm"], each["encoding"]) for each in found["means"]] == [
+        (name, encoding) for encoding in ("slice-groups", "hints") for name in ("local", "local-opt", "bound")
+    ]
+    assert sum(band["rows"] for band in found["bands"]) == found["rows"] == 3000
+    assert [list(each["below"]) for each in found["quantiles"]] == [["0.05", "0.5"]] * 3
+    assert [each["algorithm"] for each in found["worst"]] == ["local"] * 3 + ["local-opt"] * 3 + ["local"] * 3
+    assert [(each["algorithm"], each["other"]) for each in found["differences"]] == [("local", "local-opt")]
+    table = zoneward(*SMALL, "-a", "local,local-opt", "--differences", *asked).out
+    for title in ("As hints", "By band, as hints", "Quantiles, as hints", "Worst inputs, as hints"):
+        assert f"\n{title}\n" in table
+    assert "\nDifferences of totals, with 95 % confidence, as slice groups\n" in table
+
+
+def test_hints_need_no_slices_and_change_nothing_else(zoneward: Commands) -> None:
+    groups = means_of(document(zoneward, "-a", "local"))["local"]
+    hints = means_of(document(zoneward, "-a", "local", "--encoding", "hints"))["local"]
+    assert hints["slices"] == 100
+    assert groups["slices"] < 100
+    assert hints["inZone"] == groups["inZone"]
+    assert hints["total"] == pytest.approx(groups["total"] + 0.15 * (100 - groups["slices"]), abs=1e-5)
+
+
+def test_a_sweep_has_a_line_for_each_value(zoneward: Commands) -> None:
+    found = means_of(document(zoneward, "-a", "local,random", "--sweep", "startingThreshold=1,3"))
+    assert list(found) == ["local:startingThreshold=1", "local:startingThreshold=3", "random"]
+    plain = means_of(document(zoneward, "-a", "local"))["local"]
+    assert found["local:startingThreshold=3"]["total"] == plain["total"] != found["local:startingThreshold=1"]["total"]
+
+
+# --- always the same --------------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_jobs_changes_nothing(zoneward: Commands) -> None:
+    """Several chunks of inputs with several numbers of zones."""
+    many = ("simulate", "-q", "-d", "uniform:zones=2-4,inputs=300000", "--by", "zones", "--worst", "5", "-o", "json")
+    one = zoneward(*many, "--jobs", "1")
+    assert json.loads(one.out)["rows"] > 290_000
+    assert one.out == zoneward(*many, "--jobs", "2").out == zoneward(*many, "--jobs", "7").out
+
+
+def test_a_seed_gives_the_same_again_and_another_one_does_not(zoneward: Commands) -> None:
+    first, again, other = (document(zoneward, "--seed", seed) for seed in ("5", "5", "6"))
+    assert first == again
+    assert (first["seed"], other["seed"]) == (5, 6)
+    assert first["means"] != other["means"]
+
+
+# --- other inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chosen", [("--sample",), ("-f", SAMPLE), ("-d", "cluster", "--sample")])
+def test_the_services_of_a_cluster_are_inputs(zoneward: Commands, chosen: Sequence[str | Path]) -> None:
+    result = zoneward("simulate", *chosen, "-a", "local", "--worst", "1", "-o", "json")
+    found = json.loads(result.out)
+    assert (result.status, found["dataset"], found["rows"]) == (0, "cluster", 15)
+    assert "/" in found["worst"][0]["name"]
+
+
+def test_a_csv_file_is_a_dataset_and_invalid_rows_may_be_left_out(zoneward: Commands, tmp_path: Path) -> None:
+    path = tmp_path / "inputs.csv"
+    path.write_text("name,a,b\none,1 10,1 20\ntwo,1 x,1 2\nthree,2 4,2 6\n")
+    bad = zoneward("simulate", "-d", path)
+    assert (bad.status, bad.out, bad.err.count("\n")) == (2, "", 1)
+    assert bad.err.startswith(f"zoneward: {path}: row 3")
+    skipped = zoneward("simulate", "-d", path, "--skip-invalid", "-a", "random")
+    assert (skipped.status, skipped.out.splitlines()[0]) == (0, f"{path}: 2 inputs")
+    assert f"zoneward: {path}: 1 rows left out that can't be read\n" in skipped.err
+
+
+def test_uniform_takes_ranges(zoneward: Commands) -> None:
+    dataset = "uniform:zones=5,nodes=2-2,endpoints=7,inputs=50"
+    found = json.loads(zoneward("simulate", "-q", "-d", dataset, "-a", "local", "--worst", "1", "-o", "json").out)
+    assert (found["rows"], found["worst"][0]["nodes"], found["worst"][0]["endpoints"]) == (50, [2] * 5, [7] * 5)
+    assert found["means"][0]["inZone"] == 100
+
+
+# --- rules of one's own -----------------------------------------------------------------------------------------------
+
+
+def test_a_rule_of_one_s_own_stands_beside_the_others_and_can_be_swept(zoneward: Commands, tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text(SAME_ZONE)
+    mine = ("--algorithm-file", f"{tmp_path / 'my.py'}:own_zone")
+    found = means_of(document(zoneward, *mine, "-a", "PreferSameZone"))
+    assert list(found) == ["PreferSameZone", "own-zone"]
+    assert {**found["own-zone"], "algorithm": "PreferSameZone"} == found["PreferSameZone"]
+    swept = means_of(document(zoneward, *mine, "--sweep", "startingThreshold=1,9"))
+    assert list(swept) == ["own-zone:startingThreshold=1", "own-zone:startingThreshold=9"]
+
+
+def test_a_rule_that_can_t_be_compiled_runs_with_a_warning(zoneward: Commands, tmp_path: Path) -> None:
+    (tmp_path / "my.py").write_text(SAME_ZONE.replace("    zones =", "    sorted({}, key=str)\n    zones ="))
+    arguments = (
+        "simulate",
+        "-d",
+        "small",
+        "--sample-size",
+        "500",
+        "--algorithm-file",
+        f"{tmp_path / 'my.py'}:own_zone",
+    )
+    result = zoneward(*arguments)
+    assert result.status == 0
+    assert "numba can't compile it" in result.err
+    assert result.out.splitlines()[3].startswith("own-zone")
+
+
+# --- where it goes ----------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_written_whole_in_place_of_another_one(zoneward: Commands, tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    path.write_text("old")
+    path.chmod(0o640)
+    (tmp_path / "link.json").symlink_to("out.json")
+    result = zoneward(*SMALL, "-o", "json", "--to", tmp_path / "link.json")
+    assert (result.status, result.out, result.err) == (0, "", "")
+    assert json.loads(path.read_text())["rows"] == 3000
+    assert (tmp_path / "link.json").is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert {each.name for each in tmp_path.iterdir()} == {"out.json", "link.json"}
+
+
+def test_bad_input_leaves_the_file_that_was_there(zoneward: Commands, tmp_path: Path) -> None:
+    """The row that is wrong is in the second chunk: work had begun."""
+    path = tmp_path / "inputs.csv"
+    path.write_text("name,a,b\n" + "one,1 10,1 20\n" * 70_000 + "bad,1 10\n")
+    (tmp_path / "out.txt").write_text("old")
+    result = zoneward("simulate", "-q", "-a", "random", "-d", path, "--to", tmp_path / "out.txt")
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert "row 70002" in result.err
+    assert (tmp_path / "out.txt").read_text() == "old"
+    assert {each.name for each in tmp_path.iterdir()} == {"inputs.csv", "out.txt"}
+
+
+def test_a_device_is_written_to_and_stays_one(zoneward: Commands) -> None:
+    result = zoneward(*SMALL, "-a", "random", "--to", "/dev/null")
+    assert (result.status, result.err) == (0, "")
+    assert Path("/dev/null").is_char_device()
+    full = zoneward(*SMALL, "-a", "random", "--to", "/dev/full")
+    assert (full.status, full.err) == (2, "zoneward: cannot write the output: No space left on device\n")
+
+
+def test_parquet_is_read_by_duckdb_and_a_second_run_refuses_the_directory(zoneward: Commands, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert zoneward(*SMALL, "-o", "parquet", "--to", out).status == 0
+    with duckdb.connect() as connection:
+        query = f"select count(*), avg(local_total), avg(random_total_hints) from '{out}/*.parquet'"
+        count, local, hints = connection.execute(query).fetchall()[0]
+    assert count == 3000
+    assert round(local, 6) == means_of(document(zoneward))["local"]["total"]
+    assert round(hints, 6) == means_of(document(zoneward, "--encoding", "hints"))["random"]["total"]
+    before = {each.name: each.stat().st_mtime_ns for each in out.iterdir()}
+    again = zoneward(*SMALL, "-o", "parquet", "--to", out)
+    assert (again.status, again.err) == (2, f"zoneward: --to: {out}: expected a directory that does not exist yet\n")
+    assert {each.name: each.stat().st_mtime_ns for each in out.iterdir()} == before

@@ -1,0 +1,155 @@
+"""``zoneward simulate`` asked for what can't be, or without what it needs: one line, exit status 2."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.running import Commands
+
+KNOWN = "all, random, local, local-shared, local-weighted, local-opt, ProportionalZoneCPU, PreferSameZone, cluster-wide"
+PAIRS = "startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpointsPerSlice=NUMBER"
+LISTS = PAIRS.replace("NUMBER", "NUMBER[,NUMBER...]")
+DATASETS = "kep, kep-permuted, small, uniform, cluster, or a CSV file"
+WRONG: dict[tuple[str, ...], str] = {
+    ("-d", "nope"): f"--dataset: expected one of {DATASETS}, got 'nope'",
+    ("-d", "nope.csv"): "nope.csv: no such file or directory",
+    ("-d", "small:3"): "--dataset: small: expected nothing after it, got '3'",
+    ("-d", "uniform:zones=1"): (
+        "--dataset: uniform: zones: expected a number from 2 to 30, or two with - between, got '1'"
+    ),
+    ("-d", "uniform:zones=9-3"): (
+        "--dataset: uniform: zones: expected a number from 2 to 30, or two with - between, got '9-3'"
+    ),
+    ("-d", "uniform:inputs=1-2"): "--dataset: uniform: inputs: expected a number from 1 to 1000000000000, got '1-2'",
+    ("-d", "uniform:nodes=-1"): (
+        "--dataset: uniform: nodes: expected a number from 0 to 1000000, or two with - between, got '-1'"
+    ),
+    ("-d", "uniform:pods=1"): "--dataset: uniform: expected zones=, nodes=, endpoints= and inputs=, got 'pods=1'",
+    ("-d", "cluster"): "expected -f PATH or --sample (this version reads snapshots, not live clusters)",
+    ("-d", "kep", "--sample"): "-f and --sample: expected --dataset cluster with them, got kep",
+    ("--sample", "--sample-size", "3"): "--sample-size: expected another dataset than cluster with it",
+    ("--config", "zoneward.yaml"): "--config: expected --dataset cluster with it, got kep",
+    ("-f", "none.yaml"): "none.yaml: no such file or directory",
+    ("-a", "nope"): f"--algorithm: expected one of {KNOWN}, got 'nope'",
+    ("-a", "local,,random"): f"--algorithm: expected one of {KNOWN}, got ''",
+    ("-a", "local:x=1"): f"--algorithm: local: expected {PAIRS}, got 'x=1'",
+    ("-a", "local:startingThreshold=no"): "--algorithm: startingThreshold: expected a number from 0 to 1000, got 'no'",
+    ("--sweep", "x=1"): f"--sweep: expected {LISTS}, got 'x=1'",
+    ("-a", "random", "--sweep", "overloadThreshold=1"): (
+        "--sweep: expected a parameter that one of the algorithms has, got 'overloadThreshold'"
+    ),
+    ("--quantiles", "0"): "--quantiles: expected percents above 0 and below 100, got '0'",
+    ("--quantiles", "5,nan"): "--quantiles: expected percents above 0 and below 100, got 'nan'",
+    ("--quantiles", ""): "--quantiles: expected percents above 0 and below 100, got ''",
+    ("--sample-size", "0"): "Invalid value for '--sample-size': 0 is not in the range x>=1.",
+    ("--jobs", "0"): "Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.",
+    ("--seed", "-1"): "Invalid value for '--seed': -1 is not in the range 0<=x<=4294967295.",
+    ("--scheduler", "host:1"): "--scheduler: expected tcp://HOST:PORT, got 'host:1'",
+    ("--scheduler", "tcp://host:1", "--jobs", "2"): "--jobs and --scheduler: expected one of them, got both",
+    ("-o", "parquet"): "-o parquet: expected --to DIRECTORY",
+    ("-o", "parquet", "--to", "x", "--encoding", "hints"): (
+        "-o parquet: expected --encoding slice-groups or both with it, got hints"
+    ),
+    ("-o", "parquet", "--to", "x", "--by", "zones"): "--by: expected -o table, csv, json or html with it, got parquet",
+    ("-o", "csv", "--worst", "3"): "--worst: expected -o table, json or html with it, got csv",
+    ("-o", "csv", "--quantiles", "5"): "--quantiles: expected -o table, json or html with it, got csv",
+    ("-o", "csv", "--differences"): "--differences: expected -o table, json or html with it, got csv",
+    ("--like", "topology-simulator"): "--like: expected -o csv with it",
+    ("-o", "csv", "--like", "topology-simulator"): "--like: expected one algorithm, got 5",
+    ("-o", "csv", "--like", "topology-simulator", "--bounds"): (
+        "--bounds: expected -o table, csv, json or html with it, got --like"
+    ),
+    ("-o", "csv", "--like", "topology-simulator", "--encoding", "both"): (
+        "--like: expected --encoding slice-groups with it, got both"
+    ),
+    ("--algorithm-file", "my.py"): "--algorithm-file: expected my.py:function, got 'my.py'",
+    ("--algorithm-file", "my.py:rule"): "--algorithm-file: my.py: expected a Python file, found none",
+    ("--to", "none/out.txt"): "--to: none/out.txt: expected a file that can be written: No such file or directory",
+    ("--to", "."): "--to: .: expected a file that can be written: Is a directory",
+    ("-o", "parquet", "--to", "."): "--to: .: expected a directory that does not exist yet",
+    ("-o", "parquet", "--to", "none/out"): (
+        "--to: none/out: expected a directory that can be made: No such file or directory"
+    ),
+    ("more",): "Got unexpected extra argument (more)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
+def test_wrong_usage_is_told_in_one_line_before_anything_is_compiled(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    result = zoneward("simulate", *arguments)
+    assert (result.status, result.out, result.err) == (2, "", f"zoneward: {WRONG[arguments]}\n")
+    assert list(tmp_path.iterdir()) == [], "no machine code, and no file that was begun"
+
+
+def test_every_option_is_in_the_table_of_wrong_usage_or_a_flag_that_can_t_be_wrong() -> None:
+    from zoneward.cli.simulate import command
+
+    options = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+    used = {word for arguments in WRONG for word in arguments}
+    short = {"-d": "--dataset", "-a": "--algorithm", "-o": "--output", "-f": "--filename"}
+    wrong = used | {short[word] for word in used & short.keys()}
+    assert options - wrong == {"--skip-invalid", "--quiet", "--color"}
+
+
+# --- without the lab --------------------------------------------------------------------------------------------------
+
+
+def without(module: str, place: Path) -> dict[str, str]:
+    """An environment in which everything that is installed here is, but for a module."""
+    import numpy as np
+
+    place.mkdir()
+    for entry in Path(np.__file__).parents[1].iterdir():
+        if not entry.name.startswith((module, f"_{module}", "__editable__", "_zoneward")):
+            (place / entry.name).symlink_to(entry)
+    source = Path(__file__).parents[2] / "src"
+    return {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{place}"}
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("numba", ()),
+        ("numpy", ()),
+        ("matplotlib", ("-o", "html")),
+        ("polars", ("-o", "parquet", "--to", "out")),
+        ("polars", ("-o", "csv", "--like", "topology-simulator", "-a", "local")),
+        ("polars", ("-d", "inputs.csv")),
+    ],
+)
+def test_without_the_extra_one_line_says_how_to_install_it(
+    tmp_path: Path, module: str, arguments: tuple[str, ...]
+) -> None:
+    environment = without(module, tmp_path / "packages")
+    run = [sys.executable, "-S", "-m", "zoneward", "simulate", *arguments]
+    done = subprocess.run(run, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    wanted = f"expected the extra lab to be installed, {module} is missing: pip install 'zoneward[lab]'"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"zoneward: simulate: {wanted}\n")
+
+
+def test_a_table_needs_neither_polars_nor_matplotlib(tmp_path: Path) -> None:
+    environment = without("polars", tmp_path / "packages")
+    (tmp_path / "packages" / "matplotlib").unlink()
+    run = [
+        sys.executable,
+        "-S",
+        "-m",
+        "zoneward",
+        "simulate",
+        "-q",
+        "-d",
+        "small",
+        "--sample-size",
+        "3000",
+        "-a",
+        "random",
+    ]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("small: 3,000 inputs, a sample of 934,340\n")
