@@ -149,7 +149,7 @@ def test_a_csv_file_is_a_dataset_and_invalid_rows_may_be_left_out(zoneward: Comm
     assert bad.err.startswith(f"zoneward: {path}: row 3")
     skipped = zoneward("simulate", "-d", path, "--skip-invalid", "-a", "random")
     assert (skipped.status, skipped.out.splitlines()[0]) == (0, f"{path}: 2 inputs")
-    assert f"zoneward: {path}: 1 rows left out that can't be read\n" in skipped.err
+    assert f"zoneward: {path}: 1 row left out that can't be read\n" in skipped.err
 
 
 def test_uniform_takes_ranges(zoneward: Commands) -> None:
