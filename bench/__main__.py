@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import allocations, commands, csv_files, decisions, simulations
+from bench import allocations, client, commands, csv_files, decisions, simulations
 from bench.measuring import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "plan-yaml": commands.plan_yaml,
     "compare": commands.compare,
     "csv": csv_files.csv_files,
+    "client": client.client,
     "simulate": simulations.kep,
     "simulate-ns": simulations.inputs,
     "simulate-parquet": simulations.parquet,

@@ -9,7 +9,7 @@ from tests.cli.running import Commands
 
 from zoneward import __version__
 
-COMMANDS = ("plan", "route", "version", "completion")
+COMMANDS = ("plan", "route", "snapshot", "version", "completion")
 HEAVY = ("msgspec", "rich", "yaml", "zoneward.slices", "zoneward.sources")
 
 
@@ -32,7 +32,7 @@ def test_every_command_has_help(zoneward: Commands, command: str) -> None:
     ("arguments", "line"),
     [
         (("plna",), "No such command 'plna'."),
-        (("plan",), "expected -f PATH or --sample"),
+        (("plan", "--kubeconfig", "missing"), "missing: expected a kubeconfig file, got none"),
         (("plan", "--sample", "-f", "x"), "-f and --sample: expected one of them, got both"),
         (("plan", "--sample", "-n", "shop", "-A"), "-n and -A: expected one of them, got both"),
         (("plan", "--sample", "-o", "xml"), "Invalid value for '-o'"),

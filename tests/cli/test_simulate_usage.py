@@ -27,7 +27,6 @@ WRONG: dict[tuple[str, ...], str] = {
         "--dataset: uniform: nodes: expected a number from 0 to 1000000, or two with - between, got '-1'"
     ),
     ("-d", "uniform:pods=1"): "--dataset: uniform: expected zones=, nodes=, endpoints= and inputs=, got 'pods=1'",
-    ("-d", "cluster"): "expected -f PATH or --sample (this version reads snapshots, not live clusters)",
     ("-d", "kep", "--sample"): "-f and --sample: expected --dataset cluster with them, got kep",
     ("--sample", "--sample-size", "3"): "--sample-size: expected another dataset than cluster with it",
     ("--config", "zoneward.yaml"): "--config: expected --dataset cluster with it, got kep",

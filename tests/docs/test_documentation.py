@@ -298,7 +298,7 @@ def hosts_of_this_machine() -> set[str]:
 
 
 def test_no_file_names_a_host_but_public_and_invented_ones() -> None:
-    """Invented: reserved names (``.example``), names inside a cluster, and single words."""
+    """Invented: reserved names (``.example``), names inside a cluster, single words; loopback and private addresses."""
     strange = set()
     for path in committed_files():
         try:
@@ -307,7 +307,8 @@ def test_no_file_names_a_host_but_public_and_invented_ones() -> None:
             continue
         strange |= {(name_of(path), host) for host in hosts_of_this_machine() if host in text}
         for host in _URL.findall(text):
-            if host not in PUBLIC_HOSTS and "." in host and not host.endswith((".example", ".svc")):
+            invented = host.endswith((".example", ".invalid", ".svc")) or host.startswith(("127.", "10."))
+            if host not in PUBLIC_HOSTS and "." in host and not invented:
                 strange.add((name_of(path), host))
     assert strange == set()
 

@@ -16,7 +16,7 @@ import click
 from zoneward.cli.interrupting import Interrupts
 from zoneward.cli.options import Note, tell, wants_color
 from zoneward.cli.requesting import Request
-from zoneward.kube.input_error import InputError
+from zoneward.cli.whole_file import whole_file
 from zoneward.report.simulations import heading, simulation_csv, simulation_document, simulation_table
 from zoneward.routing.scores import Simulation
 
@@ -65,13 +65,13 @@ def delivery(request: Request, wanted: "Wanted", interrupts: Interrupts) -> Iter
     elif request.output == "like":
         from zoneward.lab.like_topology_simulator import LikeTopologySimulator
 
-        with _copied() if request.to is None else _opened(Path(request.to), interrupts) as file:
+        with _copied() if request.to is None else whole_file(Path(request.to), at_once=interrupts.at_once) as file:
             sink = LikeTopologySimulator(file, wanted.contenders[0]).write
             yield Delivery(_held(sink, interrupts), lambda simulation: _tell_partial(request, simulation))
     elif request.to is None:
         yield Delivery(None, lambda simulation: click.echo(_text(request, simulation), nl=False, color=True))
     else:
-        with _opened(Path(request.to), interrupts) as file:
+        with whole_file(Path(request.to), at_once=interrupts.at_once) as file:
             yield Delivery(None, lambda simulation: _write(file, _text(request, simulation)))
 
 
@@ -104,37 +104,6 @@ def _copied() -> Iterator[IO[bytes]]:
         yield file
         file.seek(0)
         shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
-
-
-@contextmanager
-def _opened(path: Path, interrupts: Interrupts) -> Iterator[IO[bytes]]:
-    """A file that shows up whole or not at all, in place of one that may be there; a device is written to as it is."""
-    if path.exists() and not path.is_file():
-        with _file(path, "wb", asked=path) as file:
-            yield file
-        return
-    # What a link points to is written, not the link.
-    asked, path = path, path.resolve()
-    making = path.with_name(f"{path.name}.making")
-    if path.exists():
-        # Replacing asks for less than writing.
-        _file(path, "ab", asked=asked).close()
-    interrupts.at_once(lambda: making.unlink(missing_ok=True))
-    try:
-        with _file(making, "wb", asked=asked) as file:
-            yield file
-        if path.exists():
-            shutil.copymode(path, making)
-        making.replace(path)
-    finally:
-        making.unlink(missing_ok=True)
-
-
-def _file(path: Path, mode: str, *, asked: Path) -> IO[bytes]:
-    try:
-        return path.open(mode)
-    except OSError as error:
-        raise InputError("--to", str(asked), f"expected a file that can be written: {error.strerror}") from error
 
 
 # --- what stands in them ----------------------------------------------------------------------------------------------

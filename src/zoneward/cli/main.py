@@ -3,7 +3,7 @@
 import os
 import sys
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -12,9 +12,14 @@ _COMMANDS: Final = {
     "compare": ("zoneward.cli.compare", "Show every approach and algorithm side by side for each Service."),
     "route": ("zoneward.cli.route", "Show what the proxy on one node would select."),
     "simulate": ("zoneward.cli.simulate", "Score algorithms over millions of inputs."),
+    "snapshot": ("zoneward.cli.snapshot", "Save what decisions need into one file for -f, anonymized if wanted."),
     "version": ("zoneward.cli.version", "Print the version."),
     "completion": ("zoneward.cli.completion", "Print a shell completion script."),
 }
+
+
+class _ReaderGone(Exception):  # noqa: N818 -- no error: whoever read our output has seen enough
+    """A broken pipe, under a name that click does not know: it would end the process with status 1."""
 
 
 class _Commands(click.Group):
@@ -29,6 +34,12 @@ class _Commands(click.Group):
         command = import_module(_COMMANDS[name][0]).command
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -68,8 +79,8 @@ def run(arguments: list[str]) -> int:
         return _fail(str(error))
     except click.Abort:
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Keep the interpreter from complaining when it flushes at exit.
+    except (_ReaderGone, BrokenPipeError):
+        # Keep the interpreter from complaining when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -123,7 +123,7 @@ def command(
       small         those of kep with at most 50 endpoints
       uniform       by chance; all with their defaults:
                     uniform:zones=3,nodes=1-10,endpoints=0-100,inputs=1000000
-      cluster       the Services of -f or --sample
+      cluster       the Services of -f, of --sample, or of the cluster of the current context
       FILE          rows such as: name,1 10,2 20,1 0 (nodes and endpoints)
 
     \b
@@ -167,6 +167,13 @@ def command(
             to=to,
             jobs=jobs,
             scheduler=scheduler,
-            options=Options(files=files, sample=sample, config=config, color=color, quiet=quiet),  # type: ignore[arg-type]
+            options=Options(
+                files=files,
+                sample=sample,
+                all_namespaces=True,
+                config=config,
+                color=color,  # type: ignore[arg-type]
+                quiet=quiet,
+            ),
         )
     )

@@ -61,11 +61,13 @@ def write_yaml(objects: Iterable[dict[str, Any]], stream: Sink) -> None:
 
 
 def _write_block(value: Any, first: str, rest: str, lines: list[str]) -> None:
-    """Appends the lines of a mapping or list, not empty: the first starts with ``first``, the others with ``rest``."""
+    """Appends the lines of a mapping, list or tuple, not empty: the first starts with ``first``, the others with
+    ``rest``.
+    """
     deeper = rest + "  "
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         for item in value:
-            if item and isinstance(item, dict | list):
+            if item and isinstance(item, dict | list | tuple):
                 _write_block(item, first + "- ", deeper, lines)
             else:
                 lines.append(f"{first}- {_scalar(item)}\n")
@@ -78,7 +80,7 @@ def _write_block(value: Any, first: str, rest: str, lines: list[str]) -> None:
         elif item and isinstance(item, dict):
             lines.append(f"{first}{_text(key)}:\n")
             _write_block(item, deeper, deeper, lines)
-        elif item and isinstance(item, list):
+        elif item and isinstance(item, list | tuple):
             # A list stands in the column of its key: its dashes are indentation enough.
             lines.append(f"{first}{_text(key)}:\n")
             _write_block(item, rest, rest, lines)

@@ -32,9 +32,13 @@ class Snapshot:
     """How many objects were of a kind that is not read, by ``apiVersion/Kind``."""
     warnings: tuple[str, ...] = ()
     """Lines to be shown: what was given twice."""
+    lists_pods: bool = False
+    """Whether Pods were asked for: that there are none says then that there are none."""
 
     @classmethod
-    def of(cls, objects: Iterable[Object], *, skipped: Mapping[str, int] | None = None) -> "Snapshot":
+    def of(
+        cls, objects: Iterable[Object], *, skipped: Mapping[str, int] | None = None, lists_pods: bool = False
+    ) -> "Snapshot":
         """A snapshot of objects that are at hand. Of objects with the same kind and name the later one counts.
 
         ``skipped`` is looked at last, so that ``of(read(source, data, skipped=count), skipped=count)`` says all.
@@ -42,11 +46,12 @@ class Snapshot:
         gathering = _Gathering()
         for thing in objects:
             gathering.add(thing, "")
-        return gathering.snapshot(skipped or {})
+        return gathering.snapshot(skipped or {}, lists_pods=lists_pods)
 
     @property
     def has_pods(self) -> bool:
-        return bool(self.pods)
+        """Whether it is known which Pods there are. Files without any leave that to EndpointSlices."""
+        return self.lists_pods or bool(self.pods)
 
     def pods_of(self, service: Service) -> tuple[Pod, ...]:
         """The Pods that the Service selects; none where it has no selector."""
@@ -55,6 +60,20 @@ class Snapshot:
     def slices_of(self, service: Service) -> tuple[EndpointSlice, ...]:
         """The EndpointSlices that say they belong to the Service, whoever manages them."""
         return self._slices.get((service.metadata.namespace, service.metadata.name), ())
+
+    def only(self, services: Iterable[Service]) -> "Snapshot":
+        """What decisions about some of its Services need: their Pods and EndpointSlices, and all Nodes."""
+        services = tuple(services)
+        pods = {id(pod) for service in services for pod in self.pods_of(service)}
+        slices = {id(each) for service in services for each in self.slices_of(service)}
+        wanted = set(map(id, services))
+        return Snapshot(
+            services=tuple(each for each in self.services if id(each) in wanted),
+            nodes=self.nodes,
+            pods=tuple(each for each in self.pods if id(each) in pods),
+            slices=tuple(each for each in self.slices if id(each) in slices),
+            lists_pods=self.has_pods,
+        )
 
     @cached_property
     def node_zones(self) -> Mapping[str, str | None]:
@@ -112,7 +131,7 @@ class _Gathering:
         # A key that is there already keeps its place.
         self._things[key] = (thing, source)
 
-    def snapshot(self, skipped: Mapping[str, int]) -> Snapshot:
+    def snapshot(self, skipped: Mapping[str, int], *, lists_pods: bool = False) -> Snapshot:
         things = [thing for thing, _ in self._things.values()]
         warnings = list(self._warnings)
         if self._repeated > len(warnings):
@@ -124,6 +143,7 @@ class _Gathering:
             slices=tuple(thing for thing in things if isinstance(thing, EndpointSlice)),
             skipped=MappingProxyType(dict(skipped)),
             warnings=tuple(warnings),
+            lists_pods=lists_pods,
         )
 
     def _warn(self, thing: Object, earlier: str, later: str) -> None:

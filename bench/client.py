@@ -1,0 +1,303 @@
+"""The client layer: lists over loopback, a cache as large as a large cluster, events through it, and its questions.
+
+Client and server are processes of their own (``python -m bench.client``): CPU and memory of one must not count as the
+other's. The server has nothing but prepared bytes.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from bench.measuring import MIB, Figure, run
+from bench.snapshots import CACHE, NODES, PODS, SEED, SERVICES
+
+_PAGES: Final = CACHE / f"pages-{PODS}-{NODES}-{SERVICES}-{SEED}"
+_PAGE: Final = 500
+_VERSION: Final = 2_000_000_000
+_EVENTS: Final = 40_000
+_REPEATS: Final = 5
+_MOST_EVENT: Final = 50.0
+"""Microseconds: 20,000 events a second on one core."""
+_MOST_QUESTION: Final = 20.0
+_MOST_RATIO: Final = 1.5
+_MOST_MEMORY: Final = 400.0
+"""MiB, interpreter and libraries included."""
+
+
+def client() -> Iterator[Figure]:
+    """All figures of the client layer."""
+    _prepare()
+    told = CACHE / "client.told"
+    for shape in ("app", "app and instance", "team and tier"):
+        yield Figure(f"Services of a Pod among 10,000, by {shape}", _services_of_a_pod(shape), "us", _MOST_QUESTION)
+    run((sys.executable, "-m", "bench.client", "events"), output=told)
+    yield Figure("a Pod's event through the cache", float(told.read_text()), "us", _MOST_EVENT)
+    with _server() as address:
+        run((sys.executable, "-m", "bench.client", "list", address), output=told)
+        listed, decoded = map(float, told.read_text().split())
+        yield Figure(f"{PODS:,} Pods decoded from memory, CPU", decoded, "s")
+        yield Figure(f"{PODS:,} Pods listed over loopback, CPU", listed, "s")
+        yield Figure("  times as much", listed / decoded, "x", _MOST_RATIO)
+        for way in ("pages", "stream"):
+            took = run((sys.executable, "-m", "bench.client", "fill", way, address), output=told)
+            resident, wall, cpu, events = map(float, told.read_text().split())
+            yield Figure(f"cache filled from {way}, resident", resident / MIB, "MiB", _MOST_MEMORY)
+            yield Figure("  at its peak", took.peak / MIB, "MiB")
+            yield Figure("  wall time", wall, "s")
+            yield Figure("  CPU", cpu, "s")
+            yield Figure("  a Pod's event over loopback, CPU", events, "us", _MOST_EVENT)
+
+
+# --- prepared bytes ---------------------------------------------------------------------------------------------------
+
+
+def _prepare() -> None:
+    """Pages of lists as an API server would send them, and lines of watches; made once and kept."""
+    from zoneward.sources.synthetic import synthetic_cluster
+
+    if _PAGES.exists():
+        return
+    unfinished = _PAGES.with_suffix(".part")
+    unfinished.mkdir(parents=True, exist_ok=True)
+    waiting: dict[str, list[bytes]] = {"nodes": [], "services": [], "pods": []}
+    counts = dict.fromkeys(waiting, 0)
+    plurals = {"Node": "nodes", "Service": "services", "Pod": "pods"}
+    totals = {"nodes": NODES, "services": SERVICES, "pods": PODS}
+    version = 0
+    with (unfinished / "pods.events").open("wb") as events:
+        for thing in synthetic_cluster(seed=SEED, pods=PODS, nodes=NODES, services=SERVICES):
+            plural = plurals.get(thing["kind"])
+            if plural is None:
+                continue
+            version += 1
+            thing["metadata"]["resourceVersion"] = str(version)
+            waiting[plural].append(_json(thing))
+            counts[plural] += 1
+            if plural == "pods" and counts[plural] <= _EVENTS:
+                events.write(_json({"type": "MODIFIED", "object": _changed(thing, counts[plural])}) + b"\n")
+            if len(waiting[plural]) == _PAGE or counts[plural] == totals[plural]:
+                number = (counts[plural] - 1) // _PAGE
+                token = f',"continue":"{number + 1}"' if counts[plural] < totals[plural] else ""
+                head = f'{{"kind":"List","metadata":{{"resourceVersion":"{_VERSION}"{token}}},"items":['
+                body = head.encode() + b",".join(waiting[plural]) + b"]}"
+                (unfinished / f"{plural}.{number}").write_bytes(body)
+                lines = [b'{"type":"ADDED","object":' + each + b"}\n" for each in waiting[plural]]
+                with (unfinished / f"{plural}.stream").open("ab") as stream:
+                    stream.write(b"".join(lines))
+                waiting[plural].clear()
+    unfinished.rename(_PAGES)
+
+
+def _changed(pod: dict[str, Any], number: int) -> dict[str, Any]:
+    """The same Pod some time later: it is no longer ready, or is again."""
+    conditions = [
+        condition
+        | ({"status": "False" if condition["status"] == "True" else "True"} if "eady" in condition["type"] else {})
+        for condition in pod["status"]["conditions"]
+    ]
+    metadata = pod["metadata"] | {"resourceVersion": str(_VERSION + number)}
+    return pod | {"metadata": metadata, "status": pod["status"] | {"conditions": conditions}}
+
+
+def _json(thing: object) -> bytes:
+    return json.dumps(thing, separators=(",", ":")).encode()
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _server() -> Iterator[str]:
+    """The address of a server in a process of its own."""
+    process = subprocess.Popen((sys.executable, "-m", "bench.client", "serve"), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def _serve() -> None:
+    from aiohttp import web
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        plural, query = request.match_info["plural"], request.query
+        if "watch" not in query:
+            return web.Response(body=(_PAGES / f"{plural}.{query.get('continue', 0)}").read_bytes())
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        if "sendInitialEvents" in query:
+            await send(stream, _PAGES / f"{plural}.stream")
+            metadata = {"resourceVersion": str(_VERSION), "annotations": {"k8s.io/initial-events-end": "true"}}
+            await stream.write(_json({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n")
+        if plural == "pods":
+            await asyncio.sleep(1.0)
+            await send(stream, _PAGES / "pods.events")
+        await asyncio.sleep(60)
+        return stream
+
+    async def send(stream: web.StreamResponse, path: Path) -> None:
+        with path.open("rb") as file:
+            while block := file.read(1 << 18):
+                await stream.write(block)
+
+    application = web.Application()
+    application.router.add_get("/api/v1/{plural}", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print("http://{}:{}".format(*runner.addresses[0][:2]), flush=True)
+    await asyncio.Event().wait()
+
+
+# --- the client -------------------------------------------------------------------------------------------------------
+
+
+def _services_of_a_pod(shape: str) -> float:
+    """Microseconds, the mean over many Pods; each is selected by one of the Services."""
+    from zoneward.kube.objects import ObjectMeta, Pod, PodMeta, Service, ServiceSpec
+    from zoneward.sources.cache import Cache
+
+    number = 10_000
+    cache, pods = Cache(), []
+    for index in range(number):
+        selector = {
+            "app": {"app.kubernetes.io/name": f"a{index}"},
+            "app and instance": {"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": f"i{index}"},
+            # No label says much by itself: each stands in a hundred selectors.
+            "team and tier": {"team": f"t{index // 100}", "tier": f"t{index % 100}"},
+        }[shape]
+        metadata = ObjectMeta(name=f"s{index}", namespace="shop", resource_version="1")
+        cache.services.put(Service(metadata=metadata, spec=ServiceSpec(selector=selector)))
+        labels = selector | {"pod-template-hash": f"h{index}", "version": "1", "zone": "a", "region": "b", "helm": "c"}
+        pods.append(Pod(metadata=PodMeta(name=f"p{index}", namespace="shop", labels=labels)))
+    best = float("inf")
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        for pod in pods:
+            assert cache.services_of(pod)
+        best = min(best, time.perf_counter() - start)
+    return best / number * 1e6
+
+
+def _events() -> float:
+    """Microseconds of CPU from the line of a watch to the told handler; every Pod is in the cache already."""
+    from zoneward.sources.cache import Cache
+    from zoneward.sources.resources import PODS as PODS_RESOURCE
+    from zoneward.sources.resources import SERVICES as SERVICES_RESOURCE
+    from zoneward.sources.watch_events import Bookmark, parse
+
+    with (_PAGES / "pods.events").open("rb") as file:
+        lines = list(islice(file, _EVENTS // 2))
+    cache, told = Cache(), 0
+    for path in _PAGES.glob("services.[0-9]*"):
+        for service in SERVICES_RESOURCE.lists.decode(path.read_bytes()).items or ():
+            cache.services.put(service)
+    for path in _PAGES.glob("pods.[0-9]*"):
+        for pod in PODS_RESOURCE.lists.decode(path.read_bytes()).items or ():
+            cache.pods.put(pod)
+
+    def handler(_old: object, new: Any) -> None:
+        nonlocal told
+        told += len(cache.services_of(new))
+
+    cache.pods.subscribe(handler)
+    start = time.process_time()
+    for line in lines:
+        event = parse(line, PODS_RESOURCE)
+        assert not isinstance(event, Bookmark)
+        cache.pods.put(event.object)
+    took = time.process_time() - start
+    assert told >= len(lines)
+    return took / len(lines) * 1e6
+
+
+async def _list(address: str) -> tuple[float, float]:
+    """Seconds of CPU for the list, and for decoding its pages from memory; the best of some runs."""
+    from zoneward.sources.listing import list_all
+    from zoneward.sources.resources import PODS as PODS_RESOURCE
+
+    listed, decoded = [], []
+    async for transport in _connected(address):
+        for _ in range(_REPEATS):
+            start = time.process_time()
+            found = await list_all(transport, PODS_RESOURCE)
+            listed.append(time.process_time() - start)
+            assert len(found) == PODS
+            # To forget them takes a while as well.
+            del found
+    pages = [path.read_bytes() for path in _PAGES.glob("pods.[0-9]*")]
+    for _ in range(_REPEATS):
+        start = time.process_time()
+        kept = [PODS_RESOURCE.lists.decode(page).items or () for page in pages]
+        decoded.append(time.process_time() - start)
+        assert sum(map(len, kept)) == PODS
+        del kept
+    return min(listed), min(decoded)
+
+
+async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
+    """Bytes resident once the cache is synced, seconds of wall time and CPU; then CPU an event in microseconds."""
+    from zoneward.sources.cache import Cache
+    from zoneward.sources.connection import Abilities
+    from zoneward.sources.resources import NODES as NODES_RESOURCE
+    from zoneward.sources.resources import PODS as PODS_RESOURCE
+    from zoneward.sources.resources import SERVICES as SERVICES_RESOURCE
+    from zoneward.sources.watching import Reflector
+
+    cache, abilities, told = Cache((NODES_RESOURCE, SERVICES_RESOURCE, PODS_RESOURCE)), Abilities(way == "stream"), 0
+    done = asyncio.Event()
+
+    def handler(_old: object, _new: object) -> None:
+        nonlocal told
+        told += 1
+        if told == _EVENTS:
+            done.set()
+
+    async for transport in _connected(address):
+        wall, cpu = time.perf_counter(), time.process_time()
+        reflectors: list[Reflector[Any]] = [
+            Reflector(transport, NODES_RESOURCE, cache.nodes, abilities=abilities),
+            Reflector(transport, SERVICES_RESOURCE, cache.services, abilities=abilities),
+            Reflector(transport, PODS_RESOURCE, cache.pods, abilities=abilities),
+        ]
+        tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
+        await cache.synced.wait()
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        cache.pods.subscribe(handler)
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        assert (len(cache.pods), len(cache.services), len(cache.nodes)) == (PODS, SERVICES, NODES)
+        start = time.process_time()
+        await done.wait()
+        events = time.process_time() - start
+        for task in tasks:
+            task.cancel()
+    return pages * 4096.0, wall, cpu, events / _EVENTS * 1e6
+
+
+async def _connected(address: str) -> AsyncIterator[Any]:
+    from zoneward.sources.access import Access, Cluster, User
+    from zoneward.sources.transport import Transport
+
+    async with Transport(Access(cluster=Cluster(server=address), user=User())) as transport:
+        yield transport
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["serve"]:
+            asyncio.run(_serve())
+        case ["events"]:
+            print(_events())
+        case ["list", address]:
+            print(*asyncio.run(_list(address)))
+        case ["fill", way, address]:
+            print(*asyncio.run(_fill(way, address)))

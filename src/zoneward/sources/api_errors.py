@@ -1,0 +1,173 @@
+"""What can go wrong between us and an API server. Retries and watches decide by the type; ``complaints`` words it."""
+
+# Named by what happened: the reader of an except clause is not helped by ten times "Error".
+# ruff: noqa: N818
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from zoneward.kube.input_error import InputError
+
+_LONGEST_MESSAGE: Final = 500
+
+
+class CallFailed(Exception):
+    """Any failed call. ``sent`` False: the request never left, so a write certainly did not happen."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.message, self.sent = message, sent
+
+
+class Unreachable(CallFailed):
+    """No connection, or one that broke off before the answer was whole."""
+
+
+class TlsProblem(CallFailed):
+    """One of the two sides refuses the other's certificate, or there is no TLS at the other end."""
+
+
+class TimedOut(CallFailed):
+    """No connection, or no whole answer, in the time that the call was given."""
+
+
+class SilentConnection(CallFailed):
+    """A stream on which nothing came for longer than its limit: the other end may be gone."""
+
+
+class NoCredentials(CallFailed):
+    """There is nothing to log in with: a plugin failed, a file is unreadable. ``error`` says where and why."""
+
+    def __init__(self, error: InputError) -> None:
+        super().__init__(str(error), sent=False)
+        self.error = error
+
+
+class ApiError(CallFailed):
+    """An answer that is not a success. ``str(error)`` is the server's message.
+
+    ``reason`` is the machine's word for it (``Forbidden``, ``AlreadyExists``, ``Expired``; may be empty),
+    ``retry_after`` how many seconds the server asks us to wait, ``details`` the Status object's details. ``method``
+    and ``path`` say what was asked (path without the prefix of the server's address); empty for an error that came in
+    a watch.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        details: Mapping[str, Any] | None = None,
+        method: str = "",
+        path: str = "",
+        query: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.retry_after = status, reason, retry_after
+        self.details: Mapping[str, Any] = details or {}
+        self.method, self.path, self.query = method, path, query or {}
+
+
+class Unauthorized(ApiError):
+    """401: the server does not know who we are."""
+
+
+class Forbidden(ApiError):
+    """403: it knows, and says no."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such kind."""
+
+
+class Conflict(ApiError):
+    """409: someone else was faster (reason ``Conflict``), or the name is taken (``AlreadyExists``)."""
+
+
+class Gone(ApiError):
+    """410: the resourceVersion or continue token is too old (reason ``Expired`` or ``Gone``); list again."""
+
+
+class Invalid(ApiError):
+    """422: the object is not valid; ``details["causes"]`` has the fields."""
+
+
+class TooManyRequests(ApiError):
+    """429: refused before anything was done."""
+
+
+class ServerFault(ApiError):
+    """5xx: whether a write happened is not known."""
+
+
+_CLASSES: Final[dict[int, type[ApiError]]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+class _Status(msgspec.Struct, gc=False):
+    """A ``v1.Status``."""
+
+    kind: str = ""
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: dict[str, Any] | None = None
+
+
+def api_error(
+    status: int,
+    body: bytes | msgspec.Raw,
+    *,
+    retry_after: float | None = None,
+    method: str = "",
+    path: str = "",
+    query: Mapping[str, str] | None = None,
+) -> ApiError:
+    """The error for an answer with this HTTP status and body, which is a Status, or whatever a proxy writes.
+
+    The header ``Retry-After`` (``retry_after``) goes before ``details.retryAfterSeconds``.
+    """
+    try:
+        told = msgspec.json.decode(body, type=_Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        told = _Status()
+    if told.kind != "Status":
+        told = _Status(message=" ".join(bytes(body).decode("utf-8", "replace").split())[:_LONGEST_MESSAGE])
+    details = told.details or {}
+    seconds = details.get("retryAfterSeconds")
+    if retry_after is None and isinstance(seconds, int | float) and seconds > 0:
+        retry_after = float(seconds)
+    return _class_of(status)(
+        status,
+        told.reason or "",
+        told.message or f"the server answered {status}",
+        retry_after=retry_after,
+        details=details,
+        method=method,
+        path=path,
+        query=query,
+    )
+
+
+def watch_error(status: bytes | msgspec.Raw) -> ApiError:
+    """The error for the Status object in a watch's ``ERROR`` event. What is no Status counts as a fault, 500."""
+    try:
+        code = msgspec.json.decode(status, type=_Status).code
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        code = None
+    return api_error(code or 500, status)
+
+
+def _class_of(status: int) -> type[ApiError]:
+    return _CLASSES.get(status, ServerFault if status >= 500 else ApiError)

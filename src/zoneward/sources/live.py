@@ -1,0 +1,28 @@
+"""A running cluster as a snapshot. Only lists are asked for: nothing is ever written."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from zoneward.sources.access import Access
+from zoneward.sources.api_errors import CallFailed
+from zoneward.sources.complaints import complaint
+from zoneward.sources.listing import list_kinds
+from zoneward.sources.resources import RESOURCES
+from zoneward.sources.snapshot import Snapshot
+from zoneward.sources.transport import Transport
+
+
+def read_cluster(access: Access, *, namespace: str | None) -> Snapshot:
+    """Every Node, and the Services, Pods and EndpointSlices of one namespace or of all. Raises InputError.
+
+    Each kind is as of one moment, but not of the same one.
+    """
+    try:
+        return asyncio.run(_read(access, namespace))
+    except CallFailed as error:
+        raise complaint(error, access, now=datetime.now(UTC)) from error
+
+
+async def _read(access: Access, namespace: str | None) -> Snapshot:
+    async with Transport(access) as transport:
+        return Snapshot.of(await list_kinds(transport, RESOURCES, namespace=namespace), lists_pods=True)

@@ -1,0 +1,174 @@
+"""Commands on a running cluster: without a snapshot they read the API server that a kubeconfig names."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.running import SAMPLE, Commands
+from tests.sources.a_server import KINDS, AServer
+
+PLURALS = {kind: plural for plural, (_, kind) in KINDS.items()}
+
+
+@dataclass
+class Cluster:
+    """An API server with the sample cluster, in a thread of its own, and a kubeconfig for it."""
+
+    server: AServer
+    kubeconfig: Path
+
+
+def filled(server: AServer) -> AServer:
+    for document in yaml.safe_load_all(SAMPLE.read_text()):
+        for each in (one for one in document.get("items", [document]) if one["kind"] in PLURALS):
+            metadata = each["metadata"]
+            rest = {key: value for key, value in each.items() if key not in ("apiVersion", "kind")}
+            server.put(PLURALS[each["kind"]], metadata["name"], metadata.get("namespace", ""), **rest)
+    return server
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    server = filled(AServer())
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(configuration(server.address)))
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        yield Cluster(server, kubeconfig)
+        asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def configuration(address: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "clusters": [{"name": "here", "cluster": {"server": address}}],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+        "contexts": [
+            {"name": "here", "context": {"cluster": "here", "user": "me", "namespace": "shop"}},
+            {"name": "there", "context": {"cluster": "here", "user": "me", "namespace": "payments"}},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("plan", "-o", "json"),
+        ("plan", "-o", "yaml"),
+        ("plan", "--what-if", "local-shared", "-o", "wide"),
+        ("compare", "-o", "json"),
+        ("route", "--node", "worker-a2", "-o", "json"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.usefixtures("cluster")
+def test_a_cluster_gives_what_its_snapshot_gives(zoneward: Commands, command: tuple[str, ...]) -> None:
+    live = zoneward(*command, "-A")
+    assert live.status == 0, live.err
+    assert live.out == zoneward(*command, "--sample").out
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_lab_scores_all_services_of_a_cluster(zoneward: Commands) -> None:
+    pytest.importorskip("numba")
+    live = zoneward("simulate", "-q", "-d", "cluster", "-a", "local")
+    assert live.status == 0, live.err
+    assert live.out == zoneward("simulate", "-q", "--sample", "-a", "local").out
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_saved_cluster_is_planned_as_the_cluster_is(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json.gz"
+    saved = zoneward("snapshot", "-A", "-o", file)
+    assert saved.status == 0, saved.err
+    assert zoneward("plan", "-f", file, "-o", "json").out == zoneward("plan", "-A", "-o", "json").out
+
+
+def namespaces(out: str) -> tuple[str, ...]:
+    return tuple(sorted({each["namespace"] for each in json.loads(out)["decisions"]}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ((), ("shop",)),
+        (("--context", "there"), ("payments",)),
+        (("-n", "kube-system"), ("kube-system",)),
+        (("-A",), ("kube-system", "payments", "shop")),
+        (("payments/api",), ("payments",)),
+        (("payments/api", "cart"), ("payments", "shop")),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("cluster")
+def test_a_cluster_is_read_as_kubectl_would(
+    zoneward: Commands, arguments: tuple[str, ...], read: tuple[str, ...]
+) -> None:
+    """In the namespace of the context, where no other is asked for."""
+    result = zoneward("plan", "-o", "json", *arguments)
+    assert result.status == 0, result.err
+    assert namespaces(result.out) == read
+
+
+def test_a_cluster_without_pods_has_no_endpoints(zoneward: Commands, cluster: Cluster) -> None:
+    """In a file that could mean that nobody asked for Pods, and endpoints would be taken from slices."""
+    for namespace, name in list(cluster.server.objects["pods"]):
+        cluster.server.delete("pods", name, namespace)
+    result = zoneward("plan", "-o", "json", "cart")
+    assert "no Pods" not in result.err
+    assert [each["endpoints"] for each in json.loads(result.out)["decisions"]] == [0]
+
+
+def test_a_right_that_is_missing_is_told_with_the_rule_that_grants_it(zoneward: Commands, cluster: Cluster) -> None:
+    cluster.server.refusals["pods"] = 403
+    result = zoneward("plan")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+    assert "list" in result.err
+    assert "pods" in result.err
+
+
+def test_a_cluster_that_is_not_there_is_told_in_one_line(zoneward: Commands, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(yaml.safe_dump(configuration("http://127.0.0.1:1")))
+    result = zoneward("plan", "--kubeconfig", kubeconfig)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("zoneward: http://127.0.0.1:1: context here: ")
+    assert result.err.count("\n") == 1
+
+
+def test_without_a_kubeconfig_the_ways_to_name_a_cluster_are_told(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    result = zoneward("plan")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == (
+        f"zoneward: {tmp_path}/.kube/config: expected a current-context, or --context NAME, got none;"
+        " or a snapshot with -f PATH or --sample\n"
+    )
+
+
+@pytest.mark.parametrize("option", ["--context", "--kubeconfig", "--as"])
+def test_a_snapshot_has_no_context(zoneward: Commands, option: str) -> None:
+    result = zoneward("plan", "--sample", option, "x")
+    assert (result.status, result.out) == (2, "")
+    assert result.err == f"zoneward: {option}: expected neither -f nor --sample with it, which read no cluster\n"

@@ -1,0 +1,252 @@
+"""``zoneward snapshot``: what it saves reads back as the same cluster, whole or in part, under its own names or not."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.running import SAMPLE, Commands
+
+from zoneward.sources.snapshot import Snapshot, read_snapshot
+
+
+def snapshot_in(path: Path) -> tuple[object, ...]:
+    snapshot = read_snapshot([str(path)], stdin=None)
+    return snapshot.services, snapshot.nodes, snapshot.pods, snapshot.slices
+
+
+@pytest.fixture
+def taken(zoneward: Commands, tmp_path: Path) -> Path:
+    """A snapshot of the sample cluster after Zoneward has written its slices there."""
+    slices = tmp_path / "slices.json"
+    slices.write_text(zoneward("plan", "-q", "--sample", "-o", "slices-json").out)
+    path = tmp_path / "taken.json"
+    assert zoneward("snapshot", "-q", "-f", SAMPLE, "-f", slices, "-o", path).status == 0
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.yaml", "a.yml", "a.yaml.gz", "a", "A.YAML.GZ", "a.txt"])
+def test_what_is_saved_reads_back_as_it_was(zoneward: Commands, tmp_path: Path, name: str) -> None:
+    result = zoneward("snapshot", "-f", SAMPLE, "-o", tmp_path / name)
+    assert (result.status, result.out) == (0, "")
+    told = f"zoneward: 16 Services, 24 Nodes, 408 Pods, 1 EndpointSlice written to {tmp_path / name}\n"
+    assert result.err == told
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert snapshot_in(tmp_path / name) == snapshot_in(SAMPLE)
+    data = (tmp_path / name).read_bytes()
+    assert data.startswith(b"\x1f\x8b") == name.lower().endswith(".gz")
+    text = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    is_yaml = ".y" in name.lower()
+    assert text.startswith(b"apiVersion: v1\n" if is_yaml else b'{"apiVersion":"v1"')
+    assert (yaml.safe_load if is_yaml else json.loads)(text)["kind"] == "List"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("plan", "-o", "wide"),
+        ("plan", "-o", "json"),
+        ("plan", "-o", "yaml"),
+        ("plan", "-o", "slices-json", "--compat", "upstream"),
+        ("compare", "-o", "csv"),
+        ("route", "--node", "worker-a2", "-o", "json"),
+    ],
+    ids=" ".join,
+)
+def test_every_command_says_the_same_of_a_snapshot(
+    zoneward: Commands, tmp_path: Path, taken: Path, command: tuple[str, ...]
+) -> None:
+    for number, original in enumerate((SAMPLE, taken)):
+        path = tmp_path / f"again-{number}.yaml.gz"
+        assert zoneward("snapshot", "-q", "-f", original, "--to", path).status == 0
+        assert zoneward(*command, "-q", "-f", path) == zoneward(*command, "-q", "-f", original)
+
+
+def test_a_snapshot_of_a_snapshot_is_the_same_file(zoneward: Commands, tmp_path: Path) -> None:
+    for name in ("a.json.gz", "a.yaml", "a.json"):
+        once, again = tmp_path / f"1-{name}", tmp_path / f"2-{name}"
+        zoneward("snapshot", "-q", "--sample", "-o", once)
+        zoneward("snapshot", "-q", "-f", once, "-o", again)
+        assert once.read_bytes() == again.read_bytes()
+
+
+@pytest.mark.parametrize("to", [(), ("-o", "-"), ("--to", "-")])
+def test_without_a_file_it_goes_to_standard_output(zoneward: Commands, to: tuple[str, ...]) -> None:
+    result = zoneward("snapshot", "--sample", *to)
+    assert result.status == 0
+    assert result.err.endswith(" written to standard output\n")
+    assert len(json.loads(result.out)["items"]) == 449
+
+
+def test_only_what_zoneward_reads_is_saved(zoneward: Commands) -> None:
+    def fields(value: object) -> set[str]:
+        if isinstance(value, list):
+            return {each for item in value for each in fields(item)}
+        if isinstance(value, dict):
+            return set(value) | {each for item in value.values() for each in fields(item)}
+        return set()
+
+    kept = fields(json.loads(zoneward("snapshot", "--sample").out))
+    assert {"selector", "podIPs", "allocatable", "zone"} <= kept
+    assert not {"image", "volumes", "nodeInfo", "managedFields", "tolerations", "memory"} & kept
+
+
+# --- a part of it -----------------------------------------------------------------------------------------------------
+
+
+def part(zoneward: Commands, path: Path, *arguments: str | Path) -> Snapshot:
+    assert zoneward("snapshot", "-q", *arguments, "-o", path).status == 0
+    return read_snapshot([str(path)], stdin=None)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [("shop/cart",), ("-n", "payments"), ("-l", "app in (cart,search)"), ("shop/mail",), ("-A", "api", "cart")],
+)
+def test_services_that_are_chosen_come_with_all_that_their_plans_need(
+    zoneward: Commands, tmp_path: Path, taken: Path, chosen: tuple[str, ...]
+) -> None:
+    path = tmp_path / "part.json"
+    saved = part(zoneward, path, "-f", taken, *chosen)
+    whole = read_snapshot([str(taken)], stdin=None)
+    assert saved.nodes == whole.nodes
+    assert 0 < len(saved.services) < len(whole.services)
+    assert len(saved.pods) < len(whole.pods)
+    everything = json.loads(zoneward("plan", "-q", "-f", taken, "-o", "json", *chosen).out)
+    # Without names: the order in which they are given is theirs, not the snapshot's.
+    of_part = json.loads(zoneward("plan", "-q", "-f", path, "-o", "json").out)
+    for kind in ("decisions", "skipped"):
+        assert sorted(map(repr, of_part[kind])) == sorted(map(repr, everything[kind]))
+
+
+def test_services_without_pods_are_still_known_to_have_none(zoneward: Commands, tmp_path: Path) -> None:
+    """A snapshot without any Pod would have the endpoints taken from its slices."""
+    lonely = tmp_path / "lonely.yaml"
+    lonely.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: alone}\nspec: {selector: {app: alone}}\n")
+    for anonymize in ((), ("--anonymize",)):
+        saved = part(zoneward, tmp_path / "part.json", "--filename", lonely, "-f", SAMPLE, "default/alone", *anonymize)
+        assert saved.has_pods
+        assert saved.pods_of(saved.services[0]) == ()
+        assert [pod.metadata.name for pod in saved.pods] == ["no-pods"]
+        again = part(zoneward, tmp_path / "again.json", "-f", tmp_path / "part.json", *anonymize)
+        assert len(again.pods) == 1
+    nothing_known = part(zoneward, tmp_path / "part.json", "-f", lonely)
+    assert not nothing_known.has_pods
+
+
+def test_where_no_service_is_chosen_that_is_told(zoneward: Commands, tmp_path: Path) -> None:
+    result = zoneward("snapshot", "--sample", "-n", "nowhere", "-o", tmp_path / "a.json")
+    assert result.status == 0
+    assert "no Service to show; there are Services in the namespaces: kube-system, payments, shop" in result.err
+
+
+def test_notes_tell_what_was_left_out_where_more_is_asked_for(zoneward: Commands) -> None:
+    assert "skipped" not in zoneward("snapshot", "--sample").err
+    assert "of kinds that are not needed: 3 v1/Namespace" in zoneward("snapshot", "--sample", "-v").err
+    assert zoneward("snapshot", "--sample", "-q").err == ""
+
+
+# --- under other names ------------------------------------------------------------------------------------------------
+
+
+def test_an_anonymized_snapshot_gets_the_same_decisions_in_the_same_order(
+    zoneward: Commands, tmp_path: Path, taken: Path
+) -> None:
+    ways: tuple[tuple[str, ...], ...] = ((), ("--what-if", "local-shared"), ("--compat", "upstream"))
+    # Beside slices of Zoneward with the same addresses it is chance which of them a proxy reads.
+    for original, wanted in ((SAMPLE, ways), (taken, ways[:2])):
+        path = tmp_path / f"shared-{len(wanted)}.json.gz"
+        assert zoneward("snapshot", "-f", original, "--anonymize", "-o", path).status == 0
+        for options in wanted:
+            before = decisions(zoneward, original, *options)
+            assert len(before) == 16
+            assert decisions(zoneward, path, *options) == before
+
+
+def decisions(zoneward: Commands, path: Path, *options: str) -> list[object]:
+    """Decisions without what names something or is told in words."""
+    found = json.loads(zoneward("plan", "-q", "-f", path, "-o", "json", *options).out)["decisions"]
+    for decision in found:
+        for field in ("namespace", "service", "reason"):
+            del decision[field]
+        for field in ("replacedSlices", "otherSlices"):
+            decision[field] = len(decision[field])
+        for field in ("rules", "events", "conditions"):
+            for each in decision[field]:
+                each.pop("detail", None)
+                each.pop("message", None)
+    return list(found)
+
+
+def test_an_anonymized_snapshot_names_nobody(zoneward: Commands, tmp_path: Path, taken: Path) -> None:
+    path = tmp_path / "shared.json"
+    zoneward("snapshot", "-f", taken, "--anonymize", "-o", path)
+    shared = path.read_text()
+    for word in ("shop", "payments", "cart", "worker", "kube-dns", "10.244", "10.96", "last-applied", "acme"):
+        assert word not in shared
+    assert "eu-central-1a" in shared
+    assert "zoneward.dev/approach" in shared
+
+
+# --- whole or not at all ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("-f", "missing.json", "-o", "a.json"), "missing.json: no such file or directory"),
+        (("--sample", "-f", "x"), "-f and --sample: expected one of them, got both"),
+        (("--sample", "-n", "shop", "-A"), "-n and -A: expected one of them, got both"),
+        (("--sample", "-l", "a b", "-o", "a.json"), "--selector: expected key=value"),
+        (("--sample", "shop/chart", "-o", "a.json"), "Service shop/chart: expected one of the 16 selected Services"),
+        (("--sample", "-o", "none/a.json"), "--to: none/a.json: expected a file that can be written: No such file"),
+        (("--sample", "-o", "."), "--to: .: expected a file that can be written: Is a directory"),
+        (("--sample", "-o", ""), "--to: expected a file or -, got ''"),
+        (("--sample", "--what-if", "Auto"), "No such option"),
+        (("--sample", "-o", "/dev/full"), "cannot write the output: No space left on device"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_leaves_nothing(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = zoneward("snapshot", *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+    assert result.err.startswith(f"zoneward: {line}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_input_leaves_an_earlier_snapshot_as_it_was(zoneward: Commands, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("earlier")
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: [a]}\n")
+    assert zoneward("snapshot", "-f", SAMPLE, "-f", bad, "-o", path).status == 2
+    assert path.read_text() == "earlier"
+    assert zoneward("snapshot", "-f", SAMPLE, "-o", path).status == 0
+    assert snapshot_in(path) == snapshot_in(SAMPLE)
+
+
+def test_it_may_be_written_over_what_it_was_read_from(zoneward: Commands, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(SAMPLE.read_bytes())
+    assert zoneward("snapshot", "-f", path, "-o", path).status == 0
+    assert snapshot_in(path) == snapshot_in(SAMPLE)
+
+
+def test_it_reads_standard_input_and_writes_standard_output(
+    zoneward: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE.read_bytes())))
+    assert len(json.loads(zoneward("snapshot", "-f", "-").out)["items"]) == 449
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m zoneward snapshot -q --sample | head -c 10; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ('{"apiVersi0\n', "")

@@ -1,0 +1,155 @@
+"""Lists in pages are complete, of one moment, and no larger in memory than they must be."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+from tests.sources.a_client import AClient
+from tests.sources.a_server import AServer, Fault
+
+from zoneward.sources.api_errors import ApiError, Forbidden, Gone
+from zoneward.sources.listing import MAX_RESTARTS, UnexpectedAnswer, list_all, list_kinds, pages
+from zoneward.sources.resources import NODES, PODS, RESOURCES, SERVICES, Resource, T
+
+_R = TypeVar("_R")
+
+
+def with_server(server: AServer, action: Callable[[AClient], Awaitable[_R]]) -> tuple[_R, list[dict[str, str]]]:
+    """What the action gives, and the queries that it took."""
+
+    async def act() -> tuple[_R, list[dict[str, str]]]:
+        async with server, AClient(server.address) as client:
+            result = await action(client)
+            return result, [query for _, query in client.asked]
+
+    return asyncio.run(act())
+
+
+async def names(client: AClient, resource: Resource[T], *, size: int = 500, namespace: str | None = None) -> list[str]:
+    return [thing.metadata.name for thing in await list_all(client, resource, size=size, namespace=namespace)]
+
+
+def filled(number: int) -> AServer:
+    server = AServer()
+    for index in range(number):
+        server.put("pods", f"p{index:04}", "even" if index % 2 == 0 else "odd")
+    return server
+
+
+def test_pages_have_500_objects_and_together_they_are_all() -> None:
+    found, queries = with_server(filled(1201), lambda client: names(client, PODS))
+    assert sorted(found) == [f"p{index:04}" for index in range(1201)]
+    assert [query["limit"] for query in queries] == ["500", "500", "500"]
+    assert "continue" not in queries[0]
+    assert all(query["continue"] for query in queries[1:])
+
+
+@pytest.mark.parametrize("number", [0, 1, 10, 11])
+def test_a_list_ends_where_its_objects_end(number: int) -> None:
+    found, queries = with_server(filled(number), lambda client: names(client, PODS, size=10))
+    assert len(found) == number
+    assert len(queries) == (2 if number > 10 else 1)
+
+
+def test_one_namespace_alone_is_asked_for() -> None:
+    found, _ = with_server(filled(7), lambda client: names(client, PODS, namespace="odd"))
+    assert found == ["p0001", "p0003", "p0005"]
+
+
+def test_a_list_whose_token_expires_begins_anew_and_shows_one_moment() -> None:
+    """Of two states of the cluster no mixture comes out: what was deleted in between is not in it."""
+    server = filled(30)
+
+    async def act(client: AClient) -> tuple[list[str], list[bool]]:
+        found: list[str] = []
+        firsts: list[bool] = []
+        async for page in pages(client, PODS, size=10):
+            if page.is_first:
+                found = []
+            if not firsts:
+                server.delete("pods", "p0000", "even")
+                server.plan(Fault.EXPIRE)
+            firsts.append(page.is_first)
+            found += [pod.metadata.name for pod in page.objects]
+        return found, firsts
+
+    (found, firsts), _ = with_server(server, act)
+    assert server.met == [Fault.EXPIRE]
+    assert firsts == [True, True, False, False]
+    assert sorted(found) == [f"p{index:04}" for index in range(1, 30)]
+
+
+def test_a_list_whose_tokens_always_expire_is_asked_for_at_once() -> None:
+    server = filled(30)
+    for _ in range(MAX_RESTARTS):
+        server.plan(Fault.EXPIRE)
+    found, queries = with_server(server, lambda client: names(client, PODS, size=10))
+    assert len(found) == len(set(found)) == 30
+    assert queries[-1] == {}
+    assert len(server.met) == MAX_RESTARTS
+
+
+def test_changes_while_pages_are_read_do_not_show() -> None:
+    server = filled(20)
+
+    async def act(client: AClient) -> tuple[list[str], set[str]]:
+        found: list[str] = []
+        versions: set[str] = set()
+        async for page in pages(client, PODS, size=5):
+            server.put("pods", f"p{len(found):04}-late", "odd")
+            found += [pod.metadata.name for pod in page.objects]
+            versions.add(page.version)
+        return found, versions
+
+    (found, versions), _ = with_server(server, act)
+    assert sorted(found) == [f"p{index:04}" for index in range(20)]
+    assert versions == {"120"}
+
+
+def test_410_without_a_token_is_an_error_like_others() -> None:
+    server = filled(1)
+    server.refusals["pods"] = 410
+    with pytest.raises(Gone):
+        with_server(server, lambda client: names(client, PODS))
+
+
+def test_what_is_no_list_is_told_as_such() -> None:
+    class Odd(AClient):
+        async def get(self, *_: object, **__: object) -> bytes:
+            return b'{"items": [{"metadata": []}]}'
+
+    with pytest.raises(UnexpectedAnswer, match=r"expected a list of pods, got something else: .*\$.items"):
+        asyncio.run(list_all(Odd("http://localhost"), PODS))
+
+
+def test_several_kinds_are_asked_for_at_once() -> None:
+    """No kind waits for another: each of four first requests is on its way before any is answered."""
+    waiting: set[str] = set()
+    at_once: list[int] = []
+
+    class Slow(AClient):
+        async def get(self, path: str, *_: object, **__: object) -> bytes:
+            waiting.add(path)
+            at_once.append(len(waiting))
+            for _turn in range(5):
+                await asyncio.sleep(0)
+            waiting.remove(path)
+            return b'{"items": [{"metadata": {"name": "%s"}}]}' % path.rpartition("/")[2].encode()
+
+    things = asyncio.run(list_kinds(Slow("http://localhost"), RESOURCES))
+    assert max(at_once) == 4
+    assert [thing.metadata.name for thing in things] == ["services", "nodes", "pods", "endpointslices"]
+
+
+def test_the_first_kind_that_fails_is_told() -> None:
+    server = filled(1)
+    server.refusals["nodes"] = 403
+
+    async def act(client: AClient) -> object:
+        return await list_kinds(client, (SERVICES, NODES, PODS))
+
+    with pytest.raises(Forbidden) as caught:
+        with_server(server, act)
+    assert isinstance(caught.value, ApiError)
+    assert caught.value.path == "/api/v1/nodes"
