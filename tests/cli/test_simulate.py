@@ -14,7 +14,7 @@ import pytest
 from tests.cli.running import SAMPLE, Commands
 
 from zoneward.lab.contenders import ALGORITHMS, PARAMETERS
-from zoneward.lab.datasets import COMPUTED
+from zoneward.lab.names import COMPUTED
 
 SMALL = ("simulate", "-q", "-d", "small", "--sample-size", "3000")
 SAME_ZONE = """

@@ -17,7 +17,6 @@ from tests.properties.random_clusters import examples
 
 from zoneward.lab import datasets
 from zoneward.lab.datasets import (
-    COMPUTED,
     ROWS_PER_CHUNK,
     Computed,
     Dataset,
@@ -30,6 +29,7 @@ from zoneward.lab.datasets import (
     Range,
     Stretch,
 )
+from zoneward.lab.names import COMPUTED
 
 Triple = tuple[int, ...]
 KEP_ROWS = 39_273_145

@@ -8,12 +8,11 @@ import click
 
 from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError, show
+from zoneward.lab.names import COMPUTED
 from zoneward.routing.scores import ENCODINGS
 
 CLUSTER: Final = "cluster"
 _DEFAULT: Final = "kep"
-_COMPUTED: Final = ("kep", "kep-permuted", "small", "uniform")
-"""Datasets that need no polars; `zoneward.lab.datasets` can't be asked where numpy is missing."""
 _NEEDED: Final = {"html": ("matplotlib",), "parquet": ("polars",), "like": ("polars",)}
 _ROOM: Final = {
     "by": ("table", "csv", "json", "html"),
@@ -97,7 +96,7 @@ def check_usage(request: Request) -> None:
 def check_extra(request: Request) -> None:
     """Raises `InputError` where something that the simulation needs is not installed."""
     needed = ["numpy", "numba", *_NEEDED.get(request.output, ())]
-    if request.inputs.partition(":")[0] not in (*_COMPUTED, CLUSTER):
+    if request.inputs.partition(":")[0] not in (*COMPUTED, CLUSTER):
         needed.append("polars")
     for module in needed:
         if find_spec(module) is None:

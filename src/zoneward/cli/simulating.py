@@ -14,6 +14,7 @@ from zoneward.cli.interrupting import INTERRUPTED, Interrupts
 from zoneward.cli.options import Note, tell
 from zoneward.cli.requesting import CLUSTER, Request, check_extra, check_usage
 from zoneward.kube.input_error import InputError, show
+from zoneward.lab.names import COMPUTED
 
 if TYPE_CHECKING:
     from zoneward.lab.datasets import Computed, Dataset
@@ -101,7 +102,6 @@ def _source(request: Request) -> "Source | None":
 
 
 def _dataset(request: Request) -> "Dataset":
-    from zoneward.lab.datasets import COMPUTED
 
     written = request.inputs
     if written == CLUSTER:

@@ -159,8 +159,9 @@ def stratified(whole: int, rows: int, *, seed: int, start: int, stop: int) -> In
 class Computed:
     """A dataset of parts, whole or a sample of it; two with the same fields have the same rows.
 
-    ``name`` is one of `COMPUTED`; the ranges and ``inputs`` are for ``uniform`` alone. A sample takes one row by chance
-    from each of ``sample`` stretches of equal length, so that it is spread evenly and holds no row twice.
+    ``name`` is one of `zoneward.lab.names.COMPUTED`; the ranges and ``inputs`` are for ``uniform`` alone. A sample
+    takes one row by chance from each of ``sample`` stretches of equal length, so that it is spread evenly and holds no
+    row twice.
     """
 
     name: str
@@ -181,10 +182,9 @@ class Computed:
 
     def chunks(self) -> Iterator[Chunk]:
         if self.sample is not None:
-            whole = sum(part.rows for part in _parts(self))
             for start in range(0, self.rows, ROWS_PER_CHUNK):
                 stop = min(start + ROWS_PER_CHUNK, self.rows)
-                yield from self._pieces(stratified(whole, self.rows, seed=self.seed, start=start, stop=stop))
+                yield from self._pieces(stratified(self.whole, self.rows, seed=self.seed, start=start, stop=stop))
             return
         for number, part in enumerate(_parts(self)):
             for start in range(0, part.rows, ROWS_PER_CHUNK):
@@ -198,9 +198,6 @@ class Computed:
             if low < high:
                 yield Picked(self, number, numbers[low:high] - first)
             first += part.rows
-
-
-COMPUTED: Final = ("kep", "kep-permuted", "small", "uniform")
 
 
 @dataclass(frozen=True, slots=True)

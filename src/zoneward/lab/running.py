@@ -85,6 +85,7 @@ def simulate(
             for inputs, columns in scored.rows:
                 if sink is not None:
                     sink(inputs, columns)
+            # A new one each time, so that Ctrl-C never finds it half added.
             found = merged(wanted, (found, scored.tally)) if found.sums else merged(wanted, (scored.tally,))
             advanced(scored.processed)
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ order of the dataset, so that it does not matter how many workers there were.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Final
 
@@ -155,6 +156,7 @@ class _Adding:
                 found.worst[key] = self._worst(values)
         return found
 
+    @cached_property
     def _bands(self) -> Counts | None:
         if self.wanted.by == "endpoints":
             bands: Counts = np.searchsorted(BANDS, self.endpoints)
@@ -165,9 +167,9 @@ class _Adding:
 
     def _means(self, found: Tally) -> None:
         wanted = self.wanted
-        bands = self._bands()
+        bands = self._bands
         found.counts["rows"] = _by(bands, np.ones(len(self.endpoints)), wanted.bands).astype(np.int64)
-        found.sums[0]["possible"] = _by(bands, self._possible(), wanted.bands)
+        found.sums[0]["possible"] = _by(bands, self._possible, wanted.bands)
         means = np.empty((len(wanted.contenders), MEASURED, wanted.bands))
         fell_back = np.empty((len(wanted.contenders), wanted.bands), np.int64)
         for contender, rows in enumerate(self.rows):
@@ -178,6 +180,7 @@ class _Adding:
         found.sums[0]["means"] = means
         found.counts["fell back"] = fell_back
 
+    @cached_property
     def _possible(self) -> Reals:
         """As much traffic as can stay in its zone while everybody has a fair load (evaluation.md § How good can it
         get)."""
@@ -188,7 +191,7 @@ class _Adding:
 
     def _wins(self, found: Tally) -> None:
         wanted = self.wanted
-        bands = self._bands()
+        bands = self._bands
         wins = np.zeros((len(wanted.encodings), 2, len(wanted.contenders), wanted.bands), np.int64)
         for number, encoding in enumerate(wanted.encodings):
             mine = [key for key in self.totals if key[1] == encoding]
@@ -228,7 +231,7 @@ class _Adding:
         points = np.minimum(np.log2(self.endpoints) * 4, CURVE_POINTS - 1).astype(np.int64)
         found.counts["curve rows"] = _by(points, np.ones(len(points)), CURVE_POINTS).astype(np.int64)
         found.counts["curve endpoints"] = _by(points, self.endpoints.astype(float), CURVE_POINTS).astype(np.int64)
-        found.sums[0]["curve possible"] = _by(points, self._possible(), CURVE_POINTS)
+        found.sums[0]["curve possible"] = _by(points, self._possible, CURVE_POINTS)
         for key, values in self.totals.items():
             found.sums[0][f"curve {key[0]} {key[1]}"] = _by(points, values, CURVE_POINTS)
         for encoding in self.wanted.encodings:
