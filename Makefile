@@ -1,4 +1,5 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`. The others: check, bench, kep-table, clean.
+# Two commands do everything on a fresh machine: `make demo` and `make test`. The others: check, e2e, bench, kep-table,
+# clean.
 # Versions are pinned in constraints.txt; a second run installs nothing again.
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(if $(shell \
@@ -7,13 +8,18 @@ BIN := .venv/bin
 WORKERS ?= auto
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test check bench kep-table format clean python
+.PHONY: demo test e2e check bench kep-table format clean python
 
 demo: .venv/base
 	$(BIN)/zoneward plan --sample
 
 test: .venv/dev
 	$(BIN)/pytest -n $(WORKERS)
+
+# Against a real control plane. Needs Go 1.26 to build it, once (e2e/README.md); where that is missing, one line says so.
+e2e: .venv/dev
+	$(BIN)/python -m e2e.programs
+	$(BIN)/pytest e2e -n 0
 
 check: .venv/dev
 	$(BIN)/ruff check

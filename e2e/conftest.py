@@ -1,0 +1,24 @@
+"""One control plane for all tests that can share it: each of them uses a namespace, or nodes, of its own."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from e2e.control_plane import ControlPlane
+from e2e.programs import ProgramsError, find_programs
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_are_built() -> None:
+    """A missing program fails every test, in one line: skipped tests would look like passed ones."""
+    try:
+        find_programs(environment=os.environ)
+    except ProgramsError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """Without controllers. Its users "reader" and "stranger" have no rights at first."""
+    with ControlPlane() as plane:
+        yield plane

@@ -1,0 +1,341 @@
+"""A real control plane on loopback: etcd, kube-apiserver and, on request, controllers; no kubelet, no scheduler.
+
+Everything is its own: free ports, a data folder, keys, tokens. Nothing of it outlives the block it is used in, nor the
+process: the kernel ends the programs even where that one is killed.
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+import trustme
+import yaml
+from e2e.api import Api, ApiError, Object
+from e2e.processes import Process, ProcessError
+from e2e.programs import find_programs
+
+ADMIN: Final = "admin"
+SLICE_CONTROLLERS: Final = ("endpointslice-controller", "endpointslice-mirroring-controller")
+SERVICE_CLUSTER_IPS: Final = "10.96.0.0/12"
+_RBAC: Final = "rbac.authorization.k8s.io"
+_LOOPBACK: Final = "127.0.0.1"
+_ISSUER: Final = "https://kubernetes.default.svc"
+_ADVERTISED: Final = "10.99.0.1"
+"""The Service "kubernetes" must have an address that is not loopback; nobody connects to it."""
+_PATIENCE: Final = 60.0
+"""Seconds until a program answers. It takes three when nothing else runs; builds may run beside the tests."""
+_STARTS: Final = 3
+"""A port that was free may be taken by the time a program wants it."""
+_TAKEN: Final = "address already in use"
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ports:
+    etcd: int
+    etcd_peers: int
+    server: int
+    controllers: int
+
+
+class ControlPlane:
+    """Used as a context manager: starts on entering, ready once entered, ended and removed on leaving.
+
+    ``users`` are known by name and have no rights until ``allow`` gives them some. ``controllers`` are names of the
+    controller manager's; without any it does not run. ``server_flags`` are added to kube-apiserver's. Data, keys and
+    logs are in ``folder``, which stays; without one, in a temporary folder that goes.
+    """
+
+    def __init__(
+        self,
+        *,
+        users: Sequence[str] = ("reader", "stranger"),
+        controllers: Sequence[str] = (),
+        server_flags: Sequence[str] = (),
+        folder: Path | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.programs = find_programs(environment=environment)
+        self.admin = User(ADMIN, groups=("system:masters",))
+        self.users = {name: User(name) for name in users}
+        self._controller_names = tuple(controllers)
+        self._server_flags = tuple(server_flags)
+        self._given = folder
+        self._cleanup = ExitStack()
+        self._etcd: Process | None = None
+        self._server: Process | None = None
+        self._controllers: Process | None = None
+
+    # --- its life -----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        with self._cleanup as cleanup:
+            self.folder = (self._given or Path(tempfile.mkdtemp(prefix="zoneward-control-plane-"))).resolve()
+            if self._given is None:
+                cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Called in the reverse order: controllers first; the API server hangs where etcd goes before it.
+            for stop in (self._stop_etcd, self.stop_server, self.stop_controllers):
+                cleanup.callback(stop)
+            self._write_secrets()
+            self._start_on_free_ports()
+            if self._controller_names:
+                self.start_controllers(*self._controller_names)
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    @property
+    def processes(self) -> list[Process]:
+        """Those that run."""
+        started = (self._etcd, self._server, self._controllers)
+        return [process for process in started if process is not None and process.runs]
+
+    # --- what one does with it ----------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        return f"https://{_LOOPBACK}:{self.ports.server}"
+
+    @property
+    def authority(self) -> Path:
+        """PEM of the API server's own certificate and the authority that signed it."""
+        return self.folder / "certificates" / "apiserver.crt"
+
+    def api(self, user: User | str = ADMIN) -> Api:
+        return Api(self.address, self._known(user).token, self.authority)
+
+    def kubeconfig(self, user: User | str = ADMIN) -> Path:
+        """A file with one context, for that user."""
+        known = self._known(user)
+        name = known.name.rsplit(":", 1)[-1]
+        file = self.folder / f"{name}.kubeconfig"
+        cluster = {"server": self.address, "certificate-authority": str(self.authority)}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": name,
+            "contexts": [{"name": name, "context": {"cluster": "control-plane", "user": name}}],
+            "clusters": [{"name": "control-plane", "cluster": cluster}],
+            "users": [{"name": name, "user": {"token": known.token}}],
+        }
+        _write_private(file, yaml.safe_dump(content))
+        return file
+
+    def allow(self, user: User | str, rules: Sequence[Object]) -> None:
+        """Gives a user the rights of a ClusterRole with these rules, and no others. It holds a moment later."""
+        known = self._known(user)
+        role = {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": f"allowed:{known.name}"},
+            "rules": list(rules),
+        }
+        binding = {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": f"allowed:{known.name}"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": f"allowed:{known.name}",
+            },
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": known.name}],
+        }
+        for thing in (role, binding):
+            try:
+                self.api().create(thing)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                self.api().replace(thing)
+
+    def service_account(self, name: str, *, namespace: str = "default") -> User:
+        """A new one, as a user with a token of its own; for users that are not known when the control plane starts."""
+        api = self.api()
+        metadata = {"name": name, "namespace": namespace}
+        api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        answer = api.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", asked)
+        return User(f"system:serviceaccount:{namespace}:{name}", token=answer["status"]["token"])
+
+    def wait_until(self, met: Callable[[], bool], *, what: str, patience: float = _PATIENCE) -> None:
+        """Asks again and again. Raises ProcessError when it takes too long, or a program has ended meanwhile."""
+        limit = time.monotonic() + patience
+        while not met():
+            for process in (self._etcd, self._server, self._controllers):
+                if process is not None:
+                    process.check()
+            if time.monotonic() > limit:
+                raise ProcessError(f"{what}: not within {patience:.0f} s; logs are in {self.folder}")
+            time.sleep(0.02)
+
+    # --- its programs -------------------------------------------------------------------------------------------------
+
+    def start_server(self) -> None:
+        """With the address and data it had before, so clients can be tested with a server that comes back."""
+        self._server = self._start(
+            "kube-apiserver",
+            f"--etcd-servers=http://{_LOOPBACK}:{self.ports.etcd}",
+            f"--secure-port={self.ports.server}",
+            f"--bind-address={_LOOPBACK}",
+            f"--advertise-address={_ADVERTISED}",
+            f"--cert-dir={self.authority.parent}",
+            f"--service-account-key-file={self._key}",
+            f"--service-account-signing-key-file={self._key}",
+            f"--service-account-issuer={_ISSUER}",
+            f"--token-auth-file={self._tokens}",
+            "--authorization-mode=RBAC",
+            f"--service-cluster-ip-range={SERVICE_CLUSTER_IPS}",
+            # It would refuse pods until a controller has made a service account in each namespace.
+            "--disable-admission-plugins=ServiceAccount",
+            *self._server_flags,
+        )
+        self.wait_until(self._is_ready, what="kube-apiserver ready")
+
+    def stop_server(self, *, gracefully: bool = False) -> None:
+        """Gracefully, it ends open watches first and takes its time."""
+        if self._server is not None:
+            self._server.stop() if gracefully else self._server.kill()
+            self._server = None
+
+    def start_controllers(self, *names: str, flags: Sequence[str] = ()) -> None:
+        """The controller manager with these controllers only, once it is ready."""
+        kubeconfig = self.kubeconfig()
+        self._controllers = self._start(
+            "kube-controller-manager",
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--controllers={','.join(names)}",
+            "--leader-elect=false",
+            "--use-service-account-credentials=false",
+            f"--bind-address={_LOOPBACK}",
+            f"--secure-port={self.ports.controllers}",
+            f"--cert-dir={self.folder / 'controller-certificates'}",
+            *flags,
+        )
+        self.wait_until(self._controllers_listen, what="kube-controller-manager ready")
+
+    def stop_controllers(self) -> None:
+        if self._controllers is not None:
+            self._controllers.kill()
+            self._controllers = None
+
+    def _start_etcd(self) -> None:
+        client, peer = (f"http://{_LOOPBACK}:{port}" for port in (self.ports.etcd, self.ports.etcd_peers))
+        self._etcd = self._start(
+            "etcd",
+            "--name=etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=etcd={peer}",
+            "--unsafe-no-fsync",
+        )
+        self.wait_until(lambda: _says_ok(f"{client}/readyz"), what="etcd ready")
+
+    def _stop_etcd(self) -> None:
+        if self._etcd is not None:
+            # Its data goes with it: there is nothing to save.
+            self._etcd.kill()
+            self._etcd = None
+
+    def _start(self, name: str, *flags: str) -> Process:
+        return Process([self.programs[name], *flags], log=self.folder / f"{name}.log")
+
+    def _start_on_free_ports(self) -> None:
+        for left in reversed(range(_STARTS)):
+            self.ports = _free_ports()
+            try:
+                self._start_etcd()
+                self.start_server()
+            except ProcessError as error:
+                if not left or _TAKEN not in str(error):
+                    raise
+                self.stop_server()
+                self._stop_etcd()
+                shutil.rmtree(self.folder / "etcd", ignore_errors=True)
+            else:
+                return
+
+    def _is_ready(self) -> bool:
+        try:
+            ready = self.api().request("GET", "/readyz")["message"] == "ok"
+            # Made by the server itself, a moment after it says that it is ready; tests create objects in there.
+            return ready and bool(self.api().get("/api/v1/namespaces/default"))
+        except (ApiError, URLError, OSError):
+            return False
+
+    def _controllers_listen(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((_LOOPBACK, self.ports.controllers)) == 0
+
+    # --- its secrets --------------------------------------------------------------------------------------------------
+
+    @property
+    def _key(self) -> Path:
+        return self.folder / "service-accounts.key"
+
+    @property
+    def _tokens(self) -> Path:
+        return self.folder / "tokens.csv"
+
+    def _write_secrets(self) -> None:
+        # Only the key of an authority of its own is wanted: it signs the tokens of service accounts.
+        _write_private(self._key, trustme.CA().private_key_pem.bytes().decode())
+        lines = [
+            f'{user.token},{user.name},{number},"{",".join(user.groups)}"\n'
+            for number, user in enumerate((self.admin, *self.users.values()))
+        ]
+        _write_private(self._tokens, "".join(lines))
+
+    def _known(self, user: User | str) -> User:
+        if isinstance(user, User):
+            return user
+        return self.admin if user == ADMIN else self.users[user]
+
+
+def _free_ports() -> Ports:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(4)]
+        for each in sockets:
+            each.bind((_LOOPBACK, 0))
+        etcd, etcd_peers, server, controllers = (each.getsockname()[1] for each in sockets)
+    return Ports(etcd=etcd, etcd_peers=etcd_peers, server=server, controllers=controllers)
+
+
+def _says_ok(url: str) -> bool:
+    try:
+        with build_opener(ProxyHandler({})).open(url, timeout=1) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def _write_private(file: Path, text: str) -> None:
+    file.touch(mode=0o600)
+    file.write_text(text)
