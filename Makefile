@@ -20,6 +20,7 @@ test: .venv/dev
 e2e: .venv/dev
 	$(BIN)/python -m e2e.programs
 	$(BIN)/pytest e2e -n 0
+	$(BIN)/pytest tests/contract --server=real -n 0
 
 check: .venv/dev
 	$(BIN)/ruff check

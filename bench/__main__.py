@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import allocations, client, commands, csv_files, decisions, simulations
+from bench import allocations, client, commands, csv_files, decisions, sandbox, simulations, watch
 from bench.measuring import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -15,6 +15,8 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "compare": commands.compare,
     "csv": csv_files.csv_files,
     "client": client.client,
+    "watch": watch.watch,
+    "sandbox": sandbox.sandbox,
     "simulate": simulations.kep,
     "simulate-ns": simulations.inputs,
     "simulate-parquet": simulations.parquet,

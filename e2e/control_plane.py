@@ -21,13 +21,14 @@ from urllib.request import ProxyHandler, build_opener
 
 import trustme
 import yaml
-from e2e.api import Api, ApiError, Object
 from e2e.processes import Process, ProcessError
 from e2e.programs import find_programs
+from tests.contract.api import Api, ApiError, Object
 
 ADMIN: Final = "admin"
 SLICE_CONTROLLERS: Final = ("endpointslice-controller", "endpointslice-mirroring-controller")
-SERVICE_CLUSTER_IPS: Final = "10.96.0.0/12"
+SERVICE_CLUSTER_IPS: Final = "10.96.0.0/12,fd00:10:96::/108"
+"""Dual-stack, IPv4 first."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 _LOOPBACK: Final = "127.0.0.1"
 _ISSUER: Final = "https://kubernetes.default.svc"
@@ -287,7 +288,7 @@ class ControlPlane:
             ready = self.api().request("GET", "/readyz")["message"] == "ok"
             # Made by the server itself, a moment after it says that it is ready; tests create objects in there.
             return ready and bool(self.api().get("/api/v1/namespaces/default"))
-        except (ApiError, URLError, OSError):
+        except (ApiError, OSError):
             return False
 
     def _controllers_listen(self) -> bool:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from e2e.api import ApiError
 from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane
-from e2e.objects import a_namespace, a_node, a_pod, a_service
+from tests.contract.api import ApiError
+from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
 ROOT = Path(__file__).parents[1]
 ROLE = yaml.safe_load((ROOT / "examples" / "cluster-role.yaml").read_text())

@@ -39,6 +39,7 @@ NAME: Final = (
 )
 KEY: Final = f"a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 TOO_LONG: Final = "must be no more than {} bytes"
+TOO_MANY: Final = "must be no more than {} characters"
 
 
 @pytest.mark.parametrize(
@@ -46,8 +47,8 @@ TOO_LONG: Final = "must be no more than {} bytes"
     [
         (label_problems, "123-abc", []),
         (label_problems, "a" * 63, []),
-        (label_problems, "a" * 64, [TOO_LONG.format(63)]),
-        (label_problems, "-" * 64, [TOO_LONG.format(63), LABEL]),
+        (label_problems, "a" * 64, [TOO_MANY.format(63)]),
+        (label_problems, "-" * 64, [TOO_MANY.format(63), LABEL]),
         (label_problems, "", [LABEL]),
         (label_problems, "aCapital", [LABEL]),
         (label_problems, "abc\n", [LABEL]),
@@ -55,7 +56,7 @@ TOO_LONG: Final = "must be no more than {} bytes"
         (label_problems, "a..b", [LABEL]),
         (subdomain_problems, "node-1.example.com", []),
         (subdomain_problems, "a" * 253, []),
-        (subdomain_problems, "a" * 254, [TOO_LONG.format(253)]),
+        (subdomain_problems, "a" * 254, [TOO_MANY.format(253)]),
         (subdomain_problems, "", [SUBDOMAIN]),
         (subdomain_problems, "Node_1", [SUBDOMAIN]),
         (subdomain_problems, "example.com.", [SUBDOMAIN]),

@@ -140,11 +140,11 @@ def test_a_list_that_is_too_long_is_not_looked_into() -> None:
             "a" * 64,
             [f'[0]: Invalid value: "{"a" * 64}": should be a domain with at least two segments separated by dots'],
         ),
-        ("FQDN", f"{'b' * 64}.{'c' * 64}", [f'[0]: Invalid value: "{"b" * 64}": must be no more than 63 bytes']),
+        ("FQDN", f"{'b' * 64}.{'c' * 64}", [f'[0]: Invalid value: "{"b" * 64}": must be no more than 63 characters']),
         (
             "FQDN",
             f"{'a.' * 127}_",
-            [f'[0]: Invalid value: "{"a." * 127}_": must be no more than 253 bytes,{SUBDOMAIN}'],
+            [f'[0]: Invalid value: "{"a." * 127}_": must be no more than 253 characters,{SUBDOMAIN}'],
         ),
     ],
 )
@@ -247,7 +247,7 @@ def test_deprecated_topology_is_judged_where_it_is_given(topology: dict[str, str
         ([EndpointPort(name="any", protocol="TCP", port=-1)], []),
         (
             [EndpointPort(name="a" * 64, protocol="TCP")],
-            [f'ports[0].name: Invalid value: "{"a" * 64}": must be no more than 63 bytes'],
+            [f'ports[0].name: Invalid value: "{"a" * 64}": must be no more than 63 characters'],
         ),
         ([EndpointPort(name="aCapital", protocol="TCP")], [f'ports[0].name: Invalid value: "aCapital": {LABEL}']),
         (
@@ -301,7 +301,7 @@ EVENT: Final = '{"apiVersion":"v1","kind":"Event","name":"e","uid":"1"}'
     [
         ({"name": "*&^"}, [f'name: Invalid value: "*&^": {SUBDOMAIN}']),
         ({"name": "a" * 253}, []),
-        ({"name": "a" * 254}, [f'name: Invalid value: "{"a" * 254}": must be no more than 253 bytes']),
+        ({"name": "a" * 254}, [f'name: Invalid value: "{"a" * 254}": must be no more than 253 characters']),
         ({"generate_name": "cart-"}, []),
         ({"generate_name": "-"}, [f'generateName: Invalid value: "-": {SUBDOMAIN}']),
         ({"namespace": "a.b"}, ['namespace: Invalid value: "a.b": must not contain dots']),

@@ -13,6 +13,7 @@ _COMMANDS: Final = {
     "route": ("zoneward.cli.route", "Show what the proxy on one node would select."),
     "simulate": ("zoneward.cli.simulate", "Score algorithms over millions of inputs."),
     "snapshot": ("zoneward.cli.snapshot", "Save what decisions need into one file for -f, anonymized if wanted."),
+    "sandbox": ("zoneward.cli.sandbox", "Run an API server in memory, for kubectl and for Zoneward."),
     "version": ("zoneward.cli.version", "Print the version."),
     "completion": ("zoneward.cli.completion", "Print a shell completion script."),
 }

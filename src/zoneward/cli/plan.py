@@ -18,7 +18,8 @@ from zoneward.cli.options import Note, Options, planning_options, table_width, t
     show_default=True,
     help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices.",
 )
-def command(*, options: Options, output: str) -> None:
+@click.option("-w", "--watch", is_flag=True, help="Stay, and show what changes in a live cluster.")
+def command(*, options: Options, output: str, watch: bool) -> int:
     """Show which endpoints each zone would use, how much traffic would stay in its zone, who would be overloaded,
     and why. Nothing is written anywhere.
 
@@ -26,7 +27,12 @@ def command(*, options: Options, output: str) -> None:
     zoneward plan --sample
     zoneward plan -f cluster.json --what-if PreferSameZone
     zoneward plan -f cluster.json -n shop cart checkout -o json
+    zoneward plan -A --watch
     """
+    if watch:
+        from zoneward.cli.watching import watch_for
+
+        return watch_for(options, output)
     from zoneward.cli.planning import plan_for
 
     planned = plan_for(options)
@@ -53,6 +59,7 @@ def command(*, options: Options, output: str) -> None:
         text = as_json(document) if output == "slices-json" else as_yaml(document, lines).encode()
         _write(text)
         tell(options, map(Note, lines))
+    return 0
 
 
 def _write(data: bytes) -> None:

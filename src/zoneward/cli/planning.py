@@ -1,14 +1,14 @@
 """From options to plans of the Services that were chosen."""
 
 import gc
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from zoneward.cli.configuring import configuration_for
 from zoneward.cli.options import Note, Options
 from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import Node, Service
 from zoneward.routing.approach import as_if_asked
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demand_of
@@ -63,7 +63,7 @@ def plan_for(options: Options) -> Planned:
         chosen = choose_for(options)
         plans = tuple(
             plan_service(
-                as_if_asked(service, options.what_if) if options.what_if else service,
+                as_asked(service, options),
                 pods=chosen.snapshot.pods_of(service),
                 slices=chosen.snapshot.slices_of(service),
                 surroundings=chosen.surroundings,
@@ -74,17 +74,36 @@ def plan_for(options: Options) -> Planned:
     return Planned(chosen.snapshot, chosen.surroundings, chosen.services, chosen.taken, chosen.notes, plans)
 
 
+def as_asked(service: Service, options: Options) -> Service:
+    """The Service, or what it would be with ``--what-if``."""
+    return as_if_asked(service, options.what_if) if options.what_if else service
+
+
+def surroundings_of(
+    nodes: Iterable[Node],
+    node_zones: Mapping[str, str | None],
+    *,
+    options: Options,
+    configuration: Configuration,
+    pods_known: bool,
+) -> Surroundings:
+    """What all Services of a cluster share, from its Nodes and the options."""
+    return Surroundings(
+        demand=demand_of(nodes, missing_cpu=configuration.hints.missing_cpu),
+        node_zones=node_zones,
+        configuration=configuration,
+        pods_known=pods_known,
+        consumer=CONSUMERS[options.consumer],
+    )
+
+
 def choose_for(options: Options) -> Chosen:
     """Read the snapshot and choose Services. Raises InputError or a usage error."""
     configuration = configuration_for(options)
     snapshot = snapshot_for(options)
     services = services_in(snapshot, options)
-    surroundings = Surroundings(
-        demand=demand_of(snapshot.nodes, missing_cpu=configuration.hints.missing_cpu),
-        node_zones=snapshot.node_zones,
-        configuration=configuration,
-        pods_known=snapshot.has_pods,
-        consumer=CONSUMERS[options.consumer],
+    surroundings = surroundings_of(
+        snapshot.nodes, snapshot.node_zones, options=options, configuration=configuration, pods_known=snapshot.has_pods
     )
     taken: dict[str, set[str]] = {}
     for each in snapshot.slices:

@@ -1,12 +1,12 @@
 """From options to a snapshot, and to the Services of it that were asked for."""
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
 
 import click
 
+from zoneward.cli.clusters import access_for
 from zoneward.cli.options import Note, Options
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import Service
@@ -32,35 +32,16 @@ def snapshot_for(options: Options) -> Snapshot:
         return Snapshot.of(read("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
     if options.files:
         return read_snapshot(options.files, stdin=sys.stdin.buffer)
-    from zoneward.sources.kubeconfig import find_access
     from zoneward.sources.live import read_cluster
 
-    try:
-        access = find_access(
-            kubeconfig=options.kubeconfig,
-            context=options.context,
-            impersonate=options.impersonate,
-            environment=os.environ,
-        )
-    except InputError as error:
-        if options.kubeconfig or options.context:
-            raise
-        raise click.UsageError(f"{error}; or a snapshot with -f PATH or --sample") from error
-    return read_cluster(access, namespace=_namespace(options, access.namespace))
+    access, namespace = access_for(options)
+    return read_cluster(access, namespace=namespace)
 
 
 def _refuse_access(options: Options) -> None:
     for name, value in (("context", options.context), ("kubeconfig", options.kubeconfig), ("as", options.impersonate)):
         if value is not None:
             raise click.UsageError(f"--{name}: expected neither -f nor --sample with it, which read no cluster")
-
-
-def _namespace(options: Options, usual: str) -> str | None:
-    """The one that is read, or None for all: those of the named Services, else the usual one, as kubectl has it."""
-    if options.all_namespaces or options.namespace is not None:
-        return options.namespace
-    named = {name.rpartition("/")[0] or usual for name in options.services} or {usual}
-    return named.pop() if len(named) == 1 else None
 
 
 def services_in(snapshot: Snapshot, options: Options) -> list[Service]:

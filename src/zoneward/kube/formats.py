@@ -19,7 +19,7 @@ _ENDS: Final = "and must start and end with an alphanumeric character"
 
 def label_problems(text: str) -> Iterator[str]:
     """A DNS label (RFC 1123) in lower case, up to 63 bytes."""
-    yield from _too_long(text, 63)
+    yield from _too_long(text, 63, unit="characters")
     if re.fullmatch(_LABEL, text):
         return
     if re.fullmatch(_SUBDOMAIN, text):
@@ -29,9 +29,9 @@ def label_problems(text: str) -> Iterator[str]:
     yield _mismatch(f"{rule}, {_ENDS}", _LABEL, "my-name", "123-abc")
 
 
-def subdomain_problems(text: str) -> Iterator[str]:
+def subdomain_problems(text: str, *, unit: str = "characters") -> Iterator[str]:
     """A DNS subdomain (RFC 1123) in lower case, up to 253 bytes: what names of Nodes and EndpointSlices are."""
-    yield from _too_long(text, 253)
+    yield from _too_long(text, 253, unit=unit)
     if not re.fullmatch(_SUBDOMAIN, text):
         rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
         yield _mismatch(f"{rule}, {_ENDS}", _SUBDOMAIN, "example.com")
@@ -56,7 +56,7 @@ def qualified_name_problems(text: str) -> Iterator[str]:
     if slash and not prefix:
         yield "prefix part must be non-empty"
     elif slash:
-        yield from (f"prefix part {problem}" for problem in subdomain_problems(prefix))
+        yield from (f"prefix part {problem}" for problem in subdomain_problems(prefix, unit="bytes"))
     if not name:
         yield "name part must be non-empty"
     yield from (f"name part {problem}" for problem in _too_long(name, 63))
@@ -69,9 +69,10 @@ def size(text: str) -> int:
     return len(text.encode(errors="surrogatepass"))
 
 
-def _too_long(text: str, limit: int) -> Iterator[str]:
+def _too_long(text: str, limit: int, *, unit: str = "bytes") -> Iterator[str]:
+    # Bytes are counted; only of labels upstream says so.
     if size(text) > limit:
-        yield f"must be no more than {limit} bytes"
+        yield f"must be no more than {limit} {unit}"
 
 
 def _mismatch(rule: str, pattern: str, *examples: str) -> str:

@@ -1,16 +1,24 @@
-"""Label selectors as ``kubectl -l`` takes them."""
+"""Label selectors as ``kubectl -l`` takes them: grammar and words of ``k8s.io/apimachinery/pkg/labels`` (v1.36)."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
-_KEY: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
-_REQUIREMENT: Final = re.compile(
-    rf"\s*(?:(?P<key>{_KEY})\s*(?P<operator>==|=|!=)\s*(?P<value>[A-Za-z0-9._-]*)"
-    rf"|(?P<set_key>{_KEY})\s+(?P<set_operator>in|notin)\s*\((?P<values>[^()]*)\)"
-    rf"|(?P<absent>!)?\s*(?P<present>{_KEY}))\s*(?:,|$)"
-)
+from zoneward.kube.formats import label_value_problems, qualified_name_problems, quoted
+
+_TOKEN: Final = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+|$)")
+_SPECIAL: Final = frozenset({"==", "!=", "=", "!", "(", ")", ",", "<", ">", ""})
+_OPERATORS: Final = "in, notin, =, ==, !=, gt, lt"
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+
+
+class SelectorError(ValueError):
+    """The text is no selector. ``problem`` says it in upstream's words."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(f"expected key=value, key!=value, key in (a,b), key or !key, got {text!r}")
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +28,16 @@ class Requirement:
     key: str
     values: frozenset[str] | None
     wanted: bool
+    limit: tuple[Literal["<", ">"], int] | None = None
+    """For ``key<5`` and ``key>5``: labels that are no number do not hold."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        if self.limit is not None:
+            value = labels.get(self.key, "")
+            if not _INTEGER.fullmatch(value):
+                return False
+            operator, limit = self.limit
+            return int(value) < limit if operator == "<" else int(value) > limit
         if self.values is None:
             return (self.key in labels) is self.wanted
         return (labels.get(self.key) in self.values) is self.wanted
@@ -38,19 +54,101 @@ class LabelSelector:
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """Parse ``app=web,tier!=cache,zone in (a,b),!legacy``. Raises ValueError, with what was expected."""
-    requirements = []
-    position = 0
-    while position < len(text):
-        match = _REQUIREMENT.match(text, position)
-        if match is None:
-            raise ValueError(f"expected key=value, key!=value, key in (a,b), key or !key, got {text[position:]!r}")
-        position = match.end()
-        if match["key"] is not None:
-            requirements.append(Requirement(match["key"], frozenset((match["value"],)), match["operator"] != "!="))
-        elif match["set_key"] is not None:
-            values = frozenset(value.strip() for value in match["values"].split(","))
-            requirements.append(Requirement(match["set_key"], values, match["set_operator"] == "in"))
-        else:
-            requirements.append(Requirement(match["present"], None, match["absent"] is None))
-    return LabelSelector(tuple(requirements))
+    """Parse ``app=web,tier!=cache,zone in (a,b),!legacy``. Raises SelectorError."""
+    try:
+        return LabelSelector(tuple(_Parser(text).requirements()))
+    except _Problem as problem:
+        raise SelectorError(text, str(problem)) from None
+
+
+class _Problem(Exception):  # noqa: N818 -- becomes an error once the whole text is known
+    pass
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._tokens = _TOKEN.findall(text)
+        self._next = 0
+
+    def requirements(self) -> list[Requirement]:
+        found: list[Requirement] = []
+        while self._ahead():
+            if self._ahead() in _SPECIAL - {"!"}:
+                raise _Problem(f"found '{self._ahead()}', expected: !, identifier, or 'end of string'")
+            try:
+                found.append(self._requirement())
+            except _Problem as problem:
+                raise _Problem(f"unable to parse requirement: {problem}") from None
+            token = self._take()
+            if token not in (",", ""):
+                raise _Problem(f"found '{token}', expected: ',' or 'end of string'")
+            if token == "," and self._ahead() in _SPECIAL - {"!"}:
+                raise _Problem(f"found '{self._ahead()}', expected: identifier after ','")
+        return found
+
+    def _requirement(self) -> Requirement:
+        is_absent = self._ahead() == "!"
+        if is_absent:
+            self._take()
+        key = self._identifier("expected: identifier")
+        if problems := "; ".join(qualified_name_problems(key)):
+            raise _Problem(f"<nil>: Invalid value: {quoted(key)}: {problems}")
+        if is_absent:
+            return Requirement(key, None, wanted=False)
+        if self._ahead() in (",", ""):
+            return Requirement(key, None, wanted=True)
+        operator = self._take()
+        match operator:
+            case "in" | "notin":
+                values = self._values()
+            case "=" | "==" | "!=" | "<" | ">":
+                values = [self._value()]
+            case _:
+                raise _Problem(f"found '{operator}', expected: {_OPERATORS}")
+        if operator in ("<", ">") and not _INTEGER.fullmatch(values[0]):
+            rule = "for 'Gt', 'Lt' operators, the value must be an integer"
+            raise _Problem(f"values[0]: Invalid value: {quoted(values[0])}: {rule}")
+        for index, value in enumerate(sorted(set(values))):
+            if problems := "; ".join(label_value_problems(value)):
+                raise _Problem(f"values[{index}][{key}]: Invalid value: {quoted(value)}: {problems}")
+        if operator in ("<", ">"):
+            return Requirement(key, None, wanted=True, limit=("<" if operator == "<" else ">", int(values[0])))
+        return Requirement(key, frozenset(values), wanted=operator in ("in", "=", "=="))
+
+    def _values(self) -> list[str]:
+        """``(a, b)``; between commas there may be nothing, which is the empty value."""
+        if (token := self._take()) != "(":
+            raise _Problem(f"found '{token}' expected: '('")
+        if self._ahead() == ")":
+            self._take()
+            # What `in ()` would select, upstream does not say.
+            raise _Problem("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
+        if self._ahead() in _SPECIAL - {","}:
+            raise _Problem(f"found '{self._ahead()}', expected: ',', ')' or identifier")
+        values = []
+        while True:
+            values.append("" if self._ahead() in (",", ")") else self._identifier("expected: ',', or identifier"))
+            match self._take():
+                case ")":
+                    return values
+                case ",":
+                    continue
+                case token:
+                    raise _Problem(f"found '{token}', expected: ',' or ')'")
+
+    def _value(self) -> str:
+        return "" if self._ahead() in (",", "") else self._identifier("expected: identifier")
+
+    def _identifier(self, expected: str) -> str:
+        token = self._take()
+        if token in _SPECIAL:
+            raise _Problem(f"found '{token}', {expected}")
+        return token
+
+    def _ahead(self) -> str:
+        return str(self._tokens[self._next]) if self._next < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token = self._ahead()
+        self._next += 1
+        return token

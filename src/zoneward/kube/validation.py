@@ -10,7 +10,9 @@ Fields that `zoneward.kube.objects` does not read (finalizers, managed fields) a
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
+from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
@@ -38,6 +40,9 @@ ENDPOINTS_PER_SLICE: Final = range(1, MAX_ENDPOINTS + 1)
 """What a controller's ``--max-endpoints-per-slice`` may be."""
 DEFAULT_ENDPOINTS_PER_SLICE: Final = 100
 
+_REMEMBERED: Final = 16_384
+"""The same keys, names and addresses come again in every write: what is wrong with them is worked out once."""
+
 ErrorType = Literal[
     "FieldValueInvalid",
     "FieldValueRequired",
@@ -46,6 +51,7 @@ ErrorType = Literal[
     "FieldValueTooLong",
     "FieldValueNotSupported",
     "FieldValueForbidden",
+    "FieldValueNotFound",
     "InternalError",
 ]
 _PHRASES: Final[Mapping[ErrorType, str]] = {
@@ -56,6 +62,7 @@ _PHRASES: Final[Mapping[ErrorType, str]] = {
     "FieldValueTooLong": "Too long",
     "FieldValueNotSupported": "Unsupported value",
     "FieldValueForbidden": "Forbidden",
+    "FieldValueNotFound": "Not found",
     "InternalError": "Internal error",
 }
 
@@ -82,7 +89,11 @@ def validate_endpoint_slice(
     ``deprecated_topology`` holds labels by the index of their endpoint, for callers that still meet this remnant of
     v1beta1: `Endpoint` has no field for it.
     """
-    return (*_new_metadata(slice_.metadata), *_content(slice_), *_endpoints(slice_, deprecated_topology or {}))
+    return (
+        *new_metadata_errors(slice_.metadata),
+        *content_errors(slice_),
+        *_endpoints(slice_, deprecated_topology or {}),
+    )
 
 
 def validate_endpoint_slice_update(new: EndpointSlice, *, old: EndpointSlice) -> tuple[FieldError, ...]:
@@ -94,10 +105,11 @@ def validate_endpoint_slice_update(new: EndpointSlice, *, old: EndpointSlice) ->
     if (new.endpoints or ()) != (old.endpoints or ()):
         endpoints = _endpoints(new, {})
     return (
-        *_changed_metadata(new.metadata, old.metadata),
-        *_content(new),
+        *fixed_metadata_errors(new.metadata, old.metadata),
+        *free_metadata_errors(new.metadata),
+        *content_errors(new),
         *endpoints,
-        *_immutable("addressType", new.address_type, old.address_type),
+        *immutable("addressType", new.address_type, old.address_type),
     )
 
 
@@ -113,21 +125,21 @@ def validate_traffic_distribution(
     supported = names.TRAFFIC_DISTRIBUTIONS if prefer_same_traffic_distribution else (names.PREFER_CLOSE,)
     if value is None or value in supported:
         return ()
-    return (_not_supported("spec.trafficDistribution", value, supported),)
+    return (not_supported("spec.trafficDistribution", value, supported),)
 
 
 # --- an EndpointSlice's own fields ------------------------------------------------------------------------------------
 
 
-def _content(slice_: EndpointSlice) -> Iterator[FieldError]:
+def content_errors(slice_: EndpointSlice) -> Iterator[FieldError]:
     """Address type and ports."""
     if not slice_.address_type:
-        yield _error("FieldValueRequired", "addressType")
+        yield error("FieldValueRequired", "addressType")
     elif slice_.address_type not in ADDRESS_TYPES:
-        yield _not_supported("addressType", slice_.address_type, sorted(ADDRESS_TYPES))
+        yield not_supported("addressType", slice_.address_type, sorted(ADDRESS_TYPES))
     ports = slice_.ports or ()
     if len(ports) > MAX_PORTS:
-        yield _too_many("ports", len(ports), MAX_PORTS)
+        yield too_many("ports", len(ports), MAX_PORTS)
         return
     taken: set[str] = set()
     for index, port in enumerate(ports):
@@ -138,16 +150,16 @@ def _port(port: EndpointPort, field: str, taken: set[str]) -> Iterator[FieldErro
     """``taken`` holds the names of the ports before this one, and gets this one's. The number may be any."""
     name = port.name or ""
     if name:
-        yield from _invalid(f"{field}.name", name, formats.label_problems(name))
+        yield from invalid(f"{field}.name", name, formats.label_problems(name))
     if name in taken:
-        yield _error("FieldValueDuplicate", f"{field}.name", value=name)
+        yield error("FieldValueDuplicate", f"{field}.name", value=name)
     taken.add(name)
     if port.protocol is None:
-        yield _error("FieldValueRequired", f"{field}.protocol")
+        yield error("FieldValueRequired", f"{field}.protocol")
     elif port.protocol not in PROTOCOLS:
-        yield _not_supported(f"{field}.protocol", port.protocol, sorted(PROTOCOLS))
+        yield not_supported(f"{field}.protocol", port.protocol, sorted(PROTOCOLS))
     if port.app_protocol is not None:
-        yield from _invalid(
+        yield from invalid(
             f"{field}.appProtocol", port.app_protocol, formats.qualified_name_problems(port.app_protocol)
         )
 
@@ -155,145 +167,165 @@ def _port(port: EndpointPort, field: str, taken: set[str]) -> Iterator[FieldErro
 def _endpoints(slice_: EndpointSlice, topology: Mapping[int, Mapping[str, str]]) -> Iterator[FieldError]:
     endpoints = slice_.endpoints or ()
     if len(endpoints) > MAX_ENDPOINTS:
-        yield _too_many("endpoints", len(endpoints), MAX_ENDPOINTS)
+        yield too_many("endpoints", len(endpoints), MAX_ENDPOINTS)
         return
     for index, endpoint in enumerate(endpoints):
-        yield from _endpoint(endpoint, f"endpoints[{index}]", slice_.address_type, topology.get(index, {}))
+        yield from endpoint_errors(endpoint, f"endpoints[{index}]", slice_.address_type, topology.get(index, {}))
 
 
-def _endpoint(endpoint: Endpoint, field: str, address_type: str, topology: Mapping[str, str]) -> Iterator[FieldError]:
+def endpoint_errors(
+    endpoint: Endpoint, field: str, address_type: str, topology: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[FieldError]:
+    """One endpoint, that stands at ``field`` of an EndpointSlice of this type."""
     addresses = endpoint.addresses or ()
     if not addresses:
-        yield _error("FieldValueRequired", f"{field}.addresses", "must contain at least 1 address")
+        yield error("FieldValueRequired", f"{field}.addresses", "must contain at least 1 address")
     elif len(addresses) > MAX_ADDRESSES:
-        yield _too_many(f"{field}.addresses", len(addresses), MAX_ADDRESSES)
+        yield too_many(f"{field}.addresses", len(addresses), MAX_ADDRESSES)
     for index, address in enumerate(addresses):
         if address_type == "FQDN":
             yield from _domain_name(address, f"{field}.addresses[{index}]")
-        elif address_type in ADDRESS_TYPES:
-            yield from _ip(address, f"{field}.addresses[{index}]", address_type)
-    if endpoint.node_name is not None:
-        yield from _invalid(f"{field}.nodeName", endpoint.node_name, formats.subdomain_problems(endpoint.node_name))
-    if len(topology) > MAX_TOPOLOGY_LABELS:
-        yield _too_many(f"{field}.deprecatedTopology", len(topology), MAX_TOPOLOGY_LABELS)
-    yield from _labels(topology, f"{field}.deprecatedTopology")
-    if names.ZONE_LABEL in topology:
-        # The API server itself moves this label to the field `zone`, so upstream takes it for a bug of its own.
-        where = f"{field}.deprecatedTopology[{names.ZONE_LABEL}]"
-        yield _error("InternalError", where, "reserved key was not removed in conversion")
+        elif address_type in ADDRESS_TYPES and (found := _address_problems(address, address_type)):
+            yield from _ip(address, f"{field}.addresses", index, found)
+    if endpoint.node_name is not None and (problems := _subdomain_problems(endpoint.node_name)):
+        yield from invalid(f"{field}.nodeName", endpoint.node_name, problems)
+    if topology:
+        yield from _topology(topology, f"{field}.deprecatedTopology")
     if endpoint.hostname is not None:
-        yield from _invalid(f"{field}.hostname", endpoint.hostname, formats.label_problems(endpoint.hostname))
+        yield from invalid(f"{field}.hostname", endpoint.hostname, formats.label_problems(endpoint.hostname))
     if endpoint.hints is not None:
         yield from _hints(endpoint.hints, f"{field}.hints")
+
+
+def _topology(topology: Mapping[str, str], field: str) -> Iterator[FieldError]:
+    if len(topology) > MAX_TOPOLOGY_LABELS:
+        yield too_many(field, len(topology), MAX_TOPOLOGY_LABELS)
+    yield from labels_errors(topology, field)
+    if names.ZONE_LABEL in topology:
+        # The API server itself moves this label to the field `zone`, so upstream takes it for a bug of its own.
+        yield error("InternalError", f"{field}[{names.ZONE_LABEL}]", "reserved key was not removed in conversion")
 
 
 def _hints(hints: Hints, field: str) -> Iterator[FieldError]:
     """Too many hints of one kind end the look at this endpoint's hints: the rest is not judged."""
     zones = tuple(zone.name for zone in hints.for_zones or ())
     if len(zones) > MAX_ZONE_HINTS:
-        yield _too_many(f"{field}.forZones", len(zones), MAX_ZONE_HINTS)
+        yield too_many(f"{field}.forZones", len(zones), MAX_ZONE_HINTS)
         return
-    yield from _hinted(zones, f"{field}.forZones", formats.label_value_problems)
+    yield from _hinted(zones, f"{field}.forZones", _value_problems)
     nodes = tuple(node.name for node in hints.for_nodes or ())
     if len(nodes) > MAX_NODE_HINTS:
-        yield _too_many(f"{field}.forNodes", len(nodes), MAX_NODE_HINTS)
+        yield too_many(f"{field}.forNodes", len(nodes), MAX_NODE_HINTS)
         return
-    yield from _hinted(nodes, f"{field}.forNodes", formats.subdomain_problems)
+    yield from _hinted(nodes, f"{field}.forNodes", _subdomain_problems)
 
 
-def _hinted(hinted: tuple[str, ...], field: str, problems: Callable[[str], Iterable[str]]) -> Iterator[FieldError]:
+def _hinted(hinted: tuple[str, ...], field: str, problems: Callable[[str], tuple[str, ...]]) -> Iterator[FieldError]:
     for index, name in enumerate(hinted):
         if name in hinted[:index]:
-            yield _error("FieldValueDuplicate", f"{field}[{index}].name", value=name)
-        yield from _invalid(f"{field}[{index}].name", name, problems(name))
+            yield error("FieldValueDuplicate", f"{field}[{index}].name", value=name)
+        if found := problems(name):
+            yield from invalid(f"{field}[{index}].name", name, found)
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
 
 
-def _ip(address: str, field: str, address_type: str) -> Iterator[FieldError]:
+def _ip(address: str, field: str, index: int, problems: Iterable[tuple[bool, str]]) -> Iterator[FieldError]:
+    for is_about_list, problem in problems:
+        # Of an address of the other family, upstream points at the list, not at the one address.
+        yield from invalid(field if is_about_list else f"{field}[{index}]", address, [problem])
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _address_problems(address: str, address_type: str) -> tuple[tuple[bool, str], ...]:
+    """Whether each problem is one of the whole list, and its words."""
     # Without leading zeros an IPv4 address has one spelling; what is IPv6 in a slice for IPv4 is told by its family.
-    problems = tuple(formats.address_problems(address, canonical=address_type == "IPv6"))
-    yield from _invalid(field, address, problems)
+    problems = tuple((False, each) for each in formats.address_problems(address, canonical=address_type == "IPv6"))
     parsed = formats.parse_address(address)
     if problems or parsed is None:
-        return
-    if f"IPv{parsed.version}" != address_type:
-        # Upstream points at the list here, not at the one address.
-        yield from _invalid(field[: field.rindex("[")], address, [f"must be an {address_type} address"])
-    yield from _invalid(field, address, formats.destination_problems(address, parsed))
+        return problems
+    family = () if f"IPv{parsed.version}" == address_type else ((True, f"must be an {address_type} address"),)
+    return (*family, *((False, each) for each in formats.destination_problems(address, parsed)))
 
 
 def _domain_name(name: str, field: str) -> Iterator[FieldError]:
     """Two labels at least; one trailing dot is allowed and left out of the message, as upstream does."""
     if not name:
-        yield _error("FieldValueRequired", field)
+        yield error("FieldValueRequired", field)
         return
     name = name.removesuffix(".")
     if problems := ",".join(formats.subdomain_problems(name)):
-        yield from _invalid(field, name, [problems])
+        yield from invalid(field, name, [problems])
         return
     if "." not in name:
-        yield from _invalid(field, name, ["should be a domain with at least two segments separated by dots"])
+        yield from invalid(field, name, ["should be a domain with at least two segments separated by dots"])
         return
     for label in name.split("."):
         if problems := ",".join(formats.label_problems(label)):
-            yield from _invalid(field, label, [problems])
+            yield from invalid(field, label, [problems])
             return  # the first label that is wrong stands for all
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def _new_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
-    """``ValidateObjectMeta``, of a namespaced object whose name is a DNS subdomain."""
+def new_metadata_errors(
+    metadata: ObjectMeta,
+    *,
+    name_problems: Callable[[str], Iterable[str]] = formats.subdomain_problems,
+    is_namespaced: bool = True,
+) -> Iterator[FieldError]:
+    """``ValidateObjectMeta``; ``name_problems`` judges the names of the kind."""
     if prefix := metadata.generate_name:
         # Something follows the prefix, so it may end in a dash. Upstream drops two characters for the one it adds.
         stem = f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
-        yield from _invalid("metadata.generateName", prefix, formats.subdomain_problems(stem))
+        yield from invalid("metadata.generateName", prefix, name_problems(stem))
     if metadata.name:
-        yield from _invalid("metadata.name", metadata.name, formats.subdomain_problems(metadata.name))
+        yield from invalid("metadata.name", metadata.name, name_problems(metadata.name))
     else:
-        yield _error("FieldValueRequired", "metadata.name", "name or generateName is required")
-    if metadata.namespace:
-        yield from _invalid("metadata.namespace", metadata.namespace, formats.label_problems(metadata.namespace))
+        yield error("FieldValueRequired", "metadata.name", "name or generateName is required")
+    if not is_namespaced:
+        if metadata.namespace:
+            yield error("FieldValueForbidden", "metadata.namespace", "not allowed on this type")
+    elif metadata.namespace:
+        yield from invalid("metadata.namespace", metadata.namespace, formats.label_problems(metadata.namespace))
     else:
-        yield _error("FieldValueRequired", "metadata.namespace")
+        yield error("FieldValueRequired", "metadata.namespace")
     if metadata.generation is not None and metadata.generation < 0:
-        yield from _invalid("metadata.generation", metadata.generation, ["must be greater than or equal to 0"])
-    yield from _free_metadata(metadata)
+        yield from invalid("metadata.generation", metadata.generation, ["must be greater than or equal to 0"])
+    yield from free_metadata_errors(metadata)
 
 
-def _changed_metadata(new: ObjectMeta, old: ObjectMeta) -> Iterator[FieldError]:
-    """``ValidateObjectMetaUpdate``."""
+def fixed_metadata_errors(new: ObjectMeta, old: ObjectMeta) -> Iterator[FieldError]:
+    """What of ``ValidateObjectMetaUpdate`` is about fields that an update leaves as they are."""
     if not new.resource_version:
-        yield from _invalid("metadata.resourceVersion", "", ["must be specified for an update"])
+        yield from invalid("metadata.resourceVersion", "", ["must be specified for an update"])
     if (new.generation or 0) < (old.generation or 0):
-        yield from _invalid("metadata.generation", new.generation or 0, ["must not be decremented"])
-    yield from _immutable("metadata.name", new.name, old.name)
-    yield from _immutable("metadata.namespace", new.namespace, old.namespace)
-    yield from _immutable("metadata.uid", new.uid, old.uid)
-    yield from _immutable("metadata.creationTimestamp", new.creation_timestamp, old.creation_timestamp)
-    yield from _immutable("metadata.deletionTimestamp", new.deletion_timestamp, old.deletion_timestamp)
-    yield from _free_metadata(new)
+        yield from invalid("metadata.generation", new.generation or 0, ["must not be decremented"])
+    yield from immutable("metadata.name", new.name, old.name)
+    yield from immutable("metadata.namespace", new.namespace, old.namespace)
+    yield from immutable("metadata.uid", new.uid, old.uid)
+    yield from immutable("metadata.creationTimestamp", new.creation_timestamp, old.creation_timestamp)
+    yield from immutable("metadata.deletionTimestamp", new.deletion_timestamp, old.deletion_timestamp)
 
 
-def _free_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
+def free_metadata_errors(metadata: ObjectMeta) -> Iterator[FieldError]:
     """What an update may change: labels, annotations, owners."""
-    yield from _labels(metadata.labels or {}, "metadata.labels")
+    yield from labels_errors(metadata.labels or {}, "metadata.labels")
     annotations = metadata.annotations or {}
     for key in annotations:
-        yield from _invalid("metadata.annotations", key, formats.qualified_name_problems(key.lower()))
+        yield from invalid("metadata.annotations", key, _key_problems(key.lower()))
     if sum(map(formats.size, chain.from_iterable(annotations.items()))) > MAX_ANNOTATION_BYTES:
         limit = f"may not be more than {MAX_ANNOTATION_BYTES} bytes"
-        yield _error("FieldValueTooLong", "metadata.annotations", limit)
+        yield error("FieldValueTooLong", "metadata.annotations", limit)
     yield from _owners(metadata.owner_references or ())
 
 
-def _labels(labels: Mapping[str, str], field: str) -> Iterator[FieldError]:
+def labels_errors(labels: Mapping[str, str], field: str) -> Iterator[FieldError]:
     for key, value in labels.items():
-        yield from _invalid(field, key, formats.qualified_name_problems(key))
-        yield from _invalid(field, value, formats.label_value_problems(value))
+        yield from invalid(field, key, _key_problems(key))
+        yield from invalid(field, value, _value_problems(value))
 
 
 def _owners(owners: tuple[OwnerReference, ...]) -> Iterator[FieldError]:
@@ -302,18 +334,18 @@ def _owners(owners: tuple[OwnerReference, ...]) -> Iterator[FieldError]:
     controller = ""
     for owner in owners:
         if owner.api_version.endswith("/") or owner.api_version.count("/") > 1 or not owner.api_version:
-            yield from _invalid(f"{field}.apiVersion", owner.api_version, ["version must not be empty"])
+            yield from invalid(f"{field}.apiVersion", owner.api_version, ["version must not be empty"])
         for part, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
             if not value:
-                yield from _invalid(f"{field}.{part}", value, ["must not be empty"])
+                yield from invalid(f"{field}.{part}", value, ["must not be empty"])
         if owner.api_version.removeprefix("/") == "v1" and owner.kind == "Event":
-            yield from _invalid(field, _as_written(owner), ["/v1, Kind=Event is disallowed from being an owner"])
+            yield from invalid(field, _as_written(owner), ["/v1, Kind=Event is disallowed from being an owner"])
         if owner.controller:
             this = f"{owner.kind}/{owner.name}"
             if controller:
                 rule = "Only one reference can have Controller set to true."
                 found = f'Found "true" in references for {controller} and {this}'
-                yield from _invalid(field, [_as_written(each) for each in owners], [f"{rule} {found}"])
+                yield from invalid(field, [_as_written(each) for each in owners], [f"{rule} {found}"])
             controller = controller or this
 
 
@@ -323,31 +355,43 @@ def _as_written(owner: OwnerReference) -> dict[str, str | bool]:
     return fields | {name: flag for name, flag in flags.items() if flag is not None}
 
 
+# --- names, remembered ------------------------------------------------------------------------------------------------
+
+
+def _remembered(problems: Callable[[str], Iterable[str]]) -> Callable[[str], tuple[str, ...]]:
+    return lru_cache(maxsize=_REMEMBERED)(lambda text: tuple(problems(text)))
+
+
+_key_problems: Final = _remembered(formats.qualified_name_problems)
+_value_problems: Final = _remembered(formats.label_value_problems)
+_subdomain_problems: Final = _remembered(formats.subdomain_problems)
+
+
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 _UNTOLD: Final = object()
 
 
-def _error(type_: ErrorType, field: str, detail: str = "", *, value: object = _UNTOLD) -> FieldError:
+def error(type_: ErrorType, field: str, detail: str = "", *, value: object = _UNTOLD) -> FieldError:
     told = _PHRASES[type_] if value is _UNTOLD else f"{_PHRASES[type_]}: {_shown(value)}"
     return FieldError(type_, field, f"{told}: {detail}" if detail else told)
 
 
-def _invalid(field: str, value: object, problems: Iterable[str]) -> Iterator[FieldError]:
-    return (_error("FieldValueInvalid", field, problem, value=value) for problem in problems)
+def invalid(field: str, value: object, problems: Iterable[str]) -> Iterator[FieldError]:
+    return (error("FieldValueInvalid", field, problem, value=value) for problem in problems)
 
 
-def _immutable(field: str, new: str | None, old: str | None) -> Iterator[FieldError]:
-    return _invalid(field, new, () if new == old else ["field is immutable"])
+def immutable(field: str, new: object, old: object) -> Iterator[FieldError]:
+    return invalid(field, new, () if new == old else ["field is immutable"])
 
 
-def _not_supported(field: str, value: str, supported: Iterable[str]) -> FieldError:
+def not_supported(field: str, value: str, supported: Iterable[str]) -> FieldError:
     listed = ", ".join(map(formats.quoted, supported))
-    return _error("FieldValueNotSupported", field, f"supported values: {listed}", value=value)
+    return error("FieldValueNotSupported", field, f"supported values: {listed}", value=value)
 
 
-def _too_many(field: str, count: int, limit: int) -> FieldError:
-    return _error("FieldValueTooMany", field, f"must have at most {limit} items", value=count)
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    return error("FieldValueTooMany", field, f"must have at most {limit} items", value=count)
 
 
 def _shown(value: object) -> str:

@@ -1,14 +1,17 @@
 """Objects as a kubelet, a user or a controller would have written them, with what tests need to choose."""
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
-from e2e.api import Object
+from tests.contract.api import Object
 
 ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+ABSENT: Final = object()
 
 
 def a_namespace(name: str) -> Object:
@@ -108,6 +111,84 @@ def an_endpoint_slice(
         "addressType": "IPv4",
         "endpoints": [{**endpoint, "addresses": [address]} for address in addresses],
         "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+    }
+
+
+def with_field(thing: Object, path: str, value: object) -> Object:
+    """``thing`` itself, where the field at ``spec.ports[0].port`` now has that value; ABSENT takes it away.
+
+    What is not there on the way is made, and an item that follows the last one is appended.
+    """
+    keys = [int(key) if key.isdigit() else key for key in re.findall(r"[^.\[\]]+", path)]
+    place: Any = thing
+    for key, following in pairwise(keys):
+        if isinstance(place, dict):
+            place.setdefault(key, [] if isinstance(following, int) else {})
+        place = place[key]
+    if value is ABSENT:
+        del place[keys[-1]]
+    elif isinstance(place, list) and keys[-1] == len(place):
+        place.append(value)
+    else:
+        place[keys[-1]] = value
+    return thing
+
+
+def a_bare_pod(name: str, *, namespace: str, labels: Mapping[str, str] | None = None) -> Object:
+    """On no node yet, so that deleting it takes no time."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
+        "spec": {"containers": [{"name": "main", "image": "main"}]},
+    }
+
+
+def a_bare_node(name: str, *, labels: Mapping[str, str] | None = None) -> Object:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dict(labels or {})}}
+
+
+def a_lease(name: str, *, namespace: str, holder: str = "me", labels: Mapping[str, str] | None = None) -> Object:
+    """The smallest kind of all; tests that would do with any use it."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
+        "spec": {"holderIdentity": holder},
+    }
+
+
+def a_core_event(name: str, *, namespace: str, about: str = "cart") -> Object:
+    """As the older recorder writes it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {"apiVersion": "v1", "kind": "Service", "name": about, "namespace": namespace},
+        "reason": "Tested",
+        "message": "it was tested",
+        "type": "Normal",
+        "source": {"component": "tests"},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-02T00:00:00Z",
+        "count": 3,
+    }
+
+
+def an_event(name: str, *, namespace: str, about: str = "cart") -> Object:
+    """As the newer recorder writes it."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "zoneward.example/tests",
+        "reportingInstance": "tests-1",
+        "action": "Testing",
+        "reason": "Tested",
+        "regarding": {"apiVersion": "v1", "kind": "Service", "name": about, "namespace": namespace},
+        "note": "it was tested",
+        "type": "Normal",
     }
 
 

@@ -1,0 +1,100 @@
+"""``plan --watch`` on a large cluster: what the first picture costs, what one changed Pod, and what a changed Node."""
+
+import time
+from collections.abc import Iterator
+from itertools import count, cycle, islice
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from bench.measuring import Figure
+from bench.snapshots import PODS, SERVICES, large_snapshot
+
+_RATE: Final = 20
+"""Changed Pods a second."""
+_ROUND: Final = 2
+"""Of them come together, in the tenth of a second that a watch waits."""
+_ROUNDS: Final = 200
+_MOST_SHARE: Final = 5.0
+"""Percent of one core."""
+
+
+class _Items(msgspec.Struct, gc=False):
+    items: list[msgspec.Raw]
+
+
+class _Kind(msgspec.Struct, gc=False):
+    kind: str
+
+
+def watch() -> Iterator[Figure]:
+    """Everything between the decoded event of a watch and the line of JSON, or the picture on a terminal."""
+    from zoneward.cli.current_plans import CurrentPlans
+    from zoneward.cli.options import Options
+    from zoneward.cli.watch_views import Drawn
+    from zoneward.kube.objects import NodeCondition, PodStatus
+    from zoneward.routing.configuration import Configuration
+    from zoneward.routing.demand import counts
+    from zoneward.sources.cache import Cache
+
+    cache, versions = Cache(), count(1)
+    _fill(cache, versions)
+    options = Options(color="always")
+    plans = CurrentPlans(cache, options=options, configuration=Configuration(), waiting=lambda: None)
+    plans.begin()
+    yield Figure(f"{SERVICES:,} Services planned for the first time, CPU", _updated(plans), "s")
+
+    pods = cycle(list(islice((pod for pod in cache.pods if cache.services_of(pod)), 0, PODS, 7)))
+    took, told = 0.0, 0
+    for _ in range(_ROUNDS):
+        start = time.process_time()
+        for pod in islice(pods, _ROUND):
+            now = cache.pods.get(pod.metadata.namespace, pod.metadata.name)
+            assert now is not None
+            is_ready = any(each.type == "Ready" and each.status == "True" for each in now.status.conditions or ())
+            conditions = (NodeCondition(type="Ready", status=str(not is_ready)),)
+            status: PodStatus = replace(now.status, conditions=conditions)
+            metadata = replace(now.metadata, resource_version=str(next(versions)))
+            cache.pods.put(replace(now, metadata=metadata, status=status))
+        told += sum(len(msgspec.json.encode(each.view)) > 0 for changes in plans.update() for each in changes)
+        took += time.process_time() - start
+    assert told >= _ROUNDS
+    per_pod = took / _ROUNDS / _ROUND
+    yield Figure(f"a changed Pod among {PODS:,}, CPU", per_pod * 1e3, "ms")
+    yield Figure(f"  {_RATE} of them a second, of one core", per_pod * _RATE * 100, "%", _MOST_SHARE)
+
+    view = Drawn(plans, cache, options, wide=False, server="")
+    start = time.process_time()
+    for _ in range(20):
+        assert len(view.picture(120, 50, marked=())) == 50
+    yield Figure("a picture of 120 columns and 50 lines, CPU", (time.process_time() - start) / 20 * 1e3, "ms")
+
+    node = next(node for node in cache.nodes if counts(node))
+    alive = replace(node, metadata=replace(node.metadata, resource_version=str(next(versions))))
+    start = time.process_time()
+    cache.nodes.put(alive)
+    assert not plans.is_stale
+    yield Figure("a Node that says it lives, CPU", (time.process_time() - start) * 1e6, "us")
+    cache.nodes.delete(alive)
+    yield Figure("a Node that is gone: all Services again, CPU", _updated(plans), "s")
+
+
+def _fill(cache: Any, versions: Iterator[int]) -> None:
+    from zoneward.sources.resources import RESOURCES
+
+    by_kind = {resource.kind: resource for resource in RESOURCES}
+    data = msgspec.json.decode(large_snapshot("json").read_bytes(), type=_Items)
+    for raw in data.items:
+        resource = by_kind.get(msgspec.json.decode(raw, type=_Kind).kind)
+        if resource is not None:
+            thing: Any = msgspec.json.decode(raw, type=resource.struct)
+            metadata = replace(thing.metadata, resource_version=str(next(versions)))
+            cache.store(resource).put(replace(thing, metadata=metadata))
+
+
+def _updated(plans: Any) -> float:
+    start = time.process_time()
+    for changes in plans.update():
+        assert changes is not None
+    return time.process_time() - start

@@ -1,0 +1,122 @@
+"""kubectl cannot tell a sandbox from a real API server: whole sessions of commands print the same, and end the same."""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+import pytest
+from e2e.control_plane import ControlPlane
+from e2e.kubectl_cases import SCENARIOS, Case, Scenario
+from e2e.kubectl_outputs import normalized
+from e2e.processes import Process
+from e2e.programs import find_programs
+
+_PATIENCE: Final = 30.0
+"""Seconds until a sandbox has written its kubeconfig."""
+_LIMIT: Final = 60.0
+"""Seconds that one command may take; those that wait have shorter limits of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to be the same."""
+
+    status: int
+    output: str
+    errors: str
+
+    def lines(self) -> list[str]:
+        return [f"exit status {self.status}", *self.output.splitlines(), "stderr:", *self.errors.splitlines()]
+
+
+def run_case(case: Case, *, namespace: str, kubeconfig: Path, home: Path) -> Outcome:
+    """``home`` keeps what kubectl keeps between commands; each server needs another."""
+    kubectl = str(find_programs(environment=os.environ)["kubectl"])
+    # A command that names another namespace has the last word: kubectl takes the last flag.
+    command = [kubectl, "--kubeconfig", str(kubeconfig), "--namespace", namespace, *shlex.split(case.command)]
+    environment = {"HOME": str(home), "PATH": os.environ.get("PATH", ""), "KUBE_EDITOR": case.editor, "TZ": "UTC"}
+    try:
+        done = subprocess.run(
+            command, input=case.stdin, capture_output=True, text=True, env=environment, cwd=home, timeout=_LIMIT
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome(-1, "", f"takes more than {_LIMIT:.0f} s")
+    output, errors = (normalized(text, lines=case.lines) for text in (done.stdout, done.stderr))
+    return Outcome(done.returncode, output, errors)
+
+
+def run_scenario(scenario: Scenario, *, kubeconfig: Path, home: Path) -> list[Outcome]:
+    return [run_case(case, namespace=scenario.namespace, kubeconfig=kubeconfig, home=home) for case in scenario.cases]
+
+
+def differences(scenario: Scenario, real: Sequence[Outcome], sandbox: Sequence[Outcome]) -> list[str]:
+    """One text for each case whose outcomes differ."""
+    return [
+        f"kubectl {case.command}\n"
+        + "\n".join(unified_diff(one.lines(), other.lines(), "real", "sandbox", lineterm=""))
+        for case, one, other in zip_longest(scenario.cases, real, sandbox)
+        if one != other
+    ]
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[Path]:
+    """A kubeconfig. With the controllers that make deleted namespaces go."""
+    with ControlPlane(controllers=("garbage-collector-controller", "namespace-controller")) as plane:
+        yield plane.kubeconfig()
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A kubeconfig."""
+    folder = tmp_path_factory.mktemp("sandbox")
+    kubeconfig = folder / "kubeconfig"
+    command = [sys.executable, "-m", "zoneward", "sandbox", "--port", "0", "--write-kubeconfig", str(kubeconfig)]
+    with Process(command, log=folder / "log") as process:
+        limit = time.monotonic() + _PATIENCE
+        while not kubeconfig.exists():
+            process.check()
+            assert time.monotonic() < limit, f"no sandbox: {process.last_lines()}"
+            time.sleep(0.02)
+        yield kubeconfig
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_session_is_the_same_on_both(scenario: Scenario, real: Path, sandbox: Path, tmp_path: Path) -> None:
+    outcomes = []
+    for kubeconfig, name in ((real, "real"), (sandbox, "sandbox")):
+        home = tmp_path / name
+        home.mkdir()
+        outcomes.append(run_scenario(scenario, kubeconfig=kubeconfig, home=home))
+    found = differences(scenario, *outcomes)
+    told = "\n\n".join(found)
+    assert not found, f"{len(found)} of {len(scenario.cases)} commands differ:\n\n{told}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NAME   AGE\nx      5m3s\n", "NAME  AGE\nx  AGE\n"),
+        ("cart   ClusterIP   10.96.12.7   80:30123/TCP   0s\n", "cart  ClusterIP  CLUSTER_IP  80:NODE_PORT/TCP  AGE\n"),
+        ('    resourceVersion: "12"\n', '    resourceVersion: "VERSION"\n'),
+        ('W0102 03:04:05.123456    7890 reflector.go:664] "Warning: watch ended"\nerror: x\n', "error: x\n"),
+        ("delay=0s timeout=1s", "delay=0s timeout=1s"),
+        ("2 (3d4h ago)", "2 (AGE ago)"),
+        ("2026-01-02T03:04:05.123456Z", "TIME"),
+        (
+            "metadata:\n  managedFields:\n  - a: 2\n    b: 1\n  - a: 1\n    b: 2\n  name: x\n",
+            "metadata:\n  managedFields:\n  - a: 1\n    b: 2\n  - a: 2\n    b: 1\n  name: x\n",
+        ),
+        ("10.1.2.3 and 192.0.2.7", "10.1.2.3 and 192.0.2.7"),
+    ],
+)
+def test_only_what_must_differ_is_taken_out(text: str, expected: str) -> None:
+    assert normalized(text) == expected

@@ -1,0 +1,191 @@
+"""The plans of a cluster's Services, kept current: what a change does not concern is not planned again."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+import click
+
+from zoneward.cli.options import Options
+from zoneward.cli.planning import as_asked, surroundings_of
+from zoneward.kube.objects import Service, zone_of
+from zoneward.kube.selector import parse_selector
+from zoneward.report.decision_changes import DecisionChange
+from zoneward.report.decisions import DecisionView, decisions_document
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand_changes import changes_demand
+from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.slices.shared_changes import concerns_all
+from zoneward.sources.cache import Cache
+from zoneward.sources.concerns import tell_concerned
+from zoneward.sources.resources import Key, LiveNode, key_of
+
+Rank = Callable[[Service], int | None]
+"""Where a Service comes among those that were asked for; None for one that was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of EndpointSlices in one namespace, as they are now."""
+
+    cache: Cache
+    namespace: str
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.cache.slices.get(self.namespace, name) is not None
+
+
+class CurrentPlans:
+    """Plans of the chosen Services. `update` brings them up to date and tells what that changed.
+
+    ``waiting`` is called whenever there is something to update; it must not take long. Everything happens in the thread
+    that feeds the cache.
+    """
+
+    def __init__(
+        self, cache: Cache, *, options: Options, configuration: Configuration, waiting: Callable[[], None]
+    ) -> None:
+        """Raises a usage error for a selector that is none."""
+        self._cache, self._options, self._configuration, self._waiting = cache, options, configuration, waiting
+        self._rank = rank_of(options)
+        self._stale: set[Key] = set()
+        self._nodes_changed = True
+        self._demand_changed = True
+        self._plans: dict[Key, ServicePlan] = {}
+        self._views: dict[Key, tuple[DecisionView, ...]] = {}
+        self._order: tuple[Key, ...] | None = None
+        self.surroundings: Surroundings = self._now()
+        """As of the last update."""
+        tell_concerned(cache, self._concern)
+        cache.nodes.subscribe(self._node)
+
+    @property
+    def is_stale(self) -> bool:
+        return bool(self._stale) or self._nodes_changed or self._demand_changed
+
+    @property
+    def order(self) -> tuple[Key, ...]:
+        """The planned Services in the order in which they are shown."""
+        if self._order is None:
+            ranked = [(self._rank(plan.service) or 0, *key) for key, plan in self._plans.items()]
+            self._order = tuple((namespace, name) for _, namespace, name in sorted(ranked))
+        return self._order
+
+    def __getitem__(self, key: Key) -> ServicePlan:
+        return self._plans[key]
+
+    def begin(self) -> None:
+        """All Services wait for their first plan."""
+        self._concern({key_of(service) for service in self._cache.services})
+
+    def update(self) -> Iterator[list[DecisionChange]]:
+        """Plan what waits, a Service at a time, and tell what changed of its decisions, which may be nothing.
+
+        Whoever stops in between goes on with another call.
+        """
+        if self._nodes_changed or self._demand_changed:
+            before, self.surroundings = self.surroundings, self._now(before=self.surroundings)
+            if concerns_all(before, self.surroundings):
+                self._stale.update(self._plans)
+            self._nodes_changed = self._demand_changed = False
+        for key in self._in_order(self._stale):
+            self._stale.discard(key)
+            yield self._plan(key)
+
+    # --- what waits ---------------------------------------------------------------------------------------------------
+
+    def _concern(self, keys: Collection[Key]) -> None:
+        self._stale.update(keys)
+        self._waiting()
+
+    def _node(self, old: LiveNode | None, new: LiveNode | None) -> None:
+        if (old is None) != (new is None) or (old and new and zone_of(old) != zone_of(new)):
+            self._nodes_changed = True
+        if changes_demand(old, new):
+            self._demand_changed = True
+        if self._nodes_changed or self._demand_changed:
+            self._waiting()
+
+    def _now(self, before: Surroundings | None = None) -> Surroundings:
+        cache = self._cache
+        if before is not None and not self._nodes_changed:
+            zones = before.node_zones
+        else:
+            zones = {node.metadata.name: zone_of(node) for node in cache.nodes}
+        # Nodes were asked for, and so were Pods: that there are none says that there are none.
+        return surroundings_of(
+            cache.nodes, zones, options=self._options, configuration=self._configuration, pods_known=True
+        )
+
+    def _in_order(self, keys: Collection[Key]) -> list[Key]:
+        if len(keys) < 2:
+            return list(keys)
+
+        def place(key: Key) -> tuple[int, str, str]:
+            service = self._cache.services.get(*key)
+            return (self._rank(service) or 0) if service else 0, *key
+
+        return sorted(keys, key=place)
+
+    # --- plans --------------------------------------------------------------------------------------------------------
+
+    def _plan(self, key: Key) -> list[DecisionChange]:
+        cache = self._cache
+        before = self._views.get(key, ())
+        service = cache.services.get(*key)
+        if service is None or self._rank(service) is None:
+            if self._plans.pop(key, None) is not None:
+                self._order = None
+            self._views.pop(key, None)
+            return _changes(before, ())
+        plan = plan_service(
+            as_asked(service, self._options),
+            # By name, as an API server lists them: equal clusters give equal plans.
+            pods=sorted(cache.pods_of(*key), key=lambda pod: pod.metadata.name),
+            slices=sorted(cache.slices_of(*key), key=lambda each: each.metadata.name),
+            surroundings=self.surroundings,
+            taken=_Names(cache, key[0]),
+        )
+        if key not in self._plans:
+            self._order = None
+        self._plans[key] = plan
+        after = self._views[key] = tuple(decisions_document([plan])["decisions"])
+        return _changes(before, after)
+
+
+def _changes(before: tuple[DecisionView, ...], after: tuple[DecisionView, ...]) -> list[DecisionChange]:
+    old = {view.address_type: view for view in before}
+    new = {view.address_type: view for view in after}
+    return [
+        DecisionChange(old.get(family), new.get(family))
+        for family in dict.fromkeys((*old, *new))
+        if old.get(family) != new.get(family)
+    ]
+
+
+def rank_of(options: Options) -> Rank:
+    """The same Services, in the same order, as `zoneward.cli.snapshots.services_in` chooses.
+
+    Raises a usage error for a selector that is none.
+    """
+    try:
+        selector = None if options.selector is None else parse_selector(options.selector)
+    except ValueError as error:
+        raise click.UsageError(f"--selector: {error}") from error
+    named = [(name.rpartition("/")[0], name.rpartition("/")[2]) for name in options.services]
+
+    def rank(service: Service) -> int | None:
+        meta = service.metadata
+        if options.namespace is not None and meta.namespace != options.namespace:
+            return None
+        if selector is not None and not selector.matches(meta.labels):
+            return None
+        if not named:
+            return 0
+        places = (
+            place
+            for place, (namespace, name) in enumerate(named)
+            if meta.name == name and namespace in ("", meta.namespace)
+        )
+        return next(places, None)
+
+    return rank

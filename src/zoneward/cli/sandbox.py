@@ -1,0 +1,89 @@
+"""``zoneward sandbox``: an API server in this process, for those without a cluster and for tests."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command("sandbox")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    metavar="PATH",
+    help="Begin with these objects: file, directory, or - for standard input (YAML or JSON, also gzip). May be"
+    " repeated.",
+)
+@click.option("--sample", is_flag=True, help="Begin with the sample cluster that comes with Zoneward.")
+@click.option(
+    "--save",
+    metavar="FILE",
+    help="Keep all objects in this file (JSON; .gz compresses) while they change and at the end; -f reads it again.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 picks a free one.")
+@click.option(
+    "--listen",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="An address of this machine. Whoever reaches another than a loopback address needs only the token.",
+)
+@click.option("--write-kubeconfig", "kubeconfig", metavar="FILE", help="Write a kubeconfig as soon as it is ready.")
+@click.option(
+    "--tls-certificate", metavar="FILE", help="Serve over TLS: a PEM file with the certificate and its chain."
+)
+@click.option("--tls-key", metavar="FILE", help="The private key of that certificate, PEM.")
+@click.option(
+    "--play", metavar="FILE", help="Play cluster: workloads whose pods come, get ready and go, as told there."
+)
+@click.option(
+    "--fault", "faults", multiple=True, metavar="FAULT", help="Go wrong on purpose, as in 503@0.01. May be repeated."
+)
+@click.option("--fault-seed", type=int, default=1, show_default=True, help="The same seed gives the same faults.")
+@click.option("-q", "--quiet", is_flag=True, help="No notes on standard error.")
+def command(
+    *,
+    files: tuple[str, ...],
+    sample: bool,
+    save: str | None,
+    port: int,
+    listen: str,
+    kubeconfig: str | None,
+    tls_certificate: str | None,
+    tls_key: str | None,
+    play: str | None,
+    faults: tuple[str, ...],
+    fault_seed: int,
+    quiet: bool,
+) -> None:
+    """Run an API server in memory that kubectl and every command of Zoneward can talk to: Services, Nodes, Pods,
+    EndpointSlices, Events, Leases and Namespaces. Ctrl-C or SIGTERM ends it.
+
+    \b
+    zoneward sandbox --sample --write-kubeconfig sandbox.yaml
+    zoneward sandbox -f cluster.json.gz --save cluster.json.gz
+    zoneward sandbox --play rollout.yaml --fault 503@0.01 --fault latency=20ms
+    """
+    if sample and files:
+        raise click.UsageError("-f and --sample: expected one of them, got both")
+    if (tls_certificate is None) != (tls_key is None):
+        raise click.UsageError("--tls-certificate and --tls-key: expected both or none of them")
+    from zoneward.cli.sandboxing import Asked, run
+
+    run(
+        Asked(
+            files=files,
+            sample=sample,
+            save=None if save is None else Path(save),
+            port=port,
+            listen=listen,
+            kubeconfig=None if kubeconfig is None else Path(kubeconfig),
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+            play=play,
+            faults=faults,
+            fault_seed=fault_seed,
+            quiet=quiet,
+        )
+    )

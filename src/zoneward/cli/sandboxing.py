@@ -1,0 +1,245 @@
+"""From options to a sandbox that runs until it is told to end."""
+
+import asyncio
+import base64
+import os
+import signal
+import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from gzip import GzipFile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import click
+import yaml
+
+from zoneward.cli.whole_file import whole_file
+from zoneward.kube.input_error import InputError
+from zoneward.sources.files import STDIN_NAME, expand, load
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.faults import Faults, parse_fault
+from zoneward.sources.sandbox.filling import fill
+from zoneward.sources.sandbox.registry import Registry
+from zoneward.sources.sandbox.saving import write_all
+from zoneward.sources.sandbox.serving import CONTEXT, Serving
+
+if TYPE_CHECKING:
+    from zoneward.sources.sandbox.playing.plays import Play
+
+_SAVING: Final = 5.0
+"""Seconds between two saves while objects change; longer where a save takes long."""
+_SHARE: Final = 20
+"""Of the time, at most one part in so many is spent on saving."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the command line says."""
+
+    files: tuple[str, ...]
+    sample: bool
+    save: Path | None
+    port: int
+    listen: str
+    kubeconfig: Path | None
+    tls_certificate: str | None
+    tls_key: str | None
+    play: str | None
+    faults: tuple[str, ...]
+    fault_seed: int
+    quiet: bool
+
+
+def run(asked: Asked) -> None:
+    """Until SIGTERM or SIGINT. Raises InputError or a usage error, before anything is served or written."""
+    faults = _faults(asked)
+    trust = _trust(asked)
+    if asked.kubeconfig is not None:
+        _refuse_another(asked.kubeconfig)
+    play = None if asked.play is None else _play(asked.play)
+    registry = begun()
+    _tell(asked, *_filled(registry, asked))
+    # Ctrl-C before there is somebody to take it ends it just as well.
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(registry, asked, faults, trust, play))
+
+
+async def _serve(
+    registry: Registry, asked: Asked, faults: Faults | None, trust: ssl.SSLContext | None, play: "Play | None"
+) -> None:
+    end = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end.set)
+    async with AsyncExitStack() as stack:
+        ends_pods = play is None  # otherwise those who play end them
+        serving = Serving(registry, host=asked.listen, port=asked.port, trust=trust, faults=faults, ends_pods=ends_pods)
+        try:
+            await stack.enter_async_context(serving)
+        except OSError as error:
+            raise InputError("--listen, --port", f"expected an address that is free, got: {error.strerror}") from error
+        if asked.kubeconfig is not None:
+            _write_kubeconfig(asked.kubeconfig, serving, asked)
+            stack.callback(asked.kubeconfig.unlink, missing_ok=True)
+        _announce(serving, asked)
+        playing = None if play is None else asyncio.create_task(_played(play, registry, asked, end))
+        await _until(end, registry, asked.save)
+        if playing is not None:
+            playing.cancel()
+            with suppress(asyncio.CancelledError):
+                await playing
+    if asked.save is not None:
+        _save(registry, asked.save)
+
+
+async def _played(play: "Play", registry: Registry, asked: Asked, end: asyncio.Event) -> None:
+    """Until cancelled. A play that the server refuses ends the sandbox."""
+    from zoneward.sources.sandbox.in_process import InProcess
+    from zoneward.sources.sandbox.playing.driver import play as perform
+
+    kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
+    try:
+        await perform(
+            play,
+            InProcess(registry),
+            kinds=kinds,
+            clock=lambda: registry.now,
+            sleep=asyncio.sleep,
+            tell=lambda line: _tell(asked, line),
+        )
+    except BaseException:
+        end.set()
+        raise
+
+
+async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> None:
+    """Saves meanwhile what has changed."""
+    if save is None:
+        await end.wait()
+        return
+    _save(registry, save)
+    saved, pause = registry.store.version, _SAVING
+    clock = asyncio.get_running_loop().time
+    while True:
+        try:
+            async with asyncio.timeout(pause):
+                await end.wait()
+                return
+        except TimeoutError:
+            pass
+        if registry.store.version != saved:
+            saved, begin = registry.store.version, clock()
+            _save(registry, save)
+            pause = max(_SAVING, _SHARE * (clock() - begin))
+
+
+# --- what was asked for -----------------------------------------------------------------------------------------------
+
+
+def _faults(asked: Asked) -> Faults | None:
+    found = []
+    for text in asked.faults:
+        try:
+            found.append(parse_fault(text))
+        except ValueError as error:
+            raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
+    return Faults(tuple(found), seed=asked.fault_seed) if found else None
+
+
+def _play(file: str) -> "Play":
+    # Only who plays waits for the import.
+    from zoneward.sources.sandbox.playing.reading import read_play
+
+    return read_play(file)
+
+
+def _trust(asked: Asked) -> ssl.SSLContext | None:
+    if asked.tls_certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(asked.tls_certificate, asked.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        problem = error.strerror if isinstance(error, OSError) and error.strerror else error
+        expected = "expected a certificate and its key in PEM"
+        raise InputError("--tls-certificate, --tls-key", f"{expected}, got: {problem}") from None
+    return context
+
+
+def _filled(registry: Registry, asked: Asked) -> Iterator[str]:
+    files: list[tuple[str, bytes | bytearray]] = []
+    if asked.sample:
+        from zoneward.sample import cluster
+
+        files.append(("the sample", cluster().read_bytes()))
+    for file in expand(asked.files) if asked.files else ():
+        data = load(file, stdin=sys.stdin.buffer)
+        files.append((STDIN_NAME if file == "-" else file, data))
+    skipped = fill(registry, files)
+    for name, number in sorted(skipped.items()):
+        yield f"{number} {name} skipped: the sandbox has no such kind"
+
+
+# --- the kubeconfig ---------------------------------------------------------------------------------------------------
+
+
+def _refuse_another(file: Path) -> None:
+    """A file that was there may be somebody's way to a cluster. One that a sandbox left is taken away: whoever waits
+    for the file waits for this sandbox.
+    """
+    try:
+        known = yaml.safe_load(file.read_bytes())
+    except FileNotFoundError:
+        return
+    except (OSError, yaml.YAMLError):
+        known = None
+    contexts = known.get("contexts") if isinstance(known, dict) else None
+    if not isinstance(contexts, list) or [each.get("name") for each in contexts if isinstance(each, dict)] != [CONTEXT]:
+        expected = "expected a new file, or one that a sandbox wrote, got one with something else"
+        raise InputError(str(file), expected)
+    file.unlink(missing_ok=True)
+
+
+def _write_kubeconfig(file: Path, serving: Serving, asked: Asked) -> None:
+    authority = None
+    if asked.tls_certificate is not None:
+        authority = base64.b64encode(Path(asked.tls_certificate).read_bytes()).decode()
+    text = yaml.safe_dump(serving.kubeconfig(authority_data=authority), sort_keys=False)
+    # It holds the token: nobody else may read it, not even for a moment.
+    before = os.umask(0o077)
+    try:
+        with whole_file(file) as stream:
+            stream.write(text.encode())
+    finally:
+        os.umask(before)
+
+
+def _announce(serving: Serving, asked: Asked) -> None:
+    how = f"--server={serving.address}" if asked.kubeconfig is None else f"--kubeconfig={asked.kubeconfig}"
+    click.echo(f"The sandbox is ready: kubectl {how} get services -A")
+    sys.stdout.flush()
+
+
+def _tell(asked: Asked, *notes: str) -> None:
+    if not asked.quiet:
+        for note in notes:
+            click.echo(f"zoneward: {note}", err=True)
+
+
+# --- saving -----------------------------------------------------------------------------------------------------------
+
+
+def _save(registry: Registry, file: Path) -> None:
+    with whole_file(file) as stream, _packed(stream, file) as packed:
+        write_all(registry, packed)
+
+
+@contextmanager
+def _packed(stream: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
+    if not file.name.lower().endswith(".gz"):
+        yield stream
+        return
+    with GzipFile(filename="", mode="wb", compresslevel=1, fileobj=stream, mtime=0) as packed:
+        yield packed  # type: ignore[misc]

@@ -1,0 +1,83 @@
+"""A terminal's other screen: what was there before comes back."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+_ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
+_LEAVE: Final = "\x1b[?25h\x1b[?1049l"
+_HOME: Final = "\x1b[H"
+_CLEAR_LINE: Final = "\x1b[2K"
+_CLEAR_BELOW: Final = "\x1b[J"
+
+
+def is_screen() -> bool:
+    """Whether standard output is a terminal that can be drawn on."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+class Screen:
+    """While it is entered, standard output shows what was drawn last. Signals that end
+    or stop us leave it first.
+    """
+
+    def __init__(self) -> None:
+        self._shown: tuple[str, ...] | None = None
+        self._before: dict[int, Any] = {}
+        self._is_on = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines."""
+        size = os.get_terminal_size(sys.stdout.fileno())
+        return size.columns or 80, size.lines or 24
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
+                self._before[number] = signal.signal(number, self._yield)
+        self._is_on = True
+        _write(_ENTER)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Show these lines, of which there are no more than fit."""
+        if tuple(lines) != self._shown:
+            self._shown = tuple(lines)
+            _write(_HOME + "\r\n".join(_CLEAR_LINE + line for line in lines) + _CLEAR_BELOW)
+
+    def _leave(self) -> None:
+        if self._is_on:
+            self._is_on = False
+            _write(_LEAVE)
+
+    def _yield(self, number: int, _frame: FrameType | None) -> None:
+        """The signal does what it does without us; after Ctrl-Z and ``fg`` we are here again."""
+        with suppress(OSError):
+            # After SIGHUP there may be no terminal any more.
+            self._leave()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, self._yield)
+        self._is_on = True
+        _write(_ENTER)
+        shown, self._shown = self._shown or (), None
+        self.draw(shown)
+
+
+def _write(text: str) -> None:
+    data = text.encode(sys.stdout.encoding or "utf-8", "replace")
+    while data:
+        data = data[os.write(sys.stdout.fileno(), data) :]

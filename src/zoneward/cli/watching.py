@@ -1,0 +1,165 @@
+"""``plan --watch``: a cluster followed, and every change of a decision told as it happens."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Awaitable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zoneward.cli.clusters import access_for
+from zoneward.cli.configuring import configuration_for
+from zoneward.cli.current_plans import CurrentPlans
+from zoneward.cli.interrupting import INTERRUPTED
+from zoneward.cli.options import Note, Options, tell
+from zoneward.cli.planning import uncollected
+from zoneward.cli.snapshots import no_services, services_in
+from zoneward.cli.watch_views import View, view_for
+from zoneward.report.decision_changes import DecisionChange
+from zoneward.sources.api_errors import CallFailed
+from zoneward.sources.cache import Cache
+from zoneward.sources.complaints import complaint
+from zoneward.sources.following import follow
+from zoneward.sources.snapshot import Snapshot
+from zoneward.sources.standing import Standing
+from zoneward.sources.transport import Transport
+
+if TYPE_CHECKING:
+    from zoneward.sources.access import Access
+
+WATCHABLE: Final = ("table", "wide", "json")
+_SETTLING: Final = 0.1
+"""Seconds from the first change to the plans: what belongs together, a Pod and its slice, comes close together."""
+_REST: Final = 4.0
+"""Times as long as planning took there is none: under any churn it takes no more than a fifth of a core."""
+_LONGEST_REST: Final = 2.0
+_LONGEST_STEP: Final = 0.05
+"""Seconds of planning after which the cluster is listened to again."""
+_SLOW: Final = 5.0
+"""Seconds of reading the cluster after which a user wonders."""
+_LOOK: Final = 0.5
+"""Seconds between two looks at whether the connection stands."""
+
+
+def check_usage(options: Options, output: str) -> None:
+    """Raises a usage error."""
+    if options.files or options.sample:
+        given = "-f" if options.files else "--sample"
+        raise click.UsageError(f"--watch: expected neither -f nor --sample with it, got {given}: only a live cluster"
+                               " can be watched")  # fmt: skip
+    if output not in WATCHABLE:
+        raise click.UsageError(f"--watch: expected one of {', '.join(WATCHABLE)} for -o, got {output!r}")
+
+
+def watch_for(options: Options, output: str) -> int:
+    """Watch until Ctrl-C, and return its exit status. Raises InputError or a usage error before anything is told, and
+    BrokenPipeError when nobody reads any more.
+    """
+    check_usage(options, output)
+    configuration = configuration_for(options)
+    access, namespace = access_for(options)
+    cache, changed = Cache(), asyncio.Event()
+    plans = CurrentPlans(cache, options=options, configuration=configuration, waiting=changed.set)
+    try:
+        asyncio.run(_watch(access, namespace, plans, cache, changed, options=options, output=output))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except CallFailed as error:
+        raise complaint(error, access, now=datetime.now(UTC)) from error
+    finally:
+        gc.unfreeze()
+    raise AssertionError("a watch has no end")
+
+
+async def _watch(
+    access: "Access",
+    namespace: str | None,
+    plans: CurrentPlans,
+    cache: Cache,
+    changed: asyncio.Event,
+    *,
+    options: Options,
+    output: str,
+) -> None:
+    async with Transport(access) as transport:
+        standing = Standing(transport, clock=time.monotonic)
+        view = view_for(output, plans, cache, options, server=access.cluster.server)
+        await _first_to_end(
+            follow(standing, cache, namespace=namespace, patient=False, on_trouble=standing.trouble),
+            _plan(plans, cache, changed, view, options),
+            _look(standing, access, view),
+            view.run(),
+        )
+
+
+async def _first_to_end(*works: Awaitable[None]) -> None:
+    """Run all until one fails; raises what it raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        # One that draws on a screen leaves it before anything else is said.
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _plan(plans: CurrentPlans, cache: Cache, changed: asyncio.Event, view: View, options: Options) -> None:
+    with uncollected():
+        try:
+            async with asyncio.timeout(_SLOW):
+                await cache.synced.wait()
+        except TimeoutError:
+            tell(options, [Note("still reading the cluster")])
+            await cache.synced.wait()
+        there = Snapshot(services=tuple(cache.services))
+        # Raises for a name that no Service has.
+        if not services_in(there, options):
+            tell(options, [no_services(there)])
+        plans.begin()
+        changed.clear()
+        await _update(plans, view)
+        await view.complete()
+    # What is there now will mostly stay: no need to look through it for garbage.
+    gc.freeze()
+    rested = time.monotonic()
+    while True:
+        await changed.wait()
+        await asyncio.sleep(max(_SETTLING, rested - time.monotonic()))
+        changed.clear()
+        start = time.monotonic()
+        await _update(plans, view)
+        end = time.monotonic()
+        rested = end + min(_REST * (end - start), _LONGEST_REST)
+
+
+async def _update(plans: CurrentPlans, view: View) -> None:
+    """Tell what changed as soon as it is known, and listen in between."""
+    start, told = time.monotonic(), list[DecisionChange]()
+    for changes in plans.update():
+        told += changes
+        if time.monotonic() - start > _LONGEST_STEP:
+            await view.told(told)
+            await asyncio.sleep(0)
+            start, told = time.monotonic(), []
+    await view.told(told)
+
+
+async def _look(standing: Standing, access: "Access", view: View) -> None:
+    """Tell the view when the connection is lost, when its trouble becomes another, and when it is back."""
+    last: str | None = None
+    while True:
+        trouble, now = standing.lasting, datetime.now(UTC)
+        since, text = now, None
+        if trouble is not None:
+            since -= timedelta(seconds=time.monotonic() - trouble[0])
+            text = str(complaint(trouble[1], access, now=now))
+        if text != last:
+            view.trouble(text, since)
+            last = text
+        await asyncio.sleep(_LOOK)

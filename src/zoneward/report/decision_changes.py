@@ -1,0 +1,107 @@
+"""Changes of decisions, for scripts and for a log."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from zoneward.report.decisions import DecisionView
+
+_WORDS: Final = {"ADDED": "new", "CHANGED": "changed", "REMOVED": "gone"}
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionChange:
+    """Of one Service in one address family. ``old`` None: it is new; ``new`` None: it is gone."""
+
+    old: DecisionView | None
+    new: DecisionView | None
+
+    @property
+    def type(self) -> Literal["ADDED", "CHANGED", "REMOVED"]:
+        if self.old is None:
+            return "ADDED"
+        return "CHANGED" if self.new is not None else "REMOVED"
+
+    @property
+    def view(self) -> DecisionView:
+        """As it is now; of one that is gone, as it was last."""
+        view = self.new or self.old
+        assert view is not None
+        return view
+
+
+def as_line(change: DecisionChange, *, now: datetime) -> bytes:
+    """``{"type": ..., "time": ..., "decision": {...}}`` on one line."""
+    return _line({"type": change.type, "time": _time(now), "decision": change.view})
+
+
+def synced_line(*, services: int, decisions: int, now: datetime) -> bytes:
+    """Says that everything there was at the beginning has been told."""
+    return _line({"type": "SYNCED", "time": _time(now), "services": services, "decisions": decisions})
+
+
+def in_words(change: DecisionChange, *, now: datetime) -> str:
+    """One line for a log: the time, the Service, and what is different.
+
+    ``12:00:00 changed shop/cart: endpoints 6 > 7, in zone 97% > 86%, slices ~1 =2``. Times as ``now`` has them.
+    """
+    view = change.view
+    family = "" if view.address_type == "IPv4" else f" {view.address_type}"
+    head = f"{now:%Y-%m-%d %H:%M:%S} {_WORDS[change.type]} {view.namespace}/{view.service}{family}"
+    if change.type == "REMOVED":
+        return head
+    told = list(_different(change.old, view))
+    return f"{head}: {', '.join(told)}" if told else head
+
+
+def _different(old: DecisionView | None, new: DecisionView) -> list[str]:
+    parts = [
+        _step("endpoints", str(old.endpoints) if old else None, str(new.endpoints)),
+        _step("in zone", _percent(old.in_zone_traffic) if old else None, _percent(new.in_zone_traffic)),
+        _step("dropped", _percent(old.dropped_traffic) if old else "0%", _percent(new.dropped_traffic or 0.0)),
+        _step("worst", _percent(old.max_overload, "+") if old else None, _percent(new.max_overload, "+")),
+        _step("slices", _slices(old) if old else None, _slices(new)),
+    ]
+    if old is not None and old.endpoints == new.endpoints and _located(old) != _located(new):
+        parts.append("endpoints in other zones")
+    if old is None or _why(old) != _why(new):
+        parts.append(f"{'active' if new.active else 'not active'}: {new.reason}")
+    told = [part for part in parts if part]
+    if old is not None and not told:
+        names = (name for name in DecisionView.__struct_fields__ if getattr(old, name) != getattr(new, name))
+        told = [f"other {name.replace('_', ' ')}" for name in names]
+    return told
+
+
+def _step(name: str, old: str | None, new: str) -> str:
+    if old == new:
+        return ""
+    return f"{name} {new}" if old is None else f"{name} {old} > {new}"
+
+
+def _why(view: DecisionView) -> tuple[object, ...]:
+    return view.approach, view.heuristic, view.active, view.reason
+
+
+def _located(view: DecisionView) -> dict[str, int]:
+    return {zone: each.located for zone, each in view.zones.items()}
+
+
+def _percent(share: float | None, sign: str = "") -> str:
+    return "-" if share is None else f"{sign}{share:.0%}"
+
+
+def _slices(view: DecisionView) -> str:
+    counts = view.slices
+    signs = (("+", counts.create), ("~", counts.update), ("-", counts.delete), ("=", counts.unchanged))
+    return " ".join(f"{sign}{number}" for sign, number in signs if number) or "none"
+
+
+def _time(now: datetime) -> str:
+    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(document) + b"\n"

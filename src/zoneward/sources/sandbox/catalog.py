@@ -1,0 +1,145 @@
+"""All kinds that the sandbox has, each put together from its rules and its table."""
+
+from typing import Any, Final
+
+from zoneward.sources.sandbox.columns import (
+    endpoint_slices,
+    leases,
+    namespaces,
+    nodes,
+    pods,
+    services,
+)
+from zoneward.sources.sandbox.columns import (
+    events as event_columns,
+)
+from zoneward.sources.sandbox.event_versions import to_newer, to_stored
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.rules import event, namespace, node, pod
+from zoneward.sources.sandbox.rules.endpoint_slice import EndpointSliceRules
+from zoneward.sources.sandbox.rules.lease import LeaseRules
+from zoneward.sources.sandbox.rules.service import ServiceRules
+
+Object = dict[str, Any]
+
+_EVENTS_GROUP: Final = "events.k8s.io"
+
+
+def kinds() -> tuple[Kind, ...]:
+    """New ones each time: the rules of Services keep account of addresses and ports."""
+    events = Kind(
+        kind="Event",
+        plural="events",
+        short_names=("ev",),
+        rules=event.EventRules(),
+        fields=_event_fields,
+        selectable=event.SELECTABLE,
+        columns=event_columns.COLUMNS,
+        cells=event_columns.cells,
+        is_created_by_update=True,
+        place="events",
+    )
+    return (
+        Kind(
+            kind="Namespace",
+            plural="namespaces",
+            short_names=("ns",),
+            is_namespaced=False,
+            has_status=True,
+            rules=namespace.NamespaceRules(),
+            fields=namespace.fields,
+            selectable=namespace.SELECTABLE,
+            columns=namespaces.COLUMNS,
+            cells=namespaces.cells,
+            returns_deleted=True,
+            place="namespaces",
+        ),
+        Kind(
+            kind="Node",
+            plural="nodes",
+            short_names=("no",),
+            is_namespaced=False,
+            has_status=True,
+            rules=node.NodeRules(),
+            fields=node.fields,
+            selectable=node.SELECTABLE,
+            columns=nodes.COLUMNS,
+            cells=nodes.cells,
+            place="minions",
+        ),
+        Kind(
+            kind="Pod",
+            plural="pods",
+            short_names=("po",),
+            categories=("all",),
+            has_status=True,
+            rules=pod.PodRules(),
+            fields=pod.pod_fields,
+            selectable=pod.SELECTABLE,
+            columns=pods.COLUMNS,
+            cells=pods.cells,
+            returns_deleted=True,
+            place="pods",
+        ),
+        Kind(
+            kind="Service",
+            plural="services",
+            short_names=("svc",),
+            categories=("all",),
+            has_status=True,
+            rules=ServiceRules(),
+            fields=_service_fields,
+            selectable=frozenset({"spec.clusterIP", "spec.type"}),
+            columns=services.COLUMNS,
+            cells=services.cells,
+            is_created_by_update=True,
+            returns_deleted=True,
+            place="services/specs",
+        ),
+        Kind(
+            kind="EndpointSlice",
+            plural="endpointslices",
+            group="discovery.k8s.io",
+            rules=EndpointSliceRules(),
+            columns=endpoint_slices.COLUMNS,
+            cells=endpoint_slices.cells,
+            place="endpointslices",
+        ),
+        Kind(
+            kind="Lease",
+            plural="leases",
+            group="coordination.k8s.io",
+            rules=LeaseRules(),
+            columns=leases.COLUMNS,
+            cells=leases.cells,
+            is_created_by_update=True,
+            needs_version=True,
+            place="leases",
+        ),
+        events,
+        Kind(
+            kind="Event",
+            plural="events",
+            group=_EVENTS_GROUP,
+            short_names=("ev",),
+            rules=event.NewerEventRules(),
+            selectable=event.NEWER_SELECTABLE,
+            columns=event_columns.COLUMNS,
+            cells=lambda thing, now: event_columns.cells(to_stored(thing), now),
+            is_created_by_update=True,
+            place="events",
+            stored_as=events,
+            to_stored=to_stored,
+            from_stored=to_newer,
+        ),
+    )
+
+
+def _service_fields(thing: Object) -> Object:
+    spec = thing.get("spec") or {}
+    return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
+
+
+def _event_fields(thing: Object) -> Object:
+    """By the names of both versions: they share what is stored."""
+    return event.newer_fields(thing) | event.fields(thing)

@@ -1,0 +1,39 @@
+"""Pods that are asked to end, ended: what a kubelet would confirm. Those that end in a file stay as they are."""
+
+from collections import deque
+from datetime import datetime, timedelta
+from typing import Final
+
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.refusals import Refusal
+from zoneward.sources.sandbox.registry import Deletion, Registry
+from zoneward.sources.sandbox.store import Change, Key
+
+LASTING: Final = timedelta(seconds=2)
+"""How long the program of a pod takes to end by itself, where its grace allows so much."""
+
+
+class Ending:
+    """Listens to the store of a registry; `end_pods` ends those whose time has come."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self._pods = registry, registry.kinds["pods"]
+        self._waiting: deque[tuple[datetime, Key, str]] = deque()
+        """When to look at a pod, and its UID; the earliest first."""
+        registry.store.listeners.append(self._note)
+
+    def end_pods(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._registry.now:
+            _, (namespace, name), uid = self._waiting.popleft()
+            try:
+                self._registry.delete(self._pods, namespace, name, Deletion(grace=0, uid=uid))
+            except Refusal as refusal:
+                # It is gone, or another one has its name.
+                if refusal.code not in (404, 409):
+                    raise
+
+    def _note(self, kind: Kind, change: Change) -> None:
+        if kind is not self._pods or change.new is None or not change.new.is_ending:
+            return
+        if change.old is None or not change.old.is_ending:
+            self._waiting.append((self._registry.now + LASTING, change.key, change.new.uid))

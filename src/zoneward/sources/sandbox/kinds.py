@@ -1,0 +1,190 @@
+"""What the server has to know of a kind: its names, its rules, its table. They are put together in ``catalog``."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from zoneward.kube.validation import FieldError
+
+Object = dict[str, Any]
+"""JSON as a dictionary."""
+
+
+class Surroundings(Protocol):
+    """What making an object good may need to know of the others."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    def find(self, plural: str, namespace: str, name: str) -> Object | None:
+        """Another object, by its plural (of the core group); never to be changed."""
+
+
+class Rules:
+    """How objects of a kind are made good, and judged. This one adds and refuses nothing.
+
+    All methods get whole objects whose fields have the right types (the schema has been checked). Those that return
+    None change ``new`` in place. ``new`` may share parts with ``old``: what is changed deeper than at the top is copied
+    first.
+    """
+
+    has_generation: bool = False
+    """Whether a new object gets generation 1."""
+    is_graceful: bool = False
+    """Whether the end of an object is always noted in it, even where it takes no time."""
+
+    def default(self, new: Object, old: Object | None = None) -> None:
+        """What is absent gets its default, as upstream's ``SetDefaults_*``; again changes nothing. Before all others,
+        on each write. What is as in ``old`` need not be looked at.
+        """
+
+    # --- creating and changing ----------------------------------------------------------------------------------------
+
+    def prepare_create(self, new: Object, surroundings: Surroundings) -> None:
+        """What clients cannot set is dropped (status), what admission adds is added."""
+
+    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
+        return ()
+
+    def validate_create(self, new: Object) -> Iterable[FieldError]:
+        return ()
+
+    def prepare_update(self, new: Object, old: Object, surroundings: Surroundings) -> None:
+        """The status is that of ``old``; what an update cannot change by silence is taken from it."""
+
+    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
+        return ()
+
+    def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
+        return ()
+
+    def prepare_status(self, new: Object, old: Object, surroundings: Surroundings) -> None:
+        """All but the status is that of ``old``."""
+
+    def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
+        return ()
+
+    def prepare_finalize(self, new: Object, old: Object) -> None:
+        """For the subresource of Namespaces."""
+
+    def validate_finalize(self, new: Object, old: Object) -> Iterable[FieldError]:
+        return ()
+
+    def is_new_generation(self, new: Object, old: Object) -> bool:
+        """Whether ``metadata.generation`` grows by one."""
+        return False
+
+    # --- what is taken from a common stock: addresses and ports -------------------------------------------------------
+
+    def allocate(self, new: Object, old: Object | None) -> Iterable[FieldError]:
+        """Takes what the object needs; where that fails, nothing is taken. After validation."""
+        return ()
+
+    def release(self, new: Object | None, old: Object) -> None:
+        """Gives back what ``old`` has and ``new`` has not."""
+
+    def restore(self, new: Object) -> Iterable[FieldError]:
+        """Takes what an object from a file has."""
+        return ()
+
+    # --- going --------------------------------------------------------------------------------------------------------
+
+    def grace(self, thing: Object, asked: int | None) -> int:
+        """Seconds that an object may take to end; 0: it goes at once."""
+        return 0
+
+    def protects(self, name: str) -> str | None:
+        """Why an object of this name can't be deleted."""
+        return None
+
+    def holds(self, thing: Object) -> bool:
+        """Whether an object waits for more than the finalizers of its metadata."""
+        return False
+
+    def begin_to_end(self, new: Object) -> None:
+        """What else changes when the deletion begins."""
+
+    def is_over(self, new: Object) -> bool:
+        """Whether an object, as an update leaves it, goes: nothing holds it any more."""
+        metadata = new["metadata"]
+        is_ending = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
+        return is_ending and not metadata.get("finalizers") and not self.holds(new)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Of the table that ``kubectl get`` prints. ``priority`` 1: only with ``-o wide``."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+NAME: Final = Column("Name", format="name", description="Name must be unique within a namespace.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of object, and where the server has it."""
+
+    kind: str
+    plural: str
+    group: str = ""
+    """Empty for the core group."""
+    version: str = "v1"
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    is_namespaced: bool = True
+    has_status: bool = False
+    """Whether it has the status subresource."""
+    rules: Rules
+    fields: Callable[[Object], Mapping[str, str]] = lambda _thing: {}
+    """What field selectors may ask for, and its value, besides ``metadata.name`` and ``metadata.namespace``."""
+    selectable: frozenset[str] = frozenset()
+    """The names that ``fields`` gives; empty values may be left out there."""
+    is_created_by_update: bool = False
+    """Whether PUT creates an object that is not there."""
+    returns_deleted: bool = False
+    """Whether DELETE answers with the object rather than a Status."""
+    needs_version: bool = False
+    """Whether an update has to say which version it replaces."""
+    place: str = ""
+    """Where etcd would have it; some messages tell."""
+    stored_as: "Kind | None" = None
+    """Another version of the kind, in which its objects are kept."""
+    to_stored: Callable[[Object], Object] = lambda thing: thing
+    from_stored: Callable[[Object], Object] = lambda thing: thing
+    columns: tuple[Column, ...] = (NAME,)
+    cells: Callable[[Object, datetime], list[object]]
+    """A value for each column, at that time (ages)."""
+
+    @property
+    def subresources(self) -> frozenset[str]:
+        status = {"status"} if self.has_status else set()
+        return frozenset(status | {"finalize"}) if self.kind == "Namespace" else frozenset(status)
+
+    @property
+    def stored(self) -> "Kind":
+        return self.stored_as or self
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def api(self) -> str:
+        """``v1``, ``discovery.k8s.io/v1``: the ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """``services``, ``endpointslices.discovery.k8s.io``: as messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def qualified(self) -> str:
+        """``Service``, ``EndpointSlice.discovery.k8s.io``."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind

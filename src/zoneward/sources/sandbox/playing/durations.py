@@ -1,0 +1,58 @@
+"""Times as people write them: ``90s``, ``1m30s``, ``250ms``, and from one to another: ``5s-15s``."""
+
+import re
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+_UNITS: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|[dhms])", re.ASCII)
+_WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+EXPECTED: Final = "a time such as 90s, 1m30s or 250ms"
+EXPECTED_SPAN: Final = "a time such as 10s, or two such as 5s-15s"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Seconds, at least and at most."""
+
+    least: float
+    most: float
+
+    def draw(self, chance: Random) -> float:
+        return chance.uniform(self.least, self.most)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds. Raises ValueError, saying what was expected; ``0`` needs no unit."""
+    if text == "0":
+        return 0.0
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(EXPECTED)
+    return sum(float(part[1]) * _UNITS[part[2]] for part in _PART.finditer(text))
+
+
+def parse_span(text: str) -> Span:
+    """One time, or the least and the most. Raises ValueError, saying what was expected."""
+    least, dash, most = text.partition("-")
+    try:
+        span = Span(parse_duration(least), parse_duration(most if dash else least))
+    except ValueError:
+        raise ValueError(EXPECTED_SPAN) from None
+    if span.least > span.most:
+        raise ValueError("the shorter time first, such as 5s-15s")
+    return span
+
+
+def written(seconds: float) -> str:
+    """``1m30s``, ``2h``, ``0.25s``: as short as it can be, to hundredths of a second."""
+    rest = round(seconds, 2)
+    parts = []
+    for unit in "dhm":
+        count, rest = divmod(rest, _UNITS[unit])
+        if count:
+            parts.append(f"{count:.0f}{unit}")
+    rest = round(rest, 2)
+    if rest or not parts:
+        parts.append(f"{rest:g}s")
+    return "".join(parts)

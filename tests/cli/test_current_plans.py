@@ -1,0 +1,264 @@
+"""Plans kept current: after any changes they are those of a fresh plan, and what was told leads there step by step."""
+
+import json
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from tests.cli.running import SAMPLE
+
+from zoneward.cli import current_plans
+from zoneward.cli.current_plans import CurrentPlans, rank_of
+from zoneward.cli.options import Options
+from zoneward.cli.planning import as_asked, surroundings_of
+from zoneward.cli.snapshots import services_in
+from zoneward.kube.objects import Service
+from zoneward.report.decisions import DecisionView, decisions_document
+from zoneward.routing.configuration import Configuration
+from zoneward.slices.plan import plan_service
+from zoneward.sources.cache import Cache
+from zoneward.sources.resources import NODES, PODS, SERVICES, SLICES
+from zoneward.sources.snapshot import Snapshot
+
+RESOURCES: dict[str, Any] = {each.kind: each for each in (SERVICES, NODES, PODS, SLICES)}
+OBJECTS = [
+    each
+    for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
+    for each in document.get("items", [document])
+    if each["kind"] in RESOURCES
+]
+CONFIGURATION = Configuration()
+
+
+class Scene:
+    """The sample cluster in a cache; objects by kind, namespace and name as they were put there."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self.cache, self.version, self.waits = Cache(), 0, 0
+        self.options = options or Options()
+        self.objects: dict[tuple[str, str, str], Any] = {}
+        self.told: dict[tuple[str, str, str], DecisionView] = {}
+        self.plans = CurrentPlans(
+            self.cache, options=self.options, configuration=CONFIGURATION, waiting=lambda: setattr(self, "waits", 1)
+        )
+        for thing in OBJECTS:
+            self.put(thing)
+        for resource in RESOURCES.values():
+            store = self.cache.store(resource)
+            store.keep_only({(each.metadata.namespace, each.metadata.name) for each in store})
+        self.plans.begin()
+        self.update()
+        self.waits = 0
+
+    def put(self, thing: Any, **metadata: Any) -> None:
+        self.version += 1
+        metadata = {**thing["metadata"], **metadata, "resourceVersion": str(self.version)}
+        thing = {**thing, "metadata": metadata}
+        resource = RESOURCES[thing["kind"]]
+        self.objects[thing["kind"], metadata.get("namespace", ""), metadata["name"]] = thing
+        self.cache.store(resource).put(msgspec.json.decode(json.dumps(thing), type=resource.struct))
+
+    def get(self, kind: str, name: str, namespace: str = "shop") -> Any:
+        return self.objects[kind, namespace, name]
+
+    def delete(self, kind: str, name: str, namespace: str = "shop") -> None:
+        del self.objects[kind, namespace, name]
+        store: Any = self.cache.store(RESOURCES[kind])
+        store.delete(store.get(namespace, name))
+
+    def update(self) -> list[str]:
+        """The types of what was told. Checks that each follows from what was told before."""
+        types: list[str] = []
+        for changes in self.plans.update():
+            for change in changes:
+                view = change.view
+                key = (view.namespace, view.service, view.address_type)
+                assert self.told.get(key) == change.old
+                assert change.old != change.new
+                if change.new is None:
+                    del self.told[key]
+                else:
+                    self.told[key] = change.new
+                types.append(change.type)
+        assert not self.plans.is_stale
+        return types
+
+    def fresh(self) -> list[DecisionView]:
+        """What a plan of the same cluster says that was read anew."""
+        decoded = [msgspec.json.decode(json.dumps(each), type=RESOURCES[kind].struct)
+                   for (kind, *_), each in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
+        snapshot = Snapshot.of(decoded, lists_pods=True)
+        surroundings = surroundings_of(
+            snapshot.nodes, snapshot.node_zones, options=self.options, configuration=CONFIGURATION, pods_known=True
+        )
+        plans = (
+            plan_service(
+                as_asked(service, self.options),
+                pods=snapshot.pods_of(service),
+                slices=snapshot.slices_of(service),
+                surroundings=surroundings,
+            )
+            for service in services_in(snapshot, self.options)
+        )
+        decisions: list[DecisionView] = decisions_document(plans)["decisions"]
+        return decisions
+
+
+def pods_of(scene: Scene, app: str) -> list[str]:
+    return sorted(name for kind, _, name in scene.objects if kind == "Pod" and name.startswith(f"{app}-"))
+
+
+def with_ready(pod: Any, ready: bool) -> Any:
+    conditions = [
+        {**each, "status": str(ready)} if each["type"] == "Ready" else each for each in pod["status"]["conditions"]
+    ]
+    return {**pod, "status": {**pod["status"], "conditions": conditions}}
+
+
+def test_the_first_update_plans_every_service_in_the_order_of_a_plan() -> None:
+    scene = Scene()
+    assert list(scene.told.values()) == scene.fresh()
+    assert [*scene.plans.order] == sorted({(kind[1], kind[2]) for kind in scene.objects if kind[0] == "Service"})
+
+
+def test_a_change_is_told_once_and_what_does_not_matter_is_not() -> None:
+    scene = Scene()
+    name = pods_of(scene, "cart")[0]
+    scene.put(with_ready(scene.get("Pod", name), False))
+    assert scene.waits
+    assert scene.update() == ["CHANGED"]
+    assert scene.update() == []
+    scene.waits = 0
+    scene.put(scene.get("Pod", name))
+    node = next(each for kind, each in scene.objects.items() if kind[0] == "Node")
+    scene.put(node, annotations={"a": "b"}, labels={**node["metadata"]["labels"], "other": "label"})
+    assert (scene.waits, scene.plans.is_stale) == (0, False)
+
+
+def test_only_services_that_a_change_concerns_are_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    planned: list[str] = []
+
+    def planning(service: Service, **rest: Any) -> Any:
+        planned.append(service.metadata.name)
+        return plan_service(service, **rest)
+
+    monkeypatch.setattr(current_plans, "plan_service", planning)
+    cart, search = pods_of(scene, "cart")[0], pods_of(scene, "search")[0]
+    scene.put(with_ready(scene.get("Pod", cart), False))
+    scene.put(with_ready(scene.get("Pod", search), False))
+    scene.update()
+    assert planned == ["cart", "search"]
+    planned.clear()
+    # One that is not ready counts for no demand, and has no Pods.
+    node = scene.get("Node", "worker-a1", "")
+    scene.put({**node, "metadata": {**node["metadata"], "name": "new"}, "status": {}})
+    scene.update()
+    assert planned == []
+    scene.put({**node, "metadata": {**node["metadata"], "name": "new"}})
+    scene.update()
+    assert len(planned) == sum(kind[0] == "Service" for kind in scene.objects), "demand concerns all"
+
+
+def test_a_service_comes_goes_and_becomes_one_without_endpoints() -> None:
+    scene = Scene()
+    cart = scene.get("Service", "cart")
+    scene.delete("Service", "cart")
+    assert scene.update() == ["REMOVED"]
+    assert ("shop", "cart") not in scene.plans.order
+    scene.put(cart)
+    assert scene.update() == ["ADDED"]
+    scene.put({**cart, "spec": {"type": "ExternalName", "externalName": "there.example"}})
+    assert scene.update() == ["REMOVED"]
+    assert scene.plans["shop", "cart"].families == ()
+    scene.delete("Service", "cart")
+    assert scene.update() == []
+
+
+def test_a_service_that_is_no_longer_chosen_is_gone() -> None:
+    scene = Scene(Options(selector="watched=yes"))
+    cart = scene.get("Service", "cart")
+    assert (scene.told, scene.plans.order) == ({}, ())
+    scene.put(cart, labels={"watched": "yes"})
+    assert scene.update() == ["ADDED"]
+    scene.put(cart, labels={})
+    assert scene.update() == ["REMOVED"]
+
+
+def a_change(scene: Scene, chance: Random) -> None:
+    wanted = chance.choice(["Pod", "Pod", "Pod", "Node", "Service"])
+    kind, namespace, name = chance.choice(sorted(key for key in scene.objects if key[0] == wanted))
+    thing = scene.get(kind, name, namespace)
+    if chance.random() < 0.15:
+        scene.delete(kind, name, namespace)
+    elif kind == "Node":
+        zone = chance.choice(["eu-central-1a", "eu-central-1b", "eu-central-1c"])
+        labels = {**thing["metadata"]["labels"], "topology.kubernetes.io/zone": zone}
+        scene.put(thing if chance.random() < 0.5 else with_ready(thing, chance.random() < 0.7), labels=labels)
+    elif kind == "Service":
+        scene.put(thing, annotations={"service.kubernetes.io/topology-mode": chance.choice(["Auto", "PreferZone", ""])})
+    elif chance.random() < 0.2:
+        scene.put(thing, labels={"app.kubernetes.io/name": "nobody"})
+    else:
+        scene.put(with_ready(thing, chance.random() < 0.5))
+    if chance.random() < 0.1:
+        labels = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/managed-by": chance.choice("xy")}
+        metadata = {"name": f"other-{chance.randrange(3)}", "namespace": "shop", "labels": labels}
+        scene.put({"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": metadata,
+                   "addressType": "IPv4", "endpoints": [{"addresses": ["10.9.9.9"]}], "ports": None})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Options(), Options(what_if="local"), Options(namespace="shop", what_if="Auto"), Options(services=("api", "cart"))],
+    ids=["all", "what if", "a namespace", "by name"],
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_after_any_changes_it_is_what_a_fresh_plan_says(seed: int, options: Options) -> None:
+    scene, chance = Scene(options), Random(seed)
+    for _ in range(12):
+        for _ in range(chance.randrange(1, 12)):
+            a_change(scene, chance)
+        if chance.random() < 0.3:
+            # Half of an update, and changes before the rest of it.
+            for number, changes in enumerate(scene.plans.update()):
+                for change in changes:
+                    key = (change.view.namespace, change.view.service, change.view.address_type)
+                    scene.told.pop(key, None)
+                    if change.new:
+                        scene.told[key] = change.new
+                if number == 3:
+                    break
+            a_change(scene, chance)
+        scene.update()
+        ordered = sorted(scene.told.values(), key=lambda view: (view.namespace, view.service, view.address_type))
+        if options.services and len(scene.plans.order) < len(options.services):
+            # A named Service is gone: a plan would refuse the name.
+            return
+        assert ordered == sorted(scene.fresh(), key=lambda view: (view.namespace, view.service, view.address_type))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(),
+        Options(namespace="shop"),
+        Options(selector="app.kubernetes.io/part-of!=x"),
+        Options(services=("search", "payments/api", "cart", "shop/search")),
+        Options(services=("cart",), namespace="shop"),
+    ],
+    ids=["all", "a namespace", "labels", "names", "a name in a namespace"],
+)
+def test_services_are_chosen_and_ordered_as_in_a_plan(options: Options) -> None:
+    decoded = [msgspec.json.decode(json.dumps(each), type=Service) for each in OBJECTS if each["kind"] == "Service"]
+    rank = rank_of(options)
+    ranked = sorted(
+        (place, service.metadata.namespace, service.metadata.name)
+        for service in decoded
+        if (place := rank(service)) is not None
+    )
+    chosen = services_in(Snapshot(services=tuple(decoded)), options)
+    assert [each[1:] for each in ranked] == [(each.metadata.namespace, each.metadata.name) for each in chosen]
+    assert ranked

@@ -1,0 +1,259 @@
+"""``zoneward sandbox`` as a user runs it: begun, used by other commands, saved, ended."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+import trustme
+import yaml
+
+ZONEWARD = (sys.executable, "-m", "zoneward")
+PATIENCE = 30.0
+
+
+@dataclass
+class Running:
+    """A sandbox that is ready."""
+
+    process: "subprocess.Popen[str]"
+    kubeconfig: Path
+    address: str
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        return subprocess.run((*ZONEWARD, *arguments), capture_output=True, text=True, env=environment, timeout=60)
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
+        with build_opener(ProxyHandler({})).open(request, timeout=10) as answer:
+            return json.loads(answer.read())
+
+    def end(self, number: int = signal.SIGTERM) -> float:
+        """Seconds that it took."""
+        start = time.monotonic()
+        self.process.send_signal(number)
+        self.process.wait(timeout=10)
+        return time.monotonic() - start
+
+
+@contextmanager
+def a_sandbox(folder: Path, *options: str) -> Iterator[Running]:
+    kubeconfig = folder / "kubeconfig.yaml"
+    command = (*ZONEWARD, "sandbox", *options, "--write-kubeconfig", str(kubeconfig))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            limit = time.monotonic() + PATIENCE
+            while not kubeconfig.exists():
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                assert time.monotonic() < limit
+                time.sleep(0.01)
+            content = yaml.safe_load(kubeconfig.read_text())
+            yield Running(process, kubeconfig, content["clusters"][0]["cluster"]["server"])
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with a_sandbox(tmp_path_factory.mktemp("sample"), "--sample") as running:
+        yield running
+
+
+def refused(*options: str) -> str:
+    """The one line on standard error of a sandbox that does not begin."""
+    done = subprocess.run((*ZONEWARD, "sandbox", *options), capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def a_service(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "selector": {"app": name}}}
+
+
+@pytest.mark.parametrize("command", ["plan", "compare", "route --node worker-a1"])
+def test_a_command_sees_in_it_what_it_sees_in_the_file(sample: Running, command: str) -> None:
+    live = sample.run(*command.split(), "-n", "shop", "-o", "json")
+    file = subprocess.run(
+        (*ZONEWARD, *command.split(), "--sample", "-n", "shop", "-o", "json"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert live.returncode == 0, live.stderr
+    assert json.loads(live.stdout) == json.loads(file.stdout)
+
+
+def test_a_snapshot_of_it_is_a_snapshot_of_the_file(sample: Running) -> None:
+    live = sample.run("snapshot", "-n", "payments", "-o", "-")
+    assert live.returncode == 0, live.stderr
+    kinds = {each["kind"] for each in json.loads(live.stdout)["items"]}
+    assert kinds == {"Service", "Node", "Pod", "EndpointSlice"}
+
+
+def test_the_kubeconfig_is_for_its_owner_only(sample: Running) -> None:
+    assert stat.S_IMODE(sample.kubeconfig.stat().st_mode) == 0o600
+    assert yaml.safe_load(sample.kubeconfig.read_text())["current-context"] == "zoneward-sandbox"
+
+
+def test_who_does_not_know_the_token_gets_nothing(sample: Running) -> None:
+    bare = sample.address.rpartition("/")[0]
+    for path, code in (("/api/v1/pods", 401), ("/version", 401), ("/nobody/api/v1/pods", 401)):
+        with pytest.raises(HTTPError) as caught:
+            build_opener(ProxyHandler({})).open(bare + path, timeout=10)
+        with caught.value:
+            assert caught.value.code == code
+    with build_opener(ProxyHandler({})).open(f"{bare}/readyz", timeout=10) as answer:
+        assert answer.read() == b"ok"
+
+
+def test_it_listens_on_loopback_only(sample: Running) -> None:
+    assert sample.address.startswith("http://127.0.0.1:")
+    with socket.socket() as other:
+        # Its port is free on every other address of this machine.
+        other.bind(("127.0.0.2", int(sample.address.split(":")[2].split("/")[0])))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_it_ends_at_once_and_takes_its_kubeconfig_along(tmp_path: Path, number: int) -> None:
+    with a_sandbox(tmp_path) as running:
+        watch = build_opener(ProxyHandler({})).open(f"{running.address}/api/v1/services?watch=1", timeout=10)
+        with watch:
+            assert json.loads(watch.readline())["type"] == "ADDED"
+            assert running.end(number) < 1.0
+        assert running.process.returncode == 0
+        assert not running.kubeconfig.exists()
+        assert running.process.stdout is not None
+        line = running.process.stdout.read()
+        assert line == f"The sandbox is ready: kubectl --kubeconfig={running.kubeconfig} get services -A\n"
+
+
+@pytest.mark.parametrize("name", ["kept.json", "kept.json.gz"])
+def test_what_is_saved_is_there_again(tmp_path: Path, name: str) -> None:
+    kept = tmp_path / name
+    with a_sandbox(tmp_path, "--save", str(kept)) as running:
+        made = running.ask("POST", "/api/v1/namespaces/default/services", a_service("cart"))
+        running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}})
+        running.end()
+    with a_sandbox(tmp_path, "-f", str(kept)) as running:
+        again = running.ask("GET", "/api/v1/namespaces/default/services/cart")
+        assert again["metadata"].pop("resourceVersion")
+        del made["metadata"]["resourceVersion"]
+        assert again == made
+        assert running.ask("GET", "/api/v1/namespaces/shop")["status"] == {"phase": "Active"}
+        # Its address is still its own.
+        other = running.ask("POST", "/api/v1/namespaces/default/services", a_service("other"))
+        assert other["spec"]["clusterIP"] != made["spec"]["clusterIP"]
+
+
+def test_a_save_file_is_whole_from_the_first_moment(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    with a_sandbox(tmp_path, "--sample", "--save", str(kept)) as running:
+        limit = time.monotonic() + PATIENCE
+        while not kept.exists():
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+        running.process.kill()
+    kinds = {each["kind"] for each in json.loads(kept.read_bytes())["items"]}
+    assert {"Service", "Pod", "Node", "Namespace", "EndpointSlice"} <= kinds
+
+
+def test_it_serves_over_tls(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    certificate.private_key_pem.write_to_path(key)
+    chain.write_bytes(certificate.cert_chain_pems[0].bytes() + authority.cert_pem.bytes())
+    with a_sandbox(tmp_path, "--sample", "--tls-certificate", str(chain), "--tls-key", str(key)) as running:
+        assert running.address.startswith("https://")
+        done = running.run("plan", "-n", "shop", "cart", "-o", "json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["decisions"][0]["service"] == "cart"
+
+
+def test_without_a_kubeconfig_the_line_has_the_address() -> None:
+    with subprocess.Popen((*ZONEWARD, "sandbox"), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            address = line.partition("--server=")[2].split()[0]
+            with build_opener(ProxyHandler({})).open(f"{address}/api/v1/namespaces", timeout=10) as answer:
+                assert len(json.loads(answer.read())["items"]) == 4
+        finally:
+            process.kill()
+
+
+def test_somebody_elses_kubeconfig_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text("contexts: [{name: production, context: {}}]\n")
+    line = refused("--write-kubeconfig", str(file))
+    assert "expected a new file, or one that a sandbox wrote" in line
+    assert file.read_text().startswith("contexts: [{name: production")
+
+
+def test_a_kubeconfig_that_a_sandbox_left_is_replaced(tmp_path: Path) -> None:
+    left = tmp_path / "kubeconfig.yaml"
+    left.write_text("contexts: [{name: zoneward-sandbox, context: {}}]\n")
+    old = left.read_text()
+    with subprocess.Popen((*ZONEWARD, "sandbox", "--write-kubeconfig", str(left)), stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert left.read_text() != old
+        finally:
+            process.kill()
+
+
+def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: Cart}\nspec: {ports: 80}\n")
+    line = refused("-f", str(file))
+    assert line.startswith(f"zoneward: {file}: document 1: Service default/Cart: ")
+    assert "spec.ports" in line
+
+
+def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text("\n---\n".join("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}" for _ in range(2)))
+    with a_sandbox(tmp_path, "-f", str(file)) as running:
+        running.end()
+        assert running.process.stderr is not None
+        assert running.process.stderr.read() == "zoneward: 2 apps/v1/Deployment skipped: the sandbox has no such kind\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--sample", "-f", "x.yaml"), "-f and --sample: expected one of them, got both"),
+        (("--fault", "nothing@1"), "--fault: expected one of latency, 500"),
+        (("--tls-key", "x"), "--tls-certificate and --tls-key: expected both or none of them"),
+        (("--tls-key", "x", "--tls-certificate", "y"), "expected a certificate and its key in PEM"),
+        (("-f", "is-not-there.yaml"), "is-not-there.yaml"),
+        (("--play", "is-not-there.yaml"), "is-not-there.yaml"),
+        (("--listen", "192.0.2.1"), "--listen, --port: expected an address that is free"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_served(options: tuple[str, ...], problem: str) -> None:
+    assert problem in refused(*options)
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        line = refused("--port", str(taken.getsockname()[1]))
+    assert "--listen, --port: expected an address that is free" in line

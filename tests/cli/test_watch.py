@@ -1,0 +1,468 @@
+"""``zoneward plan --watch`` on an API server: what it tells, on which output, and how it ends."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from tests.cli.running import SAMPLE, Commands
+from tests.cli.test_live import PLURALS, configuration
+from tests.sources.a_server import AServer, Fault
+
+from zoneward.cli import watching
+from zoneward.cli.clusters import access_for
+from zoneward.cli.current_plans import CurrentPlans
+from zoneward.cli.options import Options
+from zoneward.routing.configuration import Configuration
+from zoneward.sources.cache import Cache
+from zoneward.sources.following import follow
+from zoneward.sources.kubeconfig import find_access
+from zoneward.sources.standing import Standing
+from zoneward.sources.watching import Timing
+
+COMMAND = (sys.executable, "-m", "zoneward", "plan", "--watch")
+PATIENCE = 20.0
+OBJECTS = [
+    each
+    for document in yaml.load_all(SAMPLE.read_text(), yaml.CSafeLoader)
+    for each in document.get("items", [document])
+    if each["kind"] in PLURALS
+]
+
+
+class Server(AServer):
+    """It says what a real one says to those who may list and not watch."""
+
+    may_watch = True
+
+    async def _watch(self, request: web.Request, plural: str, namespace: str) -> web.StreamResponse:
+        if self.may_watch:
+            return await super()._watch(request, plural, namespace)
+        message = (
+            f'{plural} is forbidden: User "me" cannot watch resource "{plural}" in API group "" at the cluster scope'
+        )
+        return web.json_response({"kind": "Status", "code": 403, "message": message}, status=403)
+
+
+class Cluster:
+    """The sample cluster on a server in a thread of its own."""
+
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+        self.server, self._loop = server, loop
+
+    def do(self, change: Callable[[Server], Any]) -> None:
+        async def run() -> None:
+            change(self.server)
+
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+
+    def pods(self, app: str) -> list[str]:
+        return sorted(name for _, name in self.server.objects["pods"] if name.startswith(f"{app}-"))
+
+    def put(self, plural: str, name: str, namespace: str, change: Callable[[Any], Any]) -> None:
+        thing = json.loads(json.dumps(self.server.objects[plural][namespace, name]))
+        change(thing)
+        rest = {key: value for key, value in thing.items() if key not in ("apiVersion", "kind")}
+        self.do(lambda server: server.put(plural, name, namespace, **rest))
+
+    def make_ready(self, pod: str, ready: bool, namespace: str = "shop") -> None:
+        def change(thing: Any) -> None:
+            for condition in thing["status"]["conditions"]:
+                if condition["type"] == "Ready":
+                    condition["status"] = str(ready)
+
+        self.put("pods", pod, namespace, change)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    server = Server()
+    for each in OBJECTS:
+        metadata = each["metadata"]
+        rest = {key: value for key, value in each.items() if key not in ("apiVersion", "kind")}
+        server.put(PLURALS[each["kind"]], metadata["name"], metadata.get("namespace", ""), **rest)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(configuration(server.address)))
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        yield Cluster(server, loop)
+        asyncio.run_coroutine_threadsafe(ended(server), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def ended(server: Server) -> None:
+    """Watches that nobody hears any more go with it."""
+    await server.__aexit__(None, None, None)
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
+class Watch:
+    """The command, and the lines that it has printed so far."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process, self.lines = process, list[str]()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(iter(self.process.stdout.readline, ""))
+
+    def until(self, holds: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert self.process.poll() is None, self.err()
+            assert time.monotonic() < end, self.lines[-3:]
+            time.sleep(0.01)
+
+    def events(self) -> list[Any]:
+        return [json.loads(line) for line in list(self.lines)]
+
+    def until_synced(self) -> None:
+        self.until(lambda: any(line.startswith('{"type":"SYNCED"') for line in list(self.lines)))
+
+    def until_more(self, than: int, number: int = 1) -> list[Any]:
+        """The events behind the first ones, once there are so many; then a moment passes in which more could come."""
+        self.until(lambda: len(self.lines) >= than + number)
+        time.sleep(0.25)
+        return self.events()[than:]
+
+    def interrupt(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        status = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        return status
+
+    def err(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+
+@contextmanager
+def watching_with(*arguments: str) -> Iterator[Watch]:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*COMMAND, *arguments], stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield Watch(process)
+        finally:
+            process.kill()
+
+
+def key_of(decision: Any) -> tuple[str, str, str]:
+    return decision["namespace"], decision["service"], decision["addressType"]
+
+
+def last_told(events: list[Any]) -> dict[tuple[str, str, str], Any]:
+    told: dict[tuple[str, str, str], Any] = {}
+    for event in events:
+        match event["type"]:
+            case "ADDED":
+                assert key_of(event["decision"]) not in told
+                told[key_of(event["decision"])] = event["decision"]
+            case "CHANGED":
+                assert told[key_of(event["decision"])] != event["decision"]
+                told[key_of(event["decision"])] = event["decision"]
+            case "REMOVED":
+                assert told.pop(key_of(event["decision"])) == event["decision"]
+            case other:
+                assert other == "SYNCED"
+    return told
+
+
+def test_json_tells_all_decisions_once_and_then_each_change(zoneward: Commands, cluster: Cluster) -> None:
+    planned = json.loads(zoneward("plan", "-A", "-o", "json").out)["decisions"]
+    with watching_with("-A", "-o", "json") as watch:
+        watch.until_synced()
+        first = watch.events()
+        assert [event["type"] for event in first] == ["ADDED"] * len(planned) + ["SYNCED"]
+        assert [event["decision"] for event in first[:-1]] == planned
+        assert (first[-1]["decisions"], first[-1]["services"]) == (len(planned), 16)
+        # What no decision reads is not told, and so the next line is about the Pod.
+        cluster.put("services", "search", "shop", lambda thing: thing["metadata"]["annotations"].update(other="note"))
+        cluster.put("nodes", "worker-a1", "", lambda thing: thing["metadata"]["labels"].update(other="label"))
+        cluster.make_ready(cluster.pods("cart")[0], False)
+        (event,) = watch.until_more(len(first))
+        assert (event["type"], event["decision"]["service"], event["decision"]["endpoints"]) == ("CHANGED", "cart", 19)
+        assert sorted(event) == ["decision", "time", "type"]
+        cluster.do(lambda server: server.delete("services", "cart", "shop"))
+        (gone,) = watch.until_more(len(first) + 1)
+        assert (gone["type"], gone["decision"]) == ("REMOVED", event["decision"])
+        assert watch.interrupt() == 130
+        assert watch.err() == ""
+
+
+def test_after_any_changes_the_last_told_is_what_a_plan_says(zoneward: Commands, cluster: Cluster) -> None:
+    chance = Random(20_260_601)
+    with watching_with("-A", "-o", "json") as watch:
+        watch.until_synced()
+        for _ in range(60):
+            namespace, pod = chance.choice(sorted(cluster.server.objects["pods"]))
+            match chance.randrange(8):
+                case 0:
+                    cluster.do(lambda server: server.delete("pods", pod, namespace))  # noqa: B023
+                case 1:
+                    name = chance.choice(["worker-a1", "worker-b2", "worker-c1"])
+                    zone = chance.choice(["eu-central-1a", "eu-central-1b"])
+                    labels = {"topology.kubernetes.io/zone": zone}
+                    cluster.put("nodes", name, "", lambda thing: thing["metadata"]["labels"].update(labels))  # noqa: B023
+                case 2:
+                    value = {"service.kubernetes.io/topology-mode": chance.choice(["Auto", "PreferZone", "Disabled"])}
+                    name = chance.choice(["cart", "search", "catalog"])
+                    cluster.put("services", name, "shop", lambda thing: thing["metadata"].update(annotations=value))  # noqa: B023
+                case 3:
+                    labels = {"kubernetes.io/service-name": chance.choice(["cart", "search"])}
+                    fields: dict[str, Any] = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.9.9.9"]}]}
+                    fields["metadata"] = {"labels": labels}
+                    cluster.do(lambda server: server.put("endpointslices", "other", "shop", **fields))  # noqa: B023
+                case _:
+                    cluster.make_ready(pod, chance.random() < 0.5, namespace)
+            if chance.random() < 0.1:
+                cluster.do(lambda server: server.plan(chance.choice([Fault.DROP, Fault.END, Fault.CUT]), after=2))
+            if chance.random() < 0.2:
+                time.sleep(chance.random() * 0.1)
+        cluster.do(lambda server: server.faults.clear())
+        planned = json.loads(zoneward("plan", "-A", "-o", "json").out)["decisions"]
+        expected = {key_of(decision): decision for decision in planned}
+        watch.until(lambda: last_told(watch.events()) == expected)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_it_ends_quietly_when_its_reader_goes_away_though_nothing_changes() -> None:
+    with subprocess.Popen([*COMMAND, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert any(json.loads(line)["type"] == "SYNCED" for line in process.stdout)
+            process.stdout.close()
+            assert process.wait(PATIENCE) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_ctrl_c_ends_it_while_its_reader_sleeps() -> None:
+    with subprocess.Popen([*COMMAND, "-A", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, 4096)
+            assert select.select([process.stdout], [], [], PATIENCE)[0]
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 130
+        finally:
+            process.kill()
+
+
+def test_a_table_that_is_no_terminal_is_told_once_and_then_a_line_for_each_change(
+    zoneward: Commands, cluster: Cluster
+) -> None:
+    table = zoneward("plan").out
+    with watching_with() as watch:
+        watch.until(lambda: len(watch.lines) >= table.count("\n"))
+        assert "".join(watch.lines) == table
+        cluster.make_ready(cluster.pods("search")[0], False)
+        watch.until(lambda: len(watch.lines) > table.count("\n"))
+        line = watch.lines[-1]
+        assert " changed shop/search: endpoints 10 > 9, in zone 71% > " in line
+        assert watch.interrupt() == 130
+        assert watch.err() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--sample",), "--watch: expected neither -f nor --sample with it, got --sample: only a live cluster can be"),
+        (("-f", "x.json"), "--watch: expected neither -f nor --sample with it, got -f: only a live cluster can be"),
+        (("-o", "yaml"), "--watch: expected one of table, wide, json for -o, got 'yaml'"),
+        (("-o", "slices-json"), "--watch: expected one of table, wide, json for -o, got 'slices-json'"),
+        (("-l", "=="), "--selector: expected key=value"),
+        (("--config", "missing.yaml"), "missing.yaml: expected a readable file"),
+        (("shop/chart",), "Service shop/chart: expected one of the 11 selected Services"),
+    ],
+    ids=["sample", "file", "yaml", "slices-json", "selector", "config", "name"],
+)
+@pytest.mark.usefixtures("cluster")
+def test_bad_usage_is_told_in_one_line(zoneward: Commands, arguments: tuple[str, ...], told: str) -> None:
+    result = zoneward("plan", "-w", *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"zoneward: {told}")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "watched"),
+    [
+        (Options(), "shop"),
+        (Options(context="there"), "payments"),
+        (Options(namespace="kube-system"), "kube-system"),
+        (Options(all_namespaces=True), None),
+        (Options(services=("payments/api",)), "payments"),
+        (Options(services=("payments/api", "cart")), None),
+    ],
+    ids=["usual", "context", "-n", "-A", "a name", "names"],
+)
+@pytest.mark.usefixtures("cluster")
+def test_no_more_namespaces_are_watched_than_are_needed(options: Options, watched: str | None) -> None:
+    assert access_for(options)[1] == watched
+
+
+def test_who_may_not_watch_is_told_the_rule(zoneward: Commands, cluster: Cluster) -> None:
+    cluster.server.may_watch = False
+    result = zoneward("plan", "-w")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+    assert 'verbs: ["watch"]' in result.err
+
+
+def test_a_cluster_that_is_not_there_is_told_in_one_line(zoneward: Commands, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(yaml.safe_dump(configuration("http://127.0.0.1:1")))
+    result = zoneward("plan", "-w", "--kubeconfig", kubeconfig, "-o", "json")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("zoneward: http://127.0.0.1:1: context here: ")
+    assert result.err.count("\n") == 1
+
+
+def test_a_lost_connection_is_told_and_comes_back_by_itself(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Rights that are taken away later do not end it: they may be given back."""
+    monkeypatch.setattr(watching, "_LOOK", 0.01)
+    monkeypatch.setattr(watching, "Standing", partial(Standing, patience=0.05))
+    monkeypatch.setattr(watching, "follow", partial(follow, timing=Timing(pause=0.02, longest_pause=0.05)))
+    access = find_access(environment=os.environ)
+
+    async def run() -> tuple[str, str]:
+        out, err = "", ""
+
+        async def until(*words: str) -> None:
+            nonlocal out, err
+            end = time.monotonic() + PATIENCE
+            while not all(word in out + err for word in words):
+                assert time.monotonic() < end, err
+                await asyncio.sleep(0.01)
+                more = capfd.readouterr()
+                out, err = out + more.out, err + more.err
+
+        cache, changed = Cache(), asyncio.Event()
+        plans = CurrentPlans(cache, options=Options(), configuration=Configuration(), waiting=changed.set)
+        watch = watching._watch(access, "shop", plans, cache, changed, options=Options(), output="json")
+        task = asyncio.create_task(watch)
+        await until("SYNCED")
+        cluster.do(lambda server: server.refusals.update(pods=403))
+        for _ in range(4):
+            cluster.do(lambda server: server.plan(Fault.DROP))
+        await until("may not watch pods", "trying again")
+        cluster.make_ready(cluster.pods("cart")[0], False)
+        cluster.do(lambda server: server.refusals.clear())
+        await until("the cluster answers again", "CHANGED")
+        task.cancel()
+        await asyncio.wait([task])
+        return out, err
+
+    out, err = asyncio.run(run())
+    assert all(json.loads(line)["type"] in ("ADDED", "SYNCED", "CHANGED") for line in out.splitlines())
+    assert [line.count("zoneward: ") for line in err.splitlines()] == [1, 1]
+
+
+# --- on a terminal ----------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """The command on a pseudo terminal, and all bytes that came from it."""
+
+    def __init__(self, *arguments: str, lines: int, columns: int) -> None:
+        self.process, self._file = pty.fork()
+        if self.process == 0:
+            os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8")
+            os.execv(sys.executable, [*COMMAND, *arguments])
+        self.seen = b""
+        self.resize(lines, columns)
+
+    def resize(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def type(self, data: bytes) -> None:
+        os.write(self._file, data)
+
+    def picture(self) -> list[str]:
+        """The lines drawn last."""
+        return self.seen.rpartition(b"\x1b[H")[2].decode(errors="replace").replace("\x1b[2K", "").split("\r\n")
+
+    def until(self, holds: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < end, self.picture()
+            if select.select([self._file], [], [], 0.02)[0]:
+                self.seen += os.read(self._file, 1 << 16)
+
+    def end(self) -> int:
+        """The exit status, once everything was read; negative for a signal."""
+        try:
+            while data := os.read(self._file, 1 << 16):
+                self.seen += data
+        except OSError:
+            # So Linux says that nobody is at the other end.
+            pass
+        os.close(self._file)
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+
+def test_a_terminal_shows_the_table_as_it_is_and_gets_its_own_screen_back(cluster: Cluster) -> None:
+    terminal = Terminal("-A", lines=40, columns=100)
+    # The first picture has the size that the terminal had by chance.
+    terminal.until(lambda: b"\x1b[J" in terminal.seen and "More: " in terminal.seen.decode(errors="replace"))
+    first = terminal.picture()
+    assert "16 Services" in first[0]
+    assert any("shop/search" in line and "71%" in line for line in first)
+    assert "\x1b[7" not in "".join(first)
+    cluster.make_ready(cluster.pods("search")[0], False)
+    terminal.until(lambda: "\x1b[7" in "".join(terminal.picture()) and terminal.seen.endswith(b"\x1b[J"))
+    assert [("shop/search" in line) for line in terminal.picture() if "\x1b[7" in line] == [True]
+    terminal.resize(12, 100)
+    terminal.until(lambda: "and 10 more Services" in "".join(terminal.picture()) and terminal.seen.endswith(b"\x1b[J"))
+    assert len(terminal.picture()) <= 12
+    assert "shop/search" in "".join(terminal.picture()), "what changed last comes first"
+    terminal.type(b"\x03")
+    assert terminal.end() == 130
+    _, _, after = terminal.seen.rpartition(b"\x1b[?25h\x1b[?1049l")
+    assert "shop/search" in after.decode()
+    assert b"Traceback" not in terminal.seen
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_signal_leaves_the_screen_before_it_ends_the_command() -> None:
+    terminal = Terminal(lines=40, columns=100)
+    terminal.until(lambda: b"\x1b[J" in terminal.seen)
+    os.kill(terminal.process, signal.SIGTERM)
+    assert terminal.end() == -signal.SIGTERM
+    assert terminal.seen.endswith(b"\x1b[?25h\x1b[?1049l")

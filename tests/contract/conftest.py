@@ -1,0 +1,112 @@
+"""The server that the tests ask: a sandbox, or with ``--server=real`` kube-apiserver itself; they must not notice."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.contract.api import MERGE_PATCH, Api, ApiError
+from tests.contract.objects import a_namespace
+
+_PATIENCE = 30.0
+"""Seconds until a sandbox answers; a fraction of one on a machine that has nothing else to do."""
+_NUMBERS = count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    # Known only where this folder is named: `pytest tests/contract --server=real`. Elsewhere the default holds.
+    parser.addoption("--server", default="sandbox", help="sandbox, real, or the path of a kubeconfig")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """``kubeconfig`` is for other clients."""
+
+    api: Api
+    kubeconfig: Path
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    chosen = str(request.config.getoption("--server", default="sandbox"))
+    if chosen == "sandbox":
+        with _sandbox(tmp_path_factory.mktemp("sandbox")) as kubeconfig, _server(kubeconfig) as sandbox:
+            yield sandbox
+    elif chosen == "real":
+        from e2e.control_plane import ControlPlane  # what it needs is not for those who only want the sandbox
+
+        controllers = ("garbage-collector-controller", "namespace-controller")
+        with ControlPlane(controllers=controllers) as plane, _server(plane.kubeconfig()) as real:
+            yield real
+    else:
+        with _server(Path(chosen)) as kept:
+            yield kept
+            _clean_up(kept.api, f"contract-{os.getpid()}-")
+
+
+@pytest.fixture
+def api(server: Server) -> Api:
+    return server.api
+
+
+@pytest.fixture
+def namespace(api: Api) -> str:
+    """A new one. Its name also tells a test's nodes, which have no namespace, from all others."""
+    name = f"contract-{os.getpid()}-{next(_NUMBERS)}"
+    api.create(a_namespace(name))
+    return name
+
+
+@contextmanager
+def _server(kubeconfig: Path) -> Iterator[Server]:
+    content = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
+    authority = cluster.get("certificate-authority")
+    server = Server(Api(cluster["server"], user["token"], Path(authority) if authority else None), kubeconfig)
+    yield server
+    server.api.close()
+
+
+def _clean_up(api: Api, prefix: str) -> None:
+    """What these tests have made, where the server goes on. Nobody else would end what waits for somebody."""
+    for path, version, kind in (
+        ("/apis/coordination.k8s.io/v1/leases", "coordination.k8s.io/v1", "Lease"),
+        ("/api/v1/pods", "v1", "Pod"),
+        ("/api/v1/nodes", "v1", "Node"),
+        ("/api/v1/namespaces", "v1", "Namespace"),
+    ):
+        for item in api.get(path)["items"]:
+            thing = item | {"apiVersion": version, "kind": kind}
+            metadata = thing["metadata"]
+            if not metadata.get("namespace", metadata["name"]).startswith(prefix):
+                continue
+            if "finalizers" in metadata:
+                api.patch(thing, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+            with suppress(ApiError):  # it may be gone by then
+                api.delete(thing)
+
+
+@contextmanager
+def _sandbox(folder: Path) -> Iterator[Path]:
+    """Ended as a user ends it: at once, and content."""
+    kubeconfig, log = folder / "kubeconfig", folder / "log"
+    command = [sys.executable, "-m", "zoneward", "sandbox", "--port", "0", "--write-kubeconfig", str(kubeconfig)]
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            limit = time.monotonic() + _PATIENCE
+            while not kubeconfig.exists():
+                if process.poll() is not None or time.monotonic() > limit:
+                    pytest.fail(f"no sandbox: {log.read_text()}", pytrace=False)
+                time.sleep(0.01)
+            yield kubeconfig
+            process.terminate()
+            assert process.wait(timeout=1) == 0, log.read_text()
+        finally:
+            process.kill()

@@ -1,0 +1,176 @@
+"""Who is told that somebody else was there first, and in which words."""
+
+import pytest
+from tests.contract.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Api, Object, collection_of, path_of
+from tests.contract.objects import a_bare_node, a_bare_pod, a_lease, a_service, an_endpoint_slice
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def some_kinds(namespace: str) -> list[tuple[str, Object]]:
+    """With how messages name them."""
+    return [
+        ("services", a_service("cart", namespace=namespace)),
+        ("pods", a_bare_pod("cart", namespace=namespace)),
+        (
+            "endpointslices.discovery.k8s.io",
+            an_endpoint_slice("cart", service="cart", addresses=["10.0.0.1"], namespace=namespace),
+        ),
+        ("leases.coordination.k8s.io", a_lease("cart", namespace=namespace)),
+        ("nodes", a_bare_node(f"{namespace}-cart")),
+    ]
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_what_exists_is_not_created_again(api: Api, namespace: str, index: int) -> None:
+    resource, thing = some_kinds(namespace)[index]
+    api.create(thing)
+    answer = api.send("POST", collection_of(thing), thing)
+    name = thing["metadata"]["name"]
+    assert answer.refusal == (409, "AlreadyExists", f'{resource} "{name}" already exists')
+    plural, _, group = resource.partition(".")
+    assert answer.object["details"] == {"name": name, **({"group": group} if group else {}), "kind": plural}
+    assert answer.object["status"] == "Failure"
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_an_older_version_is_not_written_over_a_newer(api: Api, namespace: str, index: int) -> None:
+    resource, thing = some_kinds(namespace)[index]
+    old = api.create(thing)
+    newer = api.patch(old, {"metadata": {"labels": {"tier": "front"}}})
+    name = thing["metadata"]["name"]
+    for path in (path_of(old), *([f"{path_of(old)}/status"] if resource in {"services", "pods", "nodes"} else [])):
+        answer = api.send("PUT", path, old)
+        assert answer.refusal == (
+            409,
+            "Conflict",
+            f'Operation cannot be fulfilled on {resource} "{name}": {MODIFIED}',
+        )
+    assert api.read(old) == newer
+
+
+def test_a_conflict_names_the_object(api: Api, namespace: str) -> None:
+    old = api.create(a_lease("lease", namespace=namespace))
+    api.patch(old, {"spec": {"holderIdentity": "you"}})
+    status = api.send("PUT", path_of(old), old).object
+    assert status == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f'Operation cannot be fulfilled on leases.coordination.k8s.io "lease": {MODIFIED}',
+        "reason": "Conflict",
+        "details": {"name": "lease", "group": "coordination.k8s.io", "kind": "leases"},
+        "code": 409,
+    }
+
+
+def test_services_and_leases_are_replaced_without_a_version_others_not(api: Api, namespace: str) -> None:
+    found = {}
+    for resource, thing in some_kinds(namespace):
+        api.create(thing)
+        found[resource] = api.send("PUT", path_of(thing), thing).code
+    assert found == {
+        "services": 200,
+        "pods": 200,
+        "endpointslices.discovery.k8s.io": 200,
+        "leases.coordination.k8s.io": 422,
+        "nodes": 200,
+    }
+
+
+def test_a_lease_must_say_which_version_it_replaces(api: Api, namespace: str) -> None:
+    lease = a_lease("lease", namespace=namespace)
+    api.create(lease)
+    answer = api.send("PUT", path_of(lease), lease)
+    problem = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    assert answer.refusal == (422, "Invalid", f'leases.coordination.k8s.io "lease" is invalid: {problem}')
+
+
+@pytest.mark.parametrize("content_type", [MERGE_PATCH, STRATEGIC_PATCH])
+def test_a_patch_that_names_an_older_version_is_refused(api: Api, namespace: str, content_type: str) -> None:
+    old = api.create(a_lease("lease", namespace=namespace))
+    api.patch(old, {"spec": {"holderIdentity": "you"}})
+    patch = {
+        "metadata": {"resourceVersion": old["metadata"]["resourceVersion"]},
+        "spec": {"holderIdentity": "third"},
+    }
+    answer = api.send("PATCH", path_of(old), patch, content_type=content_type)
+    assert answer.refusal == (
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on leases.coordination.k8s.io "lease": {MODIFIED}',
+    )
+
+
+def test_a_json_patch_that_names_an_older_version_is_refused(api: Api, namespace: str) -> None:
+    old = api.create(a_lease("lease", namespace=namespace))
+    api.patch(old, {"spec": {"holderIdentity": "you"}})
+    version = old["metadata"]["resourceVersion"]
+    patch = [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}]
+    answer = api.send("PATCH", path_of(old), patch, content_type=JSON_PATCH)
+    assert answer.refusal[:2] == (409, "Conflict")
+
+
+def test_a_patch_that_names_the_version_of_now_is_done(api: Api, namespace: str) -> None:
+    lease = api.create(a_lease("lease", namespace=namespace))
+    patch = {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": {"holderIdentity": "you"}}
+    assert api.patch(lease, patch, content_type=MERGE_PATCH)["spec"]["holderIdentity"] == "you"
+
+
+def test_the_object_of_another_uid_is_not_replaced(api: Api, namespace: str) -> None:
+    lease = api.create(a_lease("lease", namespace=namespace))
+    other = lease | {"metadata": lease["metadata"] | {"uid": "other"}}
+    answer = api.send("PUT", path_of(lease), other)
+    assert answer.refusal[:2] == (409, "Conflict")
+    problem = f"Precondition failed: UID in precondition: other, UID in object meta: {lease['metadata']['uid']}"
+    assert answer.refusal[2].endswith(problem)
+
+
+def test_a_patch_for_another_uid_is_refused(api: Api, namespace: str) -> None:
+    lease = api.create(a_lease("lease", namespace=namespace))
+    answer = api.send("PATCH", path_of(lease), {"metadata": {"uid": "other"}}, content_type=MERGE_PATCH)
+    assert answer.refusal[:2] == (422, "Invalid")
+    assert answer.causes[0] == ("metadata.uid", 'Invalid value: "other": field is immutable')
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        (
+            "uid",
+            (
+                "the UID in the precondition (1) does not match the UID in record ({}). "
+                "The object might have been deleted and then recreated"
+            ),
+        ),
+        (
+            "resourceVersion",
+            (
+                "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ({}). "
+                "The object might have been modified"
+            ),
+        ),
+    ],
+)
+def test_another_object_than_the_one_meant_is_not_deleted(api: Api, namespace: str, name: str, problem: str) -> None:
+    lease = api.create(a_lease("lease", namespace=namespace))
+    answer = api.send("DELETE", path_of(lease), {"preconditions": {name: "1"}})
+    told = f'Operation cannot be fulfilled on Lease.coordination.k8s.io "lease": {problem}'
+    assert answer.refusal == (409, "Conflict", told.format(lease["metadata"][name]))
+    assert api.read(lease) == lease
+
+
+def test_the_object_that_is_meant_is_deleted(api: Api, namespace: str) -> None:
+    lease = api.create(a_lease("lease", namespace=namespace))
+    meant = {name: lease["metadata"][name] for name in ("uid", "resourceVersion")}
+    assert api.send("DELETE", path_of(lease), {"preconditions": meant}).code == 200
+    assert api.send("GET", path_of(lease)).code == 404
+
+
+def test_the_first_of_two_writers_wins(api: Api, namespace: str) -> None:
+    seen = api.create(a_lease("lease", namespace=namespace))
+    first, second = (seen | {"spec": {"holderIdentity": name}} for name in ("first", "second"))
+    api.replace(first)
+    assert api.send("PUT", path_of(seen), second).code == 409
+    assert api.read(seen)["spec"]["holderIdentity"] == "first"

@@ -1,0 +1,295 @@
+"""What a new object has although nobody said so."""
+
+from typing import Any
+
+import pytest
+from tests.contract.api import MERGE_PATCH, Api, Object, collection_of
+from tests.contract.objects import (
+    HOSTNAME,
+    ZONE,
+    a_bare_node,
+    a_bare_pod,
+    a_core_event,
+    a_lease,
+    a_namespace,
+    a_node,
+    a_service,
+    an_endpoint_slice,
+    an_event,
+    with_field,
+)
+
+TOLERATIONS = [
+    {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for name in ("not-ready", "unreachable")
+]
+POD = {
+    "containers": [
+        {
+            "name": "main",
+            "image": "main",
+            "resources": {},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+            "imagePullPolicy": "Always",
+        }
+    ],
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+    "tolerations": TOLERATIONS,
+    "priority": 0,
+    "enableServiceLinks": True,
+    "preemptionPolicy": "PreemptLowerPriority",
+}
+
+
+def created(api: Api, thing: Object) -> Object:
+    """Without its metadata."""
+    answer = api.request("POST", collection_of(thing), thing)
+    return {name: value for name, value in answer.items() if name not in {"kind", "apiVersion", "metadata"}}
+
+
+def test_a_service_gets_an_address_and_its_type(api: Api, namespace: str) -> None:
+    service = created(api, a_service("cart", namespace=namespace))
+    address = service["spec"].pop("clusterIP")
+    assert service == {
+        "spec": {
+            "ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": "http"}],
+            "clusterIPs": [address],
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster",
+        },
+        "status": {"loadBalancer": {}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("spec.ports", [{"port": 80}], {"ports": [{"protocol": "TCP", "port": 80, "targetPort": 80}]}),
+        (
+            "spec.ports",
+            [{"port": 80, "targetPort": 0}],
+            {"ports": [{"protocol": "TCP", "port": 80, "targetPort": 80}]},
+        ),
+        (
+            "spec.sessionAffinity",
+            "ClientIP",
+            {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}},
+        ),
+        ("spec.type", "NodePort", {"type": "NodePort", "externalTrafficPolicy": "Cluster"}),
+        (
+            "spec.type",
+            "LoadBalancer",
+            {"type": "LoadBalancer", "externalTrafficPolicy": "Cluster", "allocateLoadBalancerNodePorts": True},
+        ),
+    ],
+)
+def test_a_services_defaults_depend_on_what_it_says(
+    api: Api, namespace: str, field: str, value: object, expected: Object
+) -> None:
+    spec = created(api, with_field(a_service("cart", namespace=namespace), field, value))["spec"]
+    assert spec | expected == spec
+
+
+def test_a_pod_gets_what_the_kubelet_needs(api: Api, namespace: str) -> None:
+    pod = created(api, a_bare_pod("pod", namespace=namespace))
+    assert pod == {"spec": POD, "status": {"phase": "Pending", "qosClass": "BestEffort"}}
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("main", "Always"),
+        ("main:latest", "Always"),
+        ("main:1", "IfNotPresent"),
+        ("registry.example:5000/main", "Always"),
+        ("registry.example:5000/main:1", "IfNotPresent"),
+        (f"main@sha256:{'0' * 64}", "IfNotPresent"),
+    ],
+)
+def test_images_without_a_version_are_always_pulled(api: Api, namespace: str, image: str, policy: str) -> None:
+    pod = with_field(a_bare_pod("pod", namespace=namespace), "spec.containers[0].image", image)
+    assert created(api, pod)["spec"]["containers"][0]["imagePullPolicy"] == policy
+
+
+@pytest.mark.parametrize(
+    ("resources", "filled", "quality"),
+    [
+        ({}, {}, "BestEffort"),
+        ({"limits": {"cpu": "1"}}, {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}, "Burstable"),
+        (
+            {"limits": {"cpu": "1", "memory": "1Gi"}},
+            {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}},
+            "Guaranteed",
+        ),
+        ({"requests": {"cpu": "1"}}, {"requests": {"cpu": "1"}}, "Burstable"),
+        (
+            {"requests": {"cpu": 0.5, "memory": "1024Ki"}},
+            {"requests": {"cpu": "500m", "memory": "1Mi"}},
+            "Burstable",
+        ),
+    ],
+)
+def test_requests_follow_limits_and_decide_the_quality_of_service(
+    api: Api, namespace: str, resources: Object, filled: Object, quality: str
+) -> None:
+    pod = with_field(a_bare_pod("pod", namespace=namespace), "spec.containers[0].resources", resources)
+    answer = created(api, pod)
+    assert answer["spec"]["containers"][0]["resources"] == filled
+    assert answer["status"]["qosClass"] == quality
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        (
+            "spec.containers[0].readinessProbe",
+            {"httpGet": {"port": 80}},
+            {
+                "httpGet": {"path": "/", "port": 80, "scheme": "HTTP"},
+                "timeoutSeconds": 1,
+                "periodSeconds": 10,
+                "successThreshold": 1,
+                "failureThreshold": 3,
+            },
+        ),
+        ("spec.containers[0].ports", [{"containerPort": 80}], [{"containerPort": 80, "protocol": "TCP"}]),
+        ("spec.volumes", [{"name": "v"}], [{"name": "v", "emptyDir": {}}]),
+        (
+            "spec.containers[0].env",
+            [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            [{"name": "A", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}}],
+        ),
+        ("spec.tolerations", [{"operator": "Exists"}], [{"operator": "Exists"}]),
+        (
+            "spec.tolerations",
+            [{"key": "a", "operator": "Exists"}],
+            [{"key": "a", "operator": "Exists"}, *TOLERATIONS],
+        ),
+    ],
+)
+def test_parts_of_a_pod_have_defaults_of_their_own(
+    api: Api, namespace: str, field: str, value: object, expected: object
+) -> None:
+    pod = created(api, with_field(a_bare_pod("pod", namespace=namespace), field, value))
+    found: Any = pod["spec"]
+    for key in field.split(".")[1:]:
+        found = found["containers"][0] if key == "containers[0]" else found[key]
+    assert found == expected
+
+
+def test_a_pod_takes_over_its_nodes_zone(api: Api, namespace: str) -> None:
+    node = f"{namespace}-node"
+    api.create(a_node(node, zone="b"))
+    pod = with_field(a_bare_pod("pod", namespace=namespace, labels={"app": "cart"}), "spec.nodeName", node)
+    assert api.create(pod)["metadata"]["labels"] == {"app": "cart", ZONE: "b"}
+
+
+def test_a_node_is_not_ready_at_first(api: Api, namespace: str) -> None:
+    node = created(api, a_bare_node(f"{namespace}-node"))
+    assert node["spec"] == {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}
+    assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
+    assert set(node["status"]["nodeInfo"].values()) == {""}
+    assert "conditions" not in node["status"]
+
+
+def test_a_nodes_labels_are_its_own(api: Api, namespace: str) -> None:
+    node = api.request("POST", "/api/v1/nodes", a_node(f"{namespace}-node", zone="b"))
+    assert node["metadata"]["labels"] == {HOSTNAME: f"{namespace}-node", ZONE: "b"}
+
+
+def test_a_slice_says_that_it_is_about_tcp(api: Api, namespace: str) -> None:
+    slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
+    slice_["ports"] = [{"port": 80}]
+    assert created(api, slice_)["ports"] == [{"name": "", "protocol": "TCP", "port": 80}]
+
+
+@pytest.mark.parametrize("ports", [None, []])
+def test_no_ports_of_a_slice_are_told(api: Api, namespace: str, ports: object) -> None:
+    slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
+    slice_["ports"] = ports
+    assert created(api, slice_)["ports"] is None
+
+
+def test_an_endpoints_conditions_stay_unknown(api: Api, namespace: str) -> None:
+    slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
+    slice_["endpoints"] = [{"addresses": ["10.0.0.1"]}]
+    assert created(api, slice_)["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]
+
+
+def test_a_lease_gets_nothing(api: Api, namespace: str) -> None:
+    assert created(api, a_lease("lease", namespace=namespace)) == {"spec": {"holderIdentity": "me"}}
+
+
+def test_an_event_shows_the_times_that_it_lacks(api: Api, namespace: str) -> None:
+    assert created(api, a_core_event("old", namespace=namespace)) == {
+        "involvedObject": {"kind": "Service", "namespace": namespace, "name": "cart", "apiVersion": "v1"},
+        "reason": "Tested",
+        "message": "it was tested",
+        "source": {"component": "tests"},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-02T00:00:00Z",
+        "count": 3,
+        "type": "Normal",
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    }
+    new = created(api, an_event("new", namespace=namespace))
+    assert (new["deprecatedSource"], new["deprecatedFirstTimestamp"], new["deprecatedLastTimestamp"]) == (
+        {},
+        None,
+        None,
+    )
+
+
+def test_a_namespace_is_named_by_a_label_and_kept_by_a_finalizer(api: Api, namespace: str) -> None:
+    more = api.create(a_namespace(f"{namespace}-more"))
+    assert more["metadata"]["labels"] == {"kubernetes.io/metadata.name": f"{namespace}-more"}
+    assert (more["spec"], more["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
+
+
+def test_the_label_with_a_namespaces_name_cannot_be_changed(api: Api, namespace: str) -> None:
+    label = "kubernetes.io/metadata.name"
+    for value in ("other", None):
+        changed = api.patch(a_namespace(namespace), {"metadata": {"labels": {label: value}}})
+        assert changed["metadata"]["labels"] == {label: namespace}
+
+
+def test_empty_labels_and_annotations_are_none(api: Api, namespace: str) -> None:
+    lease = a_lease("lease", namespace=namespace)
+    lease["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
+    metadata = api.create(lease)["metadata"]
+    assert not {"labels", "annotations", "finalizers", "ownerReferences"} & metadata.keys()
+
+
+# --- two fields that say the same -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [{"podIP": "10.1.0.9"}, {"podIP": "10.1.0.9", "podIPs": [{"ip": "10.1.0.9"}]}])
+def test_the_addresses_of_a_pod_begin_with_its_address(api: Api, namespace: str, given: Object) -> None:
+    pod = api.create(a_bare_pod("pod", namespace=namespace))
+    # Also where it had another: the single field is the one that counts.
+    for address in ("10.1.0.8", "10.1.0.9"):
+        status = given if address == "10.1.0.9" else {"podIP": address}
+        pod = api.patch(pod, {"status": status}, subresource="status", content_type=MERGE_PATCH)
+    assert (pod["status"]["podIP"], pod["status"]["podIPs"]) == ("10.1.0.9", [{"ip": "10.1.0.9"}])
+
+
+@pytest.mark.parametrize("given", [{"podCIDR": "10.0.0.0/24"}, {"podCIDRs": ["10.0.0.0/24"]}])
+def test_the_ranges_of_a_node_begin_with_its_range(api: Api, namespace: str, given: Object) -> None:
+    spec = api.create(a_bare_node(f"{namespace}-node") | {"spec": given})["spec"]
+    assert (spec["podCIDR"], spec["podCIDRs"]) == ("10.0.0.0/24", ["10.0.0.0/24"])
+
+
+@pytest.mark.parametrize("field", ["serviceAccount", "serviceAccountName"])
+def test_the_account_of_a_pod_has_two_names(api: Api, namespace: str, field: str) -> None:
+    spec = api.create(with_field(a_bare_pod("pod", namespace=namespace), f"spec.{field}", "me"))["spec"]
+    assert (spec["serviceAccount"], spec["serviceAccountName"]) == ("me", "me")

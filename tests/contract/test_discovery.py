@@ -1,0 +1,145 @@
+"""What clients learn before they ask for anything: where the kinds are, and what can be done with them."""
+
+import pytest
+from tests.contract.api import Api, Object
+
+ALL = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+STATUS = ["get", "patch", "update"]
+GROUPS = ("coordination.k8s.io", "discovery.k8s.io", "events.k8s.io")
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+def resources(api: Api, path: str) -> dict[str, Object]:
+    return {each["name"]: each for each in api.get(path)["resources"]}
+
+
+def test_the_core_group_is_v1(api: Api) -> None:
+    versions = api.get("/api")
+    assert (versions["kind"], versions["versions"]) == ("APIVersions", ["v1"])
+
+
+def test_groups_are_listed_with_their_versions(api: Api) -> None:
+    listed = api.get("/apis")
+    assert (listed["kind"], listed["apiVersion"]) == ("APIGroupList", "v1")
+    groups = {each["name"]: each for each in listed["groups"]}
+    for name in GROUPS:
+        version = {"groupVersion": f"{name}/v1", "version": "v1"}
+        assert groups[name] == {"name": name, "versions": [version], "preferredVersion": version}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_is_shown_by_itself(api: Api, name: str) -> None:
+    version = {"groupVersion": f"{name}/v1", "version": "v1"}
+    assert api.get(f"/apis/{name}") == {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": name,
+        "versions": [version],
+        "preferredVersion": version,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "plural", "kind", "is_namespaced", "short", "categories"),
+    [
+        ("/api/v1", "events", "Event", True, ["ev"], None),
+        ("/api/v1", "namespaces", "Namespace", False, ["ns"], None),
+        ("/api/v1", "nodes", "Node", False, ["no"], None),
+        ("/api/v1", "pods", "Pod", True, ["po"], ["all"]),
+        ("/api/v1", "services", "Service", True, ["svc"], ["all"]),
+        ("/apis/coordination.k8s.io/v1", "leases", "Lease", True, None, None),
+        ("/apis/discovery.k8s.io/v1", "endpointslices", "EndpointSlice", True, None, None),
+        ("/apis/events.k8s.io/v1", "events", "Event", True, ["ev"], None),
+    ],
+)
+def test_a_kind_has_its_names_and_verbs(
+    api: Api,
+    path: str,
+    plural: str,
+    kind: str,
+    is_namespaced: bool,
+    short: list[str] | None,
+    categories: list[str] | None,
+) -> None:
+    found = resources(api, path)[plural]
+    assert (found["kind"], found["singularName"], found["namespaced"]) == (kind, kind.lower(), is_namespaced)
+    assert (found.get("shortNames"), found.get("categories")) == (short, categories)
+    # Namespaces cannot be deleted many at a time.
+    assert found["verbs"] == [verb for verb in ALL if plural != "namespaces" or verb != "deletecollection"]
+
+
+@pytest.mark.parametrize("plural", ["namespaces", "nodes", "pods", "services"])
+def test_a_status_is_a_subresource(api: Api, plural: str) -> None:
+    found = resources(api, "/api/v1")
+    status = found[f"{plural}/status"]
+    assert (status["kind"], status["singularName"], status["verbs"]) == (found[plural]["kind"], "", STATUS)
+    assert status["namespaced"] == found[plural]["namespaced"]
+
+
+def test_kinds_without_status_have_no_such_subresource(api: Api) -> None:
+    names = [*resources(api, "/apis/discovery.k8s.io/v1"), *resources(api, "/apis/coordination.k8s.io/v1")]
+    assert "endpointslices" in names
+    assert "leases" in names
+    assert not [name for name in names if "/" in name]
+
+
+def test_a_list_of_resources_names_its_version(api: Api) -> None:
+    listed = api.get("/apis/discovery.k8s.io/v1")
+    assert (listed["kind"], listed["groupVersion"]) == ("APIResourceList", "discovery.k8s.io/v1")
+
+
+@pytest.mark.parametrize(("path", "groups"), [("/api", ("",)), ("/apis", GROUPS)])
+def test_all_is_told_in_one_answer_to_those_who_ask_for_it(api: Api, path: str, groups: tuple[str, ...]) -> None:
+    answer = api.send("GET", path, headers={"Accept": f"{AGGREGATED},application/json"})
+    assert answer.headers["content-type"] == AGGREGATED
+    assert (answer.object["kind"], answer.object["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
+    told = {each["metadata"].get("name", ""): each for each in answer.object["items"]}
+    for group in groups:
+        [version] = told[group]["versions"]
+        assert (version["version"], version["freshness"]) == ("v1", "Current")
+        assert {each["resource"] for each in version["resources"]} >= {
+            name for name in WANTED[group] if "/" not in name
+        }
+
+
+def test_the_one_answer_tells_as_much_as_the_many(api: Api) -> None:
+    answer = api.send("GET", "/api", headers={"Accept": AGGREGATED})
+    [version] = answer.object["items"][0]["versions"]
+    [services] = [each for each in version["resources"] if each["resource"] == "services"]
+    subresources = {each["subresource"]: each for each in services.pop("subresources")}
+    assert services == {
+        "resource": "services",
+        "responseKind": {"group": "", "version": "", "kind": "Service"},
+        "scope": "Namespaced",
+        "singularResource": "service",
+        "verbs": ALL,
+        "shortNames": ["svc"],
+        "categories": ["all"],
+    }
+    assert subresources["status"]["responseKind"]["kind"] == "Service"
+    assert subresources["status"]["verbs"] == STATUS
+
+
+WANTED = {
+    "": ("events", "namespaces", "nodes", "pods", "services"),
+    "coordination.k8s.io": ("leases",),
+    "discovery.k8s.io": ("endpointslices",),
+    "events.k8s.io": ("events",),
+}
+
+
+@pytest.mark.parametrize("path", ["/api/v2", "/api/v1/nothings", "/apis/discovery.k8s.io/v9"])
+def test_versions_and_resources_that_are_not_are_not_found(api: Api, path: str) -> None:
+    assert api.send("GET", path).refusal == (404, "NotFound", "the server could not find the requested resource")
+
+
+def test_a_group_that_is_not_is_not_found(api: Api) -> None:
+    answer = api.send("GET", "/apis/nothing.example")
+    assert (answer.code, answer.body) == (404, b"404 page not found\n")
+
+
+def test_the_version_is_one_that_clients_can_compare(api: Api) -> None:
+    version = api.get("/version")
+    assert (version["major"], version["minor"]) == ("1", "36")
+    assert version["gitVersion"].startswith("v1.36.")
+    assert {"gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"} <= version.keys()

@@ -1,0 +1,108 @@
+"""Several clients at once: nothing is lost, nothing is seen twice, and all see the same in the same order."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.contract.api import Api, Object, collection_of, path_of, told
+from tests.contract.objects import a_lease
+
+CLIENTS = 4
+
+
+def at_once(work: Callable[[int], object]) -> list[object]:
+    """What each client's work comes to; they have numbers."""
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        return list(clients.map(work, range(CLIENTS)))
+
+
+def leases(namespace: str) -> str:
+    return collection_of(a_lease("", namespace=namespace))
+
+
+def test_no_update_is_lost(api: Api, namespace: str) -> None:
+    lease = api.create(a_lease("counter", namespace=namespace) | {"spec": {"leaseTransitions": 0}})
+
+    def count(_: int) -> None:
+        for _ in range(5):
+            code = 409
+            while code == 409:
+                seen = api.read(lease)
+                changed = {"spec": {"leaseTransitions": seen["spec"]["leaseTransitions"] + 1}}
+                code = api.send("PUT", path_of(lease), seen | changed).code
+            assert code == 200
+
+    at_once(count)
+    assert api.read(lease)["spec"]["leaseTransitions"] == 5 * CLIENTS
+
+
+def test_patches_of_different_fields_all_count(api: Api, namespace: str) -> None:
+    lease = api.create(a_lease("lease", namespace=namespace))
+
+    def label(client: int) -> None:
+        for number in range(5):
+            api.patch(lease, {"metadata": {"labels": {f"label-{client}-{number}": "1"}}})
+
+    at_once(label)
+    assert len(api.read(lease)["metadata"]["labels"]) == 5 * CLIENTS
+
+
+def test_of_many_who_create_the_same_one_does(api: Api, namespace: str) -> None:
+    def create(client: int) -> int:
+        lease = a_lease("lease", namespace=namespace, holder=str(client))
+        return api.send("POST", collection_of(lease), lease).code
+
+    assert sorted(map(str, at_once(create))) == ["201", *["409"] * (CLIENTS - 1)]
+
+
+def test_of_many_who_delete_the_same_one_does(api: Api, namespace: str) -> None:
+    lease = api.create(a_lease("lease", namespace=namespace))
+    codes = at_once(lambda _: api.send("DELETE", path_of(lease)).code)
+    assert sorted(map(str, codes)) == ["200", *["404"] * (CLIENTS - 1)]
+
+
+def live(api: Api, namespace: str, client: int) -> None:
+    """Three leases of a client's own come, change, and all but the first go."""
+    for number in range(3):
+        lease = api.create(a_lease(f"lease-{client}-{number}", namespace=namespace))
+        api.patch(lease, {"spec": {"holderIdentity": "you"}})
+        if number:
+            api.delete(lease)
+
+
+def test_watches_see_all_that_happens_once_and_in_order(api: Api, namespace: str) -> None:
+    start = api.get(leases(namespace))["metadata"]["resourceVersion"]
+    with (
+        api.watch(leases(namespace), {"resourceVersion": start}) as first,
+        api.watch(leases(namespace), {"resourceVersion": start}) as second,
+    ):
+        at_once(lambda client: live(api, namespace, client))
+        events = [first.next() for _ in range(8 * CLIENTS)]
+        assert [second.next() for _ in events] == events
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+    assert versions == sorted(set(versions))
+    lives = {name: [type_ for type_, each in map(told, events) if each == name] for _, name in map(told, events)}
+    assert len(lives) == 3 * CLIENTS
+    for name, types in lives.items():
+        assert types == ["ADDED", "MODIFIED"] + (["DELETED"] if not name.endswith("-0") else [])
+
+
+def test_who_lists_and_follows_knows_what_is_there(api: Api, namespace: str) -> None:
+    """Whenever it begins: what the list does not have, the watch from its version brings."""
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        working = [clients.submit(live, api, namespace, client) for client in range(CLIENTS)]
+        listed = api.get(leases(namespace))
+        known = {each["metadata"]["name"]: each for each in listed["items"]}
+        with api.watch(leases(namespace), {"resourceVersion": listed["metadata"]["resourceVersion"]}) as watch:
+            for each in working:
+                each.result()
+            api.create(a_lease("last", namespace=namespace))
+            while "last" not in known:
+                event = watch.next()
+                thing: Object = event["object"]
+                name = thing["metadata"]["name"]
+                assert (event["type"] == "ADDED") == (name not in known)
+                if event["type"] == "DELETED":
+                    del known[name]
+                else:
+                    known[name] = {key: thing[key] for key in ("metadata", "spec")}
+    assert known == {each["metadata"]["name"]: each for each in api.get(leases(namespace))["items"]}

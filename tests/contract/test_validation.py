@@ -1,0 +1,461 @@
+"""What the server refuses to store, and what it says then: people read it, programs read the causes."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.contract import refused
+from tests.contract.api import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    Api,
+    Object,
+    collection_of,
+    path_of,
+)
+from tests.contract.objects import (
+    a_bare_node,
+    a_bare_pod,
+    a_core_event,
+    a_lease,
+    a_namespace,
+    a_service,
+    an_endpoint_slice,
+    an_event,
+    with_field,
+)
+
+# Nothing is stored here, so one namespace does for all; where anything is, the test has its own.
+NEW: dict[str, tuple[Callable[[str], Object], refused.Cases]] = {
+    "Service": (lambda namespace: a_service("cart", namespace=namespace), refused.SERVICES),
+    "Pod": (lambda namespace: a_bare_pod("cart", namespace=namespace), refused.PODS),
+    "Node": (lambda namespace: a_bare_node(f"{namespace}-node"), refused.NODES),
+    "EndpointSlice": (
+        lambda namespace: an_endpoint_slice("cart", service="cart", addresses=["10.0.0.1"], namespace=namespace),
+        refused.SLICES,
+    ),
+    "Lease": (lambda namespace: a_lease("cart", namespace=namespace), refused.LEASES),
+    "Event": (lambda namespace: a_core_event("cart", namespace=namespace), refused.CORE_EVENTS),
+    "Event.events.k8s.io": (lambda namespace: an_event("cart", namespace=namespace), refused.EVENTS),
+    "Namespace": (lambda namespace: a_namespace(f"{namespace}-more"), refused.NAMESPACES),
+}
+REPLACED = (
+    "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "index"), [(kind, index) for kind, (_, cases) in NEW.items() for index in range(len(cases))]
+)
+def test_a_new_object_with_a_wrong_field_is_refused(api: Api, kind: str, index: int) -> None:
+    new, cases = NEW[kind]
+    field, value, causes = cases[index]
+    thing = new("default")
+    collection = collection_of(thing)
+    answer = api.send("POST", collection, with_field(thing, field, value), query={"dryRun": "All"})
+    assert answer.refusal[:2] == (422, "Invalid"), answer.object
+    assert answer.causes == causes
+
+
+def test_each_kind_is_judged() -> None:
+    assert all(cases for _, cases in NEW.values())
+
+
+def test_one_thing_that_is_wrong_is_the_message(api: Api) -> None:
+    thing = with_field(a_service("cart"), "spec.ports[0].port", 0)
+    problem = "Invalid value: 0: must be between 1 and 65535, inclusive"
+    assert api.send("POST", collection_of(thing), thing).object == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f'Service "cart" is invalid: spec.ports[0].port: {problem}',
+        "reason": "Invalid",
+        "details": {
+            "name": "cart",
+            "kind": "Service",
+            "causes": [{"reason": "FieldValueInvalid", "message": problem, "field": "spec.ports[0].port"}],
+        },
+        "code": 422,
+    }
+
+
+def test_several_things_that_are_wrong_are_told_together(api: Api) -> None:
+    thing = with_field(a_lease("lease", namespace="default"), "spec.leaseDurationSeconds", 0)
+    thing = with_field(thing, "spec.leaseTransitions", -1)
+    answer = api.send("POST", collection_of(thing), thing)
+    assert answer.refusal == (
+        422,
+        "Invalid",
+        (
+            'Lease.coordination.k8s.io "lease" is invalid: ['
+            "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0, "
+            "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0]"
+        ),
+    )
+    details = answer.object["details"]
+    assert (details["group"], details["kind"], len(details["causes"])) == ("coordination.k8s.io", "Lease", 2)
+
+
+def test_causes_have_the_reason_of_their_sort(api: Api) -> None:
+    reasons = {}
+    for field, value in (("type", "X"), ("ports", []), ("ports[0].port", 0), ("ports[1]", {"name": "http", "port": 1})):
+        thing = with_field(a_service("cart"), f"spec.{field}", value)
+        [cause] = api.send("POST", collection_of(thing), thing).object["details"]["causes"]
+        reasons[field] = cause["reason"]
+    assert reasons == {
+        "type": "FieldValueNotSupported",
+        "ports": "FieldValueRequired",
+        "ports[0].port": "FieldValueInvalid",
+        "ports[1]": "FieldValueDuplicate",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "causes"),
+    [
+        (
+            "Service",
+            {"spec": {"clusterIP": "10.96.77.77", "clusterIPs": ["10.96.77.77"]}},
+            [("spec.clusterIPs[0]", 'Invalid value: ["10.96.77.77"]: may not change once set')],
+        ),
+        (
+            "Service",
+            {"spec": {"clusterIP": "None"}},
+            [("spec.clusterIPs[0]", 'Invalid value: ["None"]: may not change once set')],
+        ),
+        ("Service", {"spec": {"ports": []}}, [("spec.ports", "Required value")]),
+        ("Service", {"spec": {"type": "ExternalName"}}, [("spec.externalName", "Required value")]),
+        (
+            "Service",
+            {"spec": {"trafficDistribution": "Far"}},
+            [
+                (
+                    "spec.trafficDistribution",
+                    'Unsupported value: "Far": supported values: "PreferClose", "PreferSameZone", "PreferSameNode"',
+                )
+            ],
+        ),
+        (
+            "Service",
+            {"metadata": {"labels": {"a": "b c"}}},
+            [("metadata.labels", f'Invalid value: "b c": {refused.VALUE}')],
+        ),
+        ("Pod", {"spec": {"nodeName": "other"}}, [("spec", REPLACED)]),
+        ("Pod", {"spec": {"containers": [{"name": "other", "image": "main"}]}}, [("spec", REPLACED)]),
+        ("Pod", {"spec": {"restartPolicy": "Never"}}, [("spec", REPLACED)]),
+        ("Pod", {"spec": {"terminationGracePeriodSeconds": 5}}, [("spec", REPLACED)]),
+        ("Pod", {"spec": {"hostNetwork": True}}, [("spec", REPLACED)]),
+        (
+            "Pod",
+            {"spec": {"schedulingGates": [{"name": "a"}]}},
+            [
+                (
+                    "spec.schedulingGates[0].name",
+                    "Forbidden: only deletion is allowed, but found new scheduling gate 'a'",
+                )
+            ],
+        ),
+        ("Node", {"spec": {"taints": [{"key": "a"}]}}, [("metadata.taints[0].effect", "Required value")]),
+        (
+            "EndpointSlice",
+            {"addressType": "IPv6"},
+            [("addressType", 'Invalid value: "IPv6": field is immutable')],
+        ),
+        (
+            "EndpointSlice",
+            {"endpoints": [{"addresses": ["x"]}]},
+            [
+                (
+                    "endpoints[0].addresses[0]",
+                    'Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+                )
+            ],
+        ),
+        (
+            "Lease",
+            {"spec": {"leaseDurationSeconds": 0}},
+            [("spec.leaseDurationSeconds", "Invalid value: 0: must be greater than 0")],
+        ),
+        ("Lease", {"metadata": {"uid": "x"}}, [("metadata.uid", 'Invalid value: "x": field is immutable')]),
+        (
+            "Lease",
+            {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}},
+            [("metadata.deletionTimestamp", 'Invalid value: "2001-01-01T00:00:00Z": field is immutable')],
+        ),
+        ("Event.events.k8s.io", {"reason": "x"}, [("reason", 'Invalid value: "x": field is immutable')]),
+        ("Event.events.k8s.io", {"note": "x"}, [("message", 'Invalid value: "x": field is immutable')]),
+        ("Event.events.k8s.io", {"action": "x"}, [("action", 'Invalid value: "x": field is immutable')]),
+        ("Event.events.k8s.io", {"type": "Warning"}, [("type", 'Invalid value: "Warning": field is immutable')]),
+    ],
+)
+def test_a_change_that_may_not_be_is_refused(
+    api: Api, namespace: str, kind: str, change: Object, causes: list[tuple[str, str]]
+) -> None:
+    before = api.create(NEW[kind][0](namespace))
+    answer = api.send("PATCH", path_of(before), change, content_type=MERGE_PATCH)
+    assert answer.refusal[:2] == (422, "Invalid"), answer.object
+    # A cause may be told more than once, and for a pod with how its fields differ: neither is promised.
+    assert list(dict.fromkeys((field, message.split("\n")[0]) for field, message in answer.causes)) == causes
+    assert api.read(before) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("Pod", {"spec": {"activeDeadlineSeconds": 5}}),
+        ("Pod", {"spec": {"containers": [{"name": "main", "image": "newer"}]}}),
+        ("Node", {"spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}}),
+        ("Node", {"spec": {"providerID": "somewhere"}}),
+        ("EndpointSlice", {"ports": [{"port": 1}]}),
+        ("Lease", {"metadata": {"finalizers": ["zoneward.example/x"]}}),
+        ("Event", {"reason": "Other", "involvedObject": {"name": "other"}}),
+        ("Event.events.k8s.io", {"series": {"count": 2, "lastObservedTime": "2027-01-01T00:00:00.000000Z"}}),
+    ],
+)
+def test_a_change_that_may_be_is_done(api: Api, namespace: str, kind: str, change: Object) -> None:
+    before = api.create(NEW[kind][0](namespace))
+    after = api.patch(before, change, content_type=MERGE_PATCH)
+    assert int(after["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            {"priority": 5},
+            (
+                "the integer value of priority (5) must not be provided in pod spec; priority admission "
+                "controller computed 0 from the given PriorityClass name"
+            ),
+        ),
+        ({"priorityClassName": "nothing"}, "no PriorityClass with name nothing was found"),
+    ],
+)
+def test_what_admission_refuses_is_forbidden(api: Api, change: Object, problem: str) -> None:
+    pod = a_bare_pod("pod", namespace="default")
+    pod["spec"] |= change
+    answer = api.send("POST", collection_of(pod), pod)
+    assert answer.refusal == (403, "Forbidden", f'pods "pod" is forbidden: {problem}')
+
+
+# --- wrong types ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "problem"),
+    [
+        (
+            "Service",
+            "spec.ports[0].port",
+            "http",
+            "json: cannot unmarshal string into Go struct field ServicePort.spec.ports.port of type int32",
+        ),
+        (
+            "Service",
+            "spec.ports[0].port",
+            80.5,
+            "json: cannot unmarshal number 80.5 into Go struct field ServicePort.spec.ports.port of type int32",
+        ),
+        (
+            "Service",
+            "spec.ports",
+            {"a": 1},
+            "json: cannot unmarshal object into Go struct field ServiceSpec.spec.ports of type []v1.ServicePort",
+        ),
+        (
+            "Service",
+            "spec",
+            "x",
+            "json: cannot unmarshal string into Go struct field Service.spec of type v1.ServiceSpec",
+        ),
+        (
+            "Service",
+            "metadata.labels",
+            {"a": 1},
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+        ),
+        (
+            "Service",
+            "metadata.labels",
+            ["a"],
+            "json: cannot unmarshal array into Go struct field ObjectMeta.metadata.labels of type map[string]string",
+        ),
+        (
+            "Service",
+            "spec.publishNotReadyAddresses",
+            "yes",
+            "json: cannot unmarshal string into Go struct field ServiceSpec.spec.publishNotReadyAddresses of type bool",
+        ),
+        (
+            "Lease",
+            "spec.renewTime",
+            5,
+            "json: cannot unmarshal number into Go struct field LeaseSpec.spec.renewTime of type string",
+        ),
+        (
+            "Pod",
+            "spec.containers",
+            "x",
+            "json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
+        (
+            "EndpointSlice",
+            "endpoints[0].addresses",
+            "10.0.0.1",
+            "json: cannot unmarshal string into Go struct field Endpoint.endpoints.addresses of type []string",
+        ),
+        (
+            "EndpointSlice",
+            "endpoints[0].conditions.ready",
+            "yes",
+            (
+                "json: cannot unmarshal string into Go struct field EndpointConditions.endpoints.conditions.ready "
+                "of type bool"
+            ),
+        ),
+        (
+            "Pod",
+            "spec.containers[0].resources",
+            {"requests": {"cpu": "many"}},
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_a_bad_request(
+    api: Api, kind: str, field: str, value: object, problem: str
+) -> None:
+    thing = NEW[kind][0]("default")
+    collection = collection_of(thing)
+    answer = api.send("POST", collection, with_field(thing, field, value))
+    assert answer.refusal[:2] == (400, "BadRequest")
+    assert answer.refusal[2] == f'{kind} in version "v1" cannot be handled as a {kind}: {problem}'
+
+
+@pytest.mark.parametrize("number", ["80.0", "8e1", '"80"'])
+def test_a_whole_number_has_one_form(api: Api, number: str) -> None:
+    body = f'{{"metadata":{{"name":"cart"}},"spec":{{"ports":[{{"port":{number}}}]}}}}'
+    answer = api.send("POST", "/api/v1/namespaces/default/services", body.encode())
+    assert answer.refusal[:2] == (400, "BadRequest")
+    assert answer.refusal[2].endswith("into Go struct field ServicePort.spec.ports.port of type int32")
+
+
+def test_null_is_as_good_as_nothing(api: Api) -> None:
+    service = a_service("cart")
+    service["metadata"] |= {"labels": {"a": None}, "annotations": None, "ownerReferences": None}
+    service["spec"] |= {"selector": {"a": None}, "clusterIP": None, "ports": [{"port": 80, "name": None}]}
+    answer = api.send("POST", collection_of(service), service, query={"dryRun": "All"})
+    assert answer.code == 201
+    assert answer.object["metadata"]["labels"] == answer.object["spec"]["selector"] == {"a": ""}
+    assert "name" not in answer.object["spec"]["ports"][0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("kind", "Pod", 'Pod in version "v1" cannot be handled as a Service: '),
+        ("kind", "Nothing", 'Nothing in version "v1" cannot be handled as a Service: no kind "Nothing" is registered'),
+        ("apiVersion", "v2", 'Service in version "v2" cannot be handled as a Service: no kind "Service" is registered'),
+        ("kind", 7, "the object provided is unrecognized (must be of type Service): couldn't get version/kind; "),
+    ],
+)
+def test_another_kind_than_the_paths_is_a_bad_request(api: Api, field: str, value: object, problem: str) -> None:
+    thing = a_service("cart")
+    collection = collection_of(thing)
+    answer = api.send("POST", collection, with_field(thing, field, value))
+    assert answer.refusal[:2] == (400, "BadRequest")
+    assert answer.refusal[2].startswith(problem)
+
+
+# --- unknown fields ---------------------------------------------------------------------------------------------------
+
+UNKNOWN = ('unknown field "spec.ports[0].Port"', 'unknown field "spec.size"', 'unknown field "more"')
+
+
+def with_unknown_fields() -> Object:
+    thing = with_field(a_service("cart"), "spec.size", 1)
+    return with_field(with_field(thing, "spec.ports[0].Port", 3), "more", "x")
+
+
+@pytest.mark.parametrize(
+    ("query", "warnings"), [({}, UNKNOWN), ({"fieldValidation": "Warn"}, UNKNOWN), ({"fieldValidation": "Ignore"}, ())]
+)
+def test_unknown_fields_are_dropped(api: Api, query: dict[str, str], warnings: tuple[str, ...]) -> None:
+    thing = with_unknown_fields()
+    answer = api.send("POST", collection_of(thing), thing, query={"dryRun": "All", **query})
+    assert (answer.code, sorted(answer.warnings)) == (201, sorted(warnings))
+    assert "more" not in answer.object
+    assert "size" not in answer.object["spec"]
+    assert answer.object["spec"]["ports"][0]["port"] == 80
+
+
+def test_unknown_fields_are_refused_to_those_who_ask_for_it(api: Api) -> None:
+    thing = with_unknown_fields()
+    answer = api.send("POST", collection_of(thing), thing, query={"fieldValidation": "Strict"})
+    assert answer.refusal[:2] == (400, "BadRequest")
+    start = 'Service in version "v1" cannot be handled as a Service: strict decoding error: '
+    assert answer.refusal[2].startswith(start)
+    assert sorted(answer.refusal[2].removeprefix(start).split(", ")) == sorted(UNKNOWN)
+
+
+def test_fields_that_come_twice_are_told(api: Api) -> None:
+    body = b'{"apiVersion":"v1","kind":"Service","metadata":{"name":"x","name":"cart"},"spec":{"ports":[{"port":80}]}}'
+    path = "/api/v1/namespaces/default/services"
+    answer = api.send("POST", path, body, query={"dryRun": "All"})
+    assert (answer.code, answer.warnings) == (201, ('duplicate field "metadata.name"',))
+    assert answer.object["metadata"]["name"] == "cart"
+    answer = api.send("POST", path, body, query={"dryRun": "All", "fieldValidation": "Strict"})
+    assert answer.refusal[2].endswith('strict decoding error: duplicate field "metadata.name"')
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch"),
+    [
+        (MERGE_PATCH, {"spec": {"size": 1}}),
+        (STRATEGIC_PATCH, {"spec": {"size": 1}}),
+        (JSON_PATCH, [{"op": "add", "path": "/spec/size", "value": 1}]),
+    ],
+)
+def test_unknown_fields_in_a_patch_are_told(api: Api, namespace: str, content_type: str, patch: object) -> None:
+    service = api.create(a_service("cart", namespace=namespace))
+    for query, warnings in (({}, ('unknown field "spec.size"',)), ({"fieldValidation": "Ignore"}, ())):
+        answer = api.send("PATCH", path_of(service), patch, content_type=content_type, query=query)
+        assert (answer.code, answer.warnings) == (200, warnings)
+        assert answer.object == service
+    answer = api.send("PATCH", path_of(service), patch, content_type=content_type, query={"fieldValidation": "Strict"})
+    assert answer.refusal[:2] == (422, "Invalid")
+    assert answer.refusal[2].endswith('strict decoding error: unknown field "spec.size"')
+
+
+def test_unknown_fields_in_an_update_are_told(api: Api, namespace: str) -> None:
+    lease = api.create(a_lease("lease", namespace=namespace))
+    answer = api.send("PUT", path_of(lease), with_field(lease, "spec.size", 1))
+    assert (answer.code, answer.warnings) == (200, ('unknown field "spec.size"',))
+
+
+def test_applying_unknown_fields_fails(api: Api, namespace: str) -> None:
+    service = with_field(a_service("cart", namespace=namespace), "spec.size", 1)
+    answer = api.send("PATCH", path_of(service), service, content_type=APPLY_PATCH, query={"fieldManager": "me"})
+    assert answer.refusal == (
+        500,
+        "",
+        (
+            f"failed to create typed patch object ({namespace}/cart; /v1, Kind=Service): "
+            ".spec.size: field not declared in schema"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "options"), [("POST", "CreateOptions"), ("PUT", "UpdateOptions"), ("PATCH", "PatchOptions")]
+)
+def test_there_are_three_ways_to_treat_unknown_fields(api: Api, namespace: str, method: str, options: str) -> None:
+    lease = api.create(a_lease("lease", namespace=namespace))
+    path = collection_of(lease) if method == "POST" else path_of(lease)
+    content_type = MERGE_PATCH if method == "PATCH" else "application/json"
+    answer = api.send(method, path, lease, content_type=content_type, query={"fieldValidation": "Nonsense"})
+    problem = 'Unsupported value: "Nonsense": supported values: "", "Ignore", "Strict", "Warn"'
+    assert answer.refusal == (422, "Invalid", f'{options}.meta.k8s.io "" is invalid: fieldValidation: {problem}')

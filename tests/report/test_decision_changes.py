@@ -1,0 +1,101 @@
+"""Changes of decisions as lines: for scripts, and for a log."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from msgspec.structs import replace
+
+from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
+from zoneward.report.decisions import DecisionView, SlicesView, ZoneView
+from zoneward.routing.rules import Rule
+
+NOW = datetime(2026, 6, 1, 12, 0, 0, 123_456, tzinfo=UTC)
+CART = DecisionView(
+    namespace="shop",
+    service="cart",
+    address_type="IPv4",
+    approach="Hints",
+    heuristic="ProportionalZoneCPU",
+    active=True,
+    reason="no zone is more than 5 % above",
+    reason_code="Enabled",
+    endpoints=6,
+    zones={"a": ZoneView(demand=1.0, located=6, consumed=6, expected=6.0, overload=0.0)},
+    allocation={"a": {"a": 6}},
+    groups=None,
+    in_zone_traffic=0.97,
+    dropped_traffic=0.0,
+    max_overload=0.05,
+    mean_overload=0.01,
+    moved=0,
+    slices=SlicesView(create=0, update=0, delete=0, unchanged=2),
+    replaced_slices=(),
+    other_slices=(),
+    rules=(),
+    events=(),
+    conditions=(),
+)
+
+
+def test_a_line_has_the_type_the_time_in_utc_and_the_decision_of_a_plan() -> None:
+    later = NOW.astimezone(timezone(timedelta(hours=2)))
+    line = as_line(DecisionChange(None, CART), now=later)
+    assert line.endswith(b"}\n")
+    assert line.count(b"\n") == 1
+    document = json.loads(line)
+    assert [*document] == ["type", "time", "decision"]
+    assert (document["type"], document["time"]) == ("ADDED", "2026-06-01T12:00:00.123Z")
+    assert document["decision"]["inZoneTraffic"] == 0.97
+
+
+def test_the_types_follow_from_what_was_and_what_is() -> None:
+    other = replace(CART, endpoints=7)
+    pairs = [(None, CART), (CART, other), (CART, None)]
+    assert [DecisionChange(*pair).type for pair in pairs] == ["ADDED", "CHANGED", "REMOVED"]
+    assert [DecisionChange(*pair).view for pair in pairs] == [CART, other, CART]
+
+
+def test_the_end_of_the_beginning_has_numbers() -> None:
+    assert json.loads(synced_line(services=3, decisions=4, now=NOW)) == {
+        "type": "SYNCED",
+        "time": "2026-06-01T12:00:00.123Z",
+        "services": 3,
+        "decisions": 4,
+    }
+
+
+REASON = "no zone is more than 5 % above"
+ZONES = {"b": ZoneView(demand=1.0, located=6, consumed=6, expected=6.0, overload=0.0)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (CART, None, "gone shop/cart"),
+        (replace(CART, address_type="IPv6"), None, "gone shop/cart IPv6"),
+        (
+            None,
+            CART,
+            f"new shop/cart: endpoints 6, in zone 97%, worst +5%, slices =2, active: {REASON}",
+        ),
+        (
+            CART,
+            replace(CART, endpoints=7, in_zone_traffic=0.855, max_overload=0.1),
+            "changed shop/cart: endpoints 6 > 7, in zone 97% > 86%, worst +5% > +10%",
+        ),
+        (CART, replace(CART, dropped_traffic=0.25), "changed shop/cart: dropped 0% > 25%"),
+        (CART, replace(CART, in_zone_traffic=None), "changed shop/cart: in zone 97% > -"),
+        (
+            CART,
+            replace(CART, slices=SlicesView(create=1, update=2, delete=3, unchanged=0)),
+            "changed shop/cart: slices =2 > +1 ~2 -3",
+        ),
+        (CART, replace(CART, active=False, reason="too few"), "changed shop/cart: not active: too few"),
+        (CART, replace(CART, zones=ZONES), "changed shop/cart: endpoints in other zones"),
+        (CART, replace(CART, moved=2, rules=(Rule("a", True, "b"),)), "changed shop/cart: other moved, other rules"),
+    ],
+    ids=["gone", "gone IPv6", "new", "numbers", "dropped", "unknown", "slices", "reason", "zones", "the rest"],
+)
+def test_a_log_says_what_is_different(old: DecisionView | None, new: DecisionView | None, told: str) -> None:
+    assert in_words(DecisionChange(old, new), now=NOW) == f"2026-06-01 12:00:00 {told}"
