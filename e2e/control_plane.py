@@ -223,20 +223,9 @@ class ControlPlane:
 
     def start_controllers(self, *names: str, flags: Sequence[str] = ()) -> None:
         """The controller manager with these controllers only, once it is ready."""
-        kubeconfig = self.kubeconfig()
-        self._controllers = self._start(
-            "kube-controller-manager",
-            f"--kubeconfig={kubeconfig}",
-            f"--authentication-kubeconfig={kubeconfig}",
-            f"--authorization-kubeconfig={kubeconfig}",
-            f"--controllers={','.join(names)}",
-            "--leader-elect=false",
-            "--use-service-account-credentials=false",
-            f"--bind-address={_LOOPBACK}",
-            f"--secure-port={self.ports.controllers}",
-            f"--cert-dir={self.folder / 'controller-certificates'}",
-            *flags,
-        )
+        certificates = self.folder / "controller-certificates"
+        common = controller_flags(self.kubeconfig(), names, port=self.ports.controllers, certificates=certificates)
+        self._controllers = self._start("kube-controller-manager", *common, *flags)
         self.wait_until(self._controllers_listen, what="kube-controller-manager ready")
 
     def stop_controllers(self) -> None:
@@ -318,6 +307,21 @@ class ControlPlane:
         if isinstance(user, User):
             return user
         return self.admin if user == ADMIN else self.users[user]
+
+
+def controller_flags(kubeconfig: Path, names: Sequence[str], *, port: int = 0, certificates: Path) -> list[str]:
+    """Of kube-controller-manager, for any API server. ``port`` 0: it does not listen."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        f"--controllers={','.join(names)}",
+        "--leader-elect=false",
+        "--use-service-account-credentials=false",
+        f"--bind-address={_LOOPBACK}",
+        f"--secure-port={port}",
+        f"--cert-dir={certificates}",
+    ]
 
 
 def _free_ports() -> Ports:

@@ -21,13 +21,15 @@ Object = dict[str, Any]
 
 FOLDER: Final = Path(__file__).parent.parent / "src/zoneward/sources/sandbox/openapi"
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "api/v1": ("Service", "Node", "Pod", "Event", "Namespace"),
+    "api/v1": ("Service", "Node", "Pod", "Event", "Namespace", "Binding"),
     "apis/discovery.k8s.io/v1": ("EndpointSlice",),
     "apis/events.k8s.io/v1": ("Event",),
     "apis/coordination.k8s.io/v1": ("Lease",),
 }
 GO_FIELDS: Final = "go_fields.json"
-_SUBRESOURCES: Final = frozenset({"status", "finalize"})
+_SUBRESOURCES: Final = frozenset({"status", "finalize", "binding"})
+_NOT_SERVED: Final = "/api/v1/namespaces/{namespace}/bindings"
+"""An older way to bind pods."""
 _METHODS: Final = ("get", "put", "post", "delete", "patch")
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _ALWAYS: Final = (f"{_META}Status", f"{_META}DeleteOptions", f"{_META}WatchEvent", f"{_META}Patch")
@@ -65,7 +67,7 @@ def reduced(document: Object, kinds: Iterable[str]) -> Object:
 
 def _path_item(path: str, item: Object, kinds: set[str]) -> Object:
     """Nothing for paths that the sandbox does not have."""
-    if "/watch/" in path:
+    if "/watch/" in path or path == _NOT_SERVED:
         return {}
     last, name = path.rsplit("/", 1)[-1], path.rfind("{name}")
     if name != -1 and last != "{name}" and last not in _SUBRESOURCES:

@@ -28,6 +28,7 @@ KINDS: Final[Mapping[str, str]] = {
     "v1 Pod": f"{_CORE}.Pod",
     "v1 Event": f"{_CORE}.Event",
     "v1 Namespace": f"{_CORE}.Namespace",
+    "v1 Binding": f"{_CORE}.Binding",
     "discovery.k8s.io/v1 EndpointSlice": "io.k8s.api.discovery.v1.EndpointSlice",
     "events.k8s.io/v1 Event": "io.k8s.api.events.v1.Event",
     "coordination.k8s.io/v1 Lease": "io.k8s.api.coordination.v1.Lease",

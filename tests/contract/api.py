@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -218,19 +219,23 @@ class Api:
         async with aiohttp.ClientSession(headers=self.headers, connector=connector, timeout=time_limit) as session:
             for stage in stages:
                 rest = iter(stage)
-                try:
-                    async with asyncio.TaskGroup() as workers:
-                        for _ in range(min(in_flight, len(stage))):
-                            workers.create_task(self._create_rest(session, rest))
-                except ExceptionGroup as failed:
-                    raise failed.exceptions[0] from None
+                workers = (self._create_rest(session, rest) for _ in range(min(in_flight, len(stage))))
+                # None is cancelled: a connection that ends in its handshake would stay open.
+                for failed in await asyncio.gather(*workers, return_exceptions=True):
+                    if failed is not None:
+                        raise failed
 
-    async def _create_rest(self, session: aiohttp.ClientSession, rest: Iterable[Object]) -> None:
+    async def _create_rest(self, session: aiohttp.ClientSession, rest: Iterator[Object]) -> None:
         for thing in rest:
-            await self._send(session, "POST", collection_of(thing), thing, JSON)
-            if status := _own_status(thing):
-                path = path_of(thing, "status")
-                await self._send(session, "PATCH", path, {"status": status}, STRATEGIC_PATCH)
+            try:
+                await self._send(session, "POST", collection_of(thing), thing, JSON)
+                if status := _own_status(thing):
+                    path = path_of(thing, "status")
+                    await self._send(session, "PATCH", path, {"status": status}, STRATEGIC_PATCH)
+            except BaseException:
+                # Nothing is left for the others to begin.
+                deque(rest, maxlen=0)
+                raise
 
     async def _send(
         self, session: aiohttp.ClientSession, method: str, path: str, body: Object, content_type: str

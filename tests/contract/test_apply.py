@@ -269,6 +269,14 @@ def test_a_status_can_be_applied(api: Api, namespace: str) -> None:
     assert "conditions" not in api.apply(applied, manager="me", subresource="status")["status"]
 
 
+def test_who_sends_an_empty_list_owns_it(api: Api, namespace: str) -> None:
+    slice_ = an_endpoint_slice("slice", service="cart", addresses=[], namespace=namespace) | {"ports": None}
+    created = api.request("POST", collection_of(slice_), slice_, query={"fieldManager": "me"})
+    assert "f:endpoints" in managers(created)["me", "Update"]
+    assert "f:ports" not in managers(created)["me", "Update"]
+    assert (created["endpoints"], created["ports"]) == (None, None)
+
+
 def test_lists_without_keys_belong_to_one_manager(api: Api, namespace: str) -> None:
     slice_ = an_endpoint_slice("slice", service="cart", addresses=["10.0.0.1"], namespace=namespace)
     applied = api.apply(slice_, manager="me")

@@ -335,6 +335,33 @@ def test_a_strategic_patch_must_fit(api: Api, service: Object, patch: Object, co
 
 
 @pytest.mark.parametrize(
+    ("spec", "left"),
+    [
+        ({"$setElementOrder/ports": [{"port": 80}], "ports": [{"port": 80, "name": "z"}]}, ""),
+        ({"$setElementOrder/externalIPs": ["192.0.2.7"]}, ""),
+        ({"$retainKeys": ["nope"]}, ""),
+        ({"ports": [{"port": 80, "$retainKeys": ["port"]}]}, " ports:[map[port:80]]"),
+        ({"ports": [{"port": 82, "name": None}]}, " ports:[map[name:<nil> port:82]]"),
+        ({"ports": [{"port": 80, "$patch": "delete"}]}, " ports:[map[$patch:delete port:80]]"),
+        ({"ports": [{"$patch": "replace"}, {"port": 80}]}, " ports:[map[$patch:replace] map[port:80]]"),
+        ({"selector": {"$patch": "replace", "q": "r", "n": None}}, " selector:map[n:<nil> q:r]"),
+        (
+            {"sessionAffinityConfig": {"clientIP": None, "$patch": "replace"}},
+            " sessionAffinityConfig:map[$patch:replace]",
+        ),
+        ({"sessionAffinityConfig": {"clientIP": {"$patch": "delete"}}}, " sessionAffinityConfig:map[]"),
+        ({"ports": None, "selector": {"app": None}}, " ports:<nil> selector:map[app:<nil>]"),
+    ],
+)
+def test_what_is_left_of_a_strategic_patch_is_shown(api: Api, namespace: str, spec: Object, left: str) -> None:
+    service = api.create(a_service("cart", namespace=namespace, selector={"app": "cart"}))
+    patch, strict = {"spec": {"nope": 1} | spec}, {"fieldValidation": "Strict"}
+    answer = api.send("PATCH", path_of(service), patch, content_type=STRATEGIC_PATCH, query=strict)
+    problem = 'strict decoding error: unknown field "spec.nope"'
+    assert answer.refusal[2] == f' "" is invalid: patch: Invalid value: "map[spec:map[nope:1{left}]]": {problem}'
+
+
+@pytest.mark.parametrize(
     ("patch", "problem"),
     [
         ({"spec": "x"}, "json: cannot unmarshal string into Go struct field Service.spec of type v1.ServiceSpec"),

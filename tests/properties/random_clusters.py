@@ -1,12 +1,14 @@
 """Random clusters for properties, and how a property is run.
 
 They are made of small choices (a Node's zone and kind, a Pod's Node and kind), so that a failing one shrinks to a few
-Nodes and Pods that say what matters.
+Nodes and Pods that say what matters. Nodes and Pods are bytes and settings are picked from tables: to draw something
+takes Hypothesis longer than to plan with it.
 """
 
 import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 from typing import Final, NamedTuple, get_args
 
 from hypothesis import HealthCheck, settings
@@ -53,14 +55,16 @@ def examples(number: int) -> settings:
 CPUS: Final[tuple[Number, ...]] = (4, 4, 4, "4", "3920m", "1", 2, 8.0, "16", "500m", "7.91")
 _FINE: Final = ("fine",)
 _IDLE: Final = ("fine", "fine", "fine", "fine", "not ready", "control plane")
-_NO_CPU: Final = (*_IDLE, "no cpu", "no status")
-_NO_ZONE: Final = (*_IDLE, "no zone", "no cpu")
+_NO_CPU: Final = ("fine", "fine", "fine", "no cpu", "no status", "not ready")
+_NO_ZONE: Final = ("fine", "fine", "fine", "no zone")
 _DOWN: Final = ("not ready", "control plane")
-_NODE_KINDS: Final = (*(_FINE, _IDLE) * 3, *(_NO_CPU, _NO_ZONE) * 2, _DOWN)
+_NODE_KINDS: Final = (*(_FINE, _IDLE, _NO_CPU, _NO_ZONE) * 3, _DOWN)
+MOST_NODES: Final = 16
 _READY: Final = ("ready",)
 _MIXED: Final = (*_READY * 6, "not ready", "leaving", "going", "finished", "no address")
 _HOST: Final = ("ready", "ready", "ready", "host", "host", "host leaving")
-_STRANGE: Final = (*_MIXED, "gone", "host", "host", "host leaving", "other port", "no port")
+_STRANGE: Final = (*_MIXED, "gone", "host", "host leaving", "other port", "no port")
+"""At most sixteen: the kind of a Pod is half a byte."""
 
 
 class Setting(NamedTuple):
@@ -168,11 +172,18 @@ ANY_SETTING: Final = st.one_of(
 
 @st.composite
 def nodes_of(draw: st.DrawFn, *, zones: int, kinds: Sequence[str]) -> tuple[Node, ...]:
-    """At least a Node for each zone ``zone-1``, ``zone-2``, ..., and up to eight more, of these kinds."""
-    some = st.tuples(st.integers(0, zones - 1), st.sampled_from(CPUS), st.sampled_from(kinds))
-    each = [(zone, draw(st.sampled_from(CPUS)), draw(st.sampled_from(kinds))) for zone in range(zones)]
-    more = draw(st.lists(some, max_size=8))
-    return tuple(_random_node(number, *node) for number, node in enumerate((*each, *more)))
+    """At least a Node for each zone ``zone-1``, ``zone-2``, ..., and up to 16 in all, of these kinds."""
+    made = draw(st.binary(min_size=zones, max_size=MOST_NODES))
+    placed = draw(st.binary(min_size=MOST_NODES, max_size=MOST_NODES))
+    return tuple(
+        _random_node(
+            number,
+            number if number < zones else placed[number] % zones,
+            CPUS[each % len(CPUS)],
+            kinds[each // len(CPUS) % len(kinds)],
+        )
+        for number, each in enumerate(made)
+    )
 
 
 def _random_node(number: int, zone: int, cpu: Number, kind: str) -> Node:
@@ -195,11 +206,13 @@ def _random_node(number: int, zone: int, cpu: Number, kind: str) -> Node:
 @st.composite
 def pods_of(draw: st.DrawFn, *, nodes: int, most: int, kinds: Sequence[str], first: int = 0) -> tuple[Pod, ...]:
     """Up to ``most`` Pods of these kinds, numbered from ``first``."""
-    some = st.tuples(st.integers(0, nodes - 1), st.sampled_from(kinds))
-    # A list alone is mostly short: what it is like in a zone with many endpoints would hardly be seen.
+    # Bytes alone are mostly few: what it is like in a zone with many endpoints would hardly be seen.
     least = draw(st.sampled_from((0, most // 4, most // 2)))
-    chosen = draw(st.lists(some, min_size=least, max_size=most))
-    return tuple(_random_pod(number, *pod) for number, pod in enumerate(chosen, start=first))
+    chosen = draw(st.binary(min_size=least, max_size=most))
+    return tuple(
+        _random_pod(number, each % 16 % nodes, kinds[each // 16 % len(kinds)])
+        for number, each in enumerate(chosen, start=first)
+    )
 
 
 def _random_pod(number: int, node: int, kind: str) -> Pod:
@@ -219,21 +232,31 @@ def _random_pod(number: int, node: int, kind: str) -> Pod:
     )
 
 
+_CLUSTER_IP: Final = "10.96.0.1"
+_POLICIES: Final = st.sampled_from(
+    list(
+        product(
+            (None, None, None, None, "Cluster", "Local"),
+            (None, None, None, None, "Cluster", "Local"),
+            (None, None, None, False, True),
+            (_CLUSTER_IP, _CLUSTER_IP, _CLUSTER_IP, names.HEADLESS),
+        )
+    )
+)
+"""Of external and internal traffic, whether endpoints that are not ready are published, and the address."""
+_LABELS: Final[tuple[dict[str, str] | None, ...]] = (None, None, None, {"team": "web"}, {names.ZONE_LABEL: "zone-1"})
+_SHAPES: Final = st.sampled_from(
+    list(product((IPV4, IPV4, IPV6, DUAL_STACK, DUAL_STACK), (False, True), (False, True), _LABELS))
+)
+"""Address families, whether the first port is asked for by its name, whether there is a second one, and labels."""
+
+
 @st.composite
 def services(draw: st.DrawFn, *, setting: st.SearchStrategy[Setting], policies: bool = True) -> Service:
     asks = draw(setting)
-    external = internal = None
-    publish = None
-    type_ = "ClusterIP"
-    cluster_ip = "10.96.0.1"
-    if policies:
-        external = draw(st.sampled_from((None, None, None, None, "Cluster", "Local")))
-        internal = draw(st.sampled_from((None, None, None, None, "Cluster", "Local")))
-        publish = draw(st.sampled_from((None, None, None, False, True)))
-        cluster_ip = draw(st.sampled_from((cluster_ip, cluster_ip, cluster_ip, names.HEADLESS)))
-        type_ = "ClusterIP" if external is None or cluster_ip == names.HEADLESS else "LoadBalancer"
-    families = draw(st.sampled_from((IPV4, IPV4, IPV6, DUAL_STACK, DUAL_STACK)))
-    named = draw(st.booleans())
+    external, internal, publish, cluster_ip = draw(_POLICIES) if policies else (None, None, None, _CLUSTER_IP)
+    type_ = "ClusterIP" if external is None or cluster_ip == names.HEADLESS else "LoadBalancer"
+    families, named, metrics, labels = draw(_SHAPES)
     ports = [
         ServicePort(
             name="http",
@@ -242,9 +265,8 @@ def services(draw: st.DrawFn, *, setting: st.SearchStrategy[Setting], policies: 
             node_port=30080 if type_ == "LoadBalancer" else None,
         )
     ]
-    if draw(st.booleans()):
+    if metrics:
         ports.append(ServicePort(name="metrics", port=81, target_port=9091))
-    labels = draw(st.sampled_from((None, None, None, {"team": "web"}, {names.ZONE_LABEL: "zone-1"})))
     return a_service(
         **asks._asdict(),
         families=families,
@@ -262,9 +284,7 @@ _ZONES: Final = (1, 2, 3, 4, 5, 6, 9)
 """Nine are more than a hint may name."""
 _THRESHOLDS: Final = (
     HintsSettings(),
-    HintsSettings(),
-    HintsSettings(missing_cpu="disable"),
-    HintsSettings(missing_cpu="disable"),
+    *(HintsSettings(missing_cpu="disable"),) * 4,
     HintsSettings(start_threshold=Fraction(1, 2), keep_threshold=Fraction(1)),
     HintsSettings(start_threshold=Fraction(1, 100), keep_threshold=Fraction(1, 100)),
 )
@@ -279,16 +299,22 @@ _ANY_ALGORITHM: Final[tuple[Algorithm, ...]] = get_args(Algorithm)
 _WITHOUT_WEIGHTS: Final = tuple(name for name in _ANY_ALGORITHM if name not in WEIGHTED_ALGORITHMS)
 
 
+_SUBSETTING_SETTINGS: Final = st.sampled_from(
+    list(product(("1", "1", "1/2", "2", "3"), (0, 1, 3), ("1/2", "1/2", "1/10", "5"), ("1/10", "1/10", "0", "1")))
+)
+
+
 @st.composite
 def subsetting_settings(draw: st.DrawFn) -> SubsettingSettings:
     """Settings with which a handful of endpoints is often enough to start."""
     as_hints = draw(st.sampled_from((False, False, True)))
+    starting, padding, overload, tolerance = draw(_SUBSETTING_SETTINGS)
     return SubsettingSettings(
         algorithm=draw(st.sampled_from(_WITHOUT_WEIGHTS if as_hints else _ANY_ALGORITHM)),
-        starting_threshold=Fraction(draw(st.sampled_from(("1", "1", "1/2", "2", "3")))),
-        padding=draw(st.sampled_from((0, 1, 3))),
-        overload_threshold=Fraction(draw(st.sampled_from(("1/2", "1/2", "1/10", "5")))),
-        in_zone_tolerance=Fraction(draw(st.sampled_from(("1/10", "1/10", "0", "1")))),
+        starting_threshold=Fraction(starting),
+        padding=padding,
+        overload_threshold=Fraction(overload),
+        in_zone_tolerance=Fraction(tolerance),
         encoding="hints" if as_hints else "slice-groups",
     )
 

@@ -28,9 +28,9 @@ def test_every_outcome_is_reached() -> None:
     FIXED(given(clusters())(lambda cluster: plans.append(cluster.plan())))()
     FIXED(given(clusters(setting=SUBSETTING, tidy=True))(lambda cluster: plans.append(cluster.plan())))()
     decisions = [family.decision for plan in plans for family in plan.families]
-    # No random cluster has nine zones, which takes `TOO_MANY_ZONES`, and none is being deleted.
+    # Hardly any random cluster has Nodes at work in nine zones, which takes `TOO_MANY_ZONES`; none is being deleted.
     unmet = {Reason.ACCEPTED, Reason.NO_SELECTOR, Reason.TOO_MANY_ZONES, Reason.BEING_DELETED}
-    assert {decision.reason for decision in decisions} == set(Reason) - unmet
+    assert {decision.reason for decision in decisions} >= set(Reason) - unmet
     in_force = {decision.heuristic for decision in decisions if decision.active}
     assert in_force == set(HEURISTICS)
     assert {decision.approach for decision in decisions} == set(Approach)

@@ -43,7 +43,14 @@ class DesignRow:
     row: str
 
 
-Reason = LaterIssue | InnerStep | DesignRow
+@dataclass(frozen=True, slots=True)
+class RunIn:
+    """Another module of this folder runs the case, and proves that it does."""
+
+    module: str
+
+
+Reason = LaterIssue | InnerStep | DesignRow | RunIn
 
 
 def load(name: str) -> list[Case]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.cli.options import Note, Options
-from zoneward.cli.planning import choose_for, uncollected
+from zoneward.cli.planning import choose_for
+from zoneward.cli.uncollected import uncollected
 from zoneward.kube.input_error import InputError
 from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
 

@@ -1,13 +1,12 @@
 """From options to plans of the Services that were chosen."""
 
-import gc
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from zoneward.cli.configuring import configuration_for
 from zoneward.cli.options import Note, Options
 from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
+from zoneward.cli.uncollected import uncollected
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.approach import as_if_asked
 from zoneward.routing.configuration import Configuration
@@ -41,20 +40,6 @@ class Planned(Chosen):
     """What the Services come to, in their order."""
 
     plans: tuple[ServicePlan, ...]
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the garbage collector: there are millions of values and no cycles to speak of, and it would only walk
-    them over and over.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def plan_for(options: Options) -> Planned:

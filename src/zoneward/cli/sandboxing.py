@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import os
 import signal
 import ssl
@@ -16,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 import yaml
 
+from zoneward.cli.uncollected import uncollected
 from zoneward.cli.whole_file import whole_file
 from zoneward.kube.input_error import InputError
 from zoneward.sources.files import STDIN_NAME, expand, load
@@ -60,8 +62,12 @@ def run(asked: Asked) -> None:
     if asked.kubeconfig is not None:
         _refuse_another(asked.kubeconfig)
     play = None if asked.play is None else _play(asked.play)
-    registry = begun()
-    _tell(asked, *_filled(registry, asked))
+    with uncollected():
+        registry = begun()
+        notes = list(_filled(registry, asked))
+    # What is there now mostly stays: looking through it again and again would be in vain.
+    gc.freeze()
+    _tell(asked, *notes)
     # Ctrl-C before there is somebody to take it ends it just as well.
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(registry, asked, faults, trust, play))
@@ -73,13 +79,16 @@ async def _serve(
     end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end.set)
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as last, AsyncExitStack() as stack:
         ends_pods = play is None  # otherwise those who play end them
         serving = Serving(registry, host=asked.listen, port=asked.port, trust=trust, faults=faults, ends_pods=ends_pods)
         try:
             await stack.enter_async_context(serving)
         except OSError as error:
             raise InputError("--listen, --port", f"expected an address that is free, got: {error.strerror}") from error
+        if asked.save is not None:
+            # When no connection is left: who was answered finds what was written.
+            last.callback(_save, registry, asked.save)
         if asked.kubeconfig is not None:
             _write_kubeconfig(asked.kubeconfig, serving, asked)
             stack.callback(asked.kubeconfig.unlink, missing_ok=True)
@@ -90,8 +99,6 @@ async def _serve(
             playing.cancel()
             with suppress(asyncio.CancelledError):
                 await playing
-    if asked.save is not None:
-        _save(registry, asked.save)
 
 
 async def _played(play: "Play", registry: Registry, asked: Asked, end: asyncio.Event) -> None:

@@ -39,8 +39,8 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     """
     if not to:
         raise click.UsageError("--to: expected a file or -, got ''")
-    from zoneward.cli.planning import uncollected
     from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
+    from zoneward.cli.uncollected import uncollected
     from zoneward.sources.saving import save
 
     name = "" if to == "-" else to.lower()

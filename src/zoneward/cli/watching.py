@@ -14,8 +14,8 @@ from zoneward.cli.configuring import configuration_for
 from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.options import Note, Options, tell
-from zoneward.cli.planning import uncollected
 from zoneward.cli.snapshots import no_services, services_in
+from zoneward.cli.uncollected import uncollected
 from zoneward.cli.watch_views import View, view_for
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.sources.api_errors import CallFailed

@@ -101,19 +101,21 @@ def _encoding_refusal(case: Case, heuristic: Heuristic) -> Decision | None:
 
 def _threshold_refusal(case: Case, zones: int) -> Decision | None:
     """KEP-2004 § Starting Threshold. It is asked before the algorithm, which knows nothing of it."""
-    number = len(case.ready)
+    number = counted(len(case.ready), "endpoint")
     kept = case.previous.in_force in BALANCED
     threshold, padding = case.asked.starting_threshold, case.configuration.subsetting.padding
+
+    def bound(*, kept: bool) -> str:
+        sign, limit = ("-", "stops at") if kept else ("+", "starts at")
+        needed = endpoints_needed(threshold, padding, zones, kept=kept)
+        return f"{limit} {float(threshold):g} x {counted(zones, 'zone')} {sign} {padding} = {float(needed):g}"
+
     needed = endpoints_needed(threshold, padding, zones, kept=kept)
-    sign, limit = ("-", "stops at") if kept else ("+", "starts at")
-    sum_ = f"{float(threshold):g} x {counted(zones, 'zone')} {sign} {padding} = {float(needed):g}"
-    detail = f"{counted(number, 'endpoint')}; {'on already, ' if kept else ''}{limit} {sum_}"
-    if case.rules.ask("starting-threshold", are_enough(number, needed, padding, kept=kept), detail):
+    detail = f"{number}; {'on already, ' if kept else ''}{bound(kept=kept)}"
+    if case.rules.ask("starting-threshold", are_enough(len(case.ready), needed, padding, kept=kept), detail):
         return None
-    return case.inactive(
-        Reason.BELOW_STARTING_THRESHOLD,
-        f"{counted(number, 'endpoint')}, {limit} {sum_}",
-    )
+    # What stops here must start again: to say so at once spares the conditions a second write.
+    return case.inactive(Reason.BELOW_STARTING_THRESHOLD, f"{number}, {bound(kept=False)}")
 
 
 # --- homes and groups -------------------------------------------------------------------------------------------------

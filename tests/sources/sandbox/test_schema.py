@@ -283,8 +283,13 @@ def test_what_go_always_writes_is_there() -> None:
         "kind": "Service",
         "apiVersion": "v1",
     }
-    thing, _ = decode({"endpoints": [], "ports": []}, SLICE)
-    assert (thing["endpoints"], thing["ports"]) == (None, None)
+    thing, _ = decode({"endpoints": [{"addresses": []}], "ports": None}, SLICE)
+    assert (thing["endpoints"], thing["ports"]) == ([{"addresses": None, "conditions": {}}], None)
+
+
+def test_a_list_at_the_top_stays_empty_until_it_is_known_who_sent_it() -> None:
+    thing, _ = decode({"endpoints": [], "ports": None}, SLICE)
+    assert (thing["endpoints"], thing["ports"]) == ([], None)
 
 
 def test_null_items_are_empty_ones() -> None:

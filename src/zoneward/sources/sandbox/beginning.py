@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from zoneward.sources.sandbox.catalog import kinds
+from zoneward.sources.sandbox.catalog import Gates, kinds
 from zoneward.sources.sandbox.filling import a_namespace
 from zoneward.sources.sandbox.registry import Registry
 from zoneward.sources.sandbox.store import Store
@@ -15,9 +15,14 @@ Object = dict[str, Any]
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
-def begun(*, now: Callable[[], datetime] = lambda: datetime.now(UTC), chance: random.Random | None = None) -> Registry:
+def begun(
+    *,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    chance: random.Random | None = None,
+    gates: Gates | None = None,
+) -> Registry:
     """The namespaces that are always there, and the Service of the API server, which has no endpoints here."""
-    known = kinds()
+    known = kinds(gates)
     registry = Registry(Store(known), known, now=now, chance=chance)
     for name in NAMESPACES:
         registry.restore(registry.kinds["namespaces"], _active(a_namespace(name)))

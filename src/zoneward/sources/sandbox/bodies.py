@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from aiohttp import web
+
 from zoneward.kube.malformed import Malformed
 from zoneward.sources.sandbox.kinds import Kind
 from zoneward.sources.sandbox.refusals import Refusal, bad_request
@@ -32,6 +34,18 @@ def unsupported(content_type: str = "") -> Refusal:
 
 def too_long() -> Refusal:
     return Refusal(413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT}")
+
+
+async def read_body(request: web.BaseRequest) -> bytes:
+    """Raises Refusal where it is too long."""
+    if (request.content_length or 0) > LIMIT:
+        raise too_long()
+    body = bytearray()
+    while block := await request.content.readany():
+        body += block
+        if len(body) > LIMIT:
+            raise too_long()
+    return bytes(body)
 
 
 def media_type(header: str) -> str:

@@ -1,5 +1,6 @@
 """All kinds that the sandbox has, each put together from its rules and its table."""
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from zoneward.sources.sandbox.columns import (
@@ -14,19 +15,31 @@ from zoneward.sources.sandbox.columns import (
     events as event_columns,
 )
 from zoneward.sources.sandbox.event_versions import to_newer, to_stored
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.rules import event, namespace, node, pod
+from zoneward.sources.sandbox.kinds import Action, Kind, Rules
+from zoneward.sources.sandbox.rules import event, namespace, node, pod, pod_binding
 from zoneward.sources.sandbox.rules.endpoint_slice import EndpointSliceRules
 from zoneward.sources.sandbox.rules.lease import LeaseRules
 from zoneward.sources.sandbox.rules.service import ServiceRules
 
 Object = dict[str, Any]
 
+BINDING: Final = Kind(kind="Binding", plural="bindings", rules=Rules(), cells=lambda _thing, _now: [])
+"""What schedulers post; nothing of it is kept."""
 _EVENTS_GROUP: Final = "events.k8s.io"
 
 
-def kinds() -> tuple[Kind, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gates:
+    """Upstream's feature gates of the same names. Current Kubernetes has them all, older ones had not."""
+
+    topology_aware_hints: bool = True
+    prefer_same_traffic_distribution: bool = True
+    service_traffic_distribution: bool = True
+
+
+def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
+    gates = gates or Gates()
     events = Kind(
         kind="Event",
         plural="events",
@@ -78,6 +91,7 @@ def kinds() -> tuple[Kind, ...]:
             selectable=pod.SELECTABLE,
             columns=pods.COLUMNS,
             cells=pods.cells,
+            actions=(Action("binding", BINDING, pod_binding.bind),),
             returns_deleted=True,
             place="pods",
         ),
@@ -87,7 +101,10 @@ def kinds() -> tuple[Kind, ...]:
             short_names=("svc",),
             categories=("all",),
             has_status=True,
-            rules=ServiceRules(),
+            rules=ServiceRules(
+                service_traffic_distribution=gates.service_traffic_distribution,
+                prefer_same_traffic_distribution=gates.prefer_same_traffic_distribution,
+            ),
             fields=_service_fields,
             selectable=frozenset({"spec.clusterIP", "spec.type"}),
             columns=services.COLUMNS,
@@ -100,7 +117,9 @@ def kinds() -> tuple[Kind, ...]:
             kind="EndpointSlice",
             plural="endpointslices",
             group="discovery.k8s.io",
-            rules=EndpointSliceRules(),
+            rules=EndpointSliceRules(
+                zone_hints=gates.topology_aware_hints, node_hints=gates.prefer_same_traffic_distribution
+            ),
             columns=endpoint_slices.COLUMNS,
             cells=endpoint_slices.cells,
             place="endpointslices",

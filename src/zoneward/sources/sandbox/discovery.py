@@ -22,7 +22,7 @@ _NOT_FOR_ALL: Final = frozenset({"Namespace"})
 _SUBRESOURCES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
     {"Namespace": MappingProxyType({"finalize": ("update",)})}
 )
-"""Besides the status, and what may be done with them."""
+"""Besides the status and actions, and what may be done with them."""
 _STORED_IN: Final[Mapping[str, str]] = MappingProxyType({"events.k8s.io": ""})
 """Groups whose objects are kept as those of another one."""
 
@@ -130,12 +130,12 @@ def _resource(kind: Kind) -> Iterable[Object]:
         "kind": kind.kind,
         "verbs": _verbs(kind),
     } | (_names(kind) | {"storageVersionHash": _storage_hash(kind)})
-    for name, verbs in _subresources(kind):
+    for name, of, verbs in _subresources(kind):
         yield {
             "name": f"{kind.plural}/{name}",
             "singularName": "",
             "namespaced": kind.is_namespaced,
-            "kind": kind.kind,
+            "kind": of,
             "verbs": list(verbs),
         }
 
@@ -144,7 +144,8 @@ def _aggregated(kind: Kind) -> Object:
     # The group and version are those around it.
     response = {"group": "", "version": "", "kind": kind.kind}
     subresources = [
-        {"subresource": name, "responseKind": response, "verbs": list(verbs)} for name, verbs in _subresources(kind)
+        {"subresource": name, "responseKind": response | {"kind": of}, "verbs": list(verbs)}
+        for name, of, verbs in _subresources(kind)
     ]
     resource = {
         "resource": kind.plural,
@@ -170,6 +171,8 @@ def _names(kind: Kind) -> Object:
     return {key: value for key, value in names.items() if value}
 
 
-def _subresources(kind: Kind) -> list[tuple[str, tuple[str, ...]]]:
+def _subresources(kind: Kind) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Name, kind and verbs of each."""
     status = {"status": ("get", "patch", "update")} if kind.has_status else {}
-    return sorted({**_SUBRESOURCES.get(kind.kind, {}), **status}.items())
+    found = [(name, kind.kind, verbs) for name, verbs in {**_SUBRESOURCES.get(kind.kind, {}), **status}.items()]
+    return sorted([*found, *((each.name, each.posted.kind, ("create",)) for each in kind.actions)])

@@ -49,8 +49,9 @@ def fill(registry: Registry, files: Sequence[tuple[str, bytes | bytearray]]) -> 
 
 def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source: str, number: int) -> None:
     thing: Object = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
-    metadata = thing.get("metadata") or {}
-    namespace = (metadata.get("namespace") or "default") if kind.is_namespaced else ""
+    told = thing.get("metadata")
+    metadata: Object = told if isinstance(told, dict) else {}
+    namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
     try:
         if namespace and registry.find("namespaces", "", namespace) is None:
             registry.restore(registry.kinds["namespaces"], a_namespace(namespace))

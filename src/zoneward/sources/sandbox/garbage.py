@@ -4,7 +4,8 @@ What the garbage collector and the namespace controller of a cluster do. Owners 
 (a ReplicaSet) count as there.
 """
 
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict
+from itertools import islice
 from typing import Any, Final
 
 from zoneward.sources.sandbox.kinds import Kind
@@ -16,6 +17,8 @@ Object = dict[str, Any]
 Place = tuple[str, Key]
 """Of an object: the resource of its kind, and its key."""
 
+_AT_ONCE: Final = 500
+"""Objects of a kind that go with their namespace until others are served."""
 _COLLECTOR: Final = Write(manager="garbage-collector")
 _NAMESPACES: Final = Write(manager="namespace-controller")
 
@@ -29,8 +32,10 @@ class Garbage:
         self._by_owner: defaultdict[str, set[Place]] = defaultdict(set)
         """Dependents by the UID of each of their owners."""
         self._uids: dict[str, Place] = {}
-        self._asked: deque[Place] = deque()
-        """Objects that may have to go, or that wait for others."""
+        self._blocked: set[str] = set()
+        """UIDs of owners that go in the foreground and wait for a dependent."""
+        self._asked: OrderedDict[Place, None] = OrderedDict()
+        """Objects that may have to go, or that wait for others; each once, however often it is asked for."""
         for kind in registry.kinds.values():
             if kind.stored_as is None:
                 for key, record in registry.store.records(kind):
@@ -44,22 +49,30 @@ class Garbage:
     def collect(self, *, most: int = 500) -> None:
         """Some of what there is to do; more may follow from it."""
         for _ in range(min(most, len(self._asked))):
-            resource, key = self._asked.popleft()
+            (resource, key), _ = self._asked.popitem(last=False)
             kind = self._registry.kinds[resource]
             record = self._registry.store.get(kind, key)
             if record is None:
                 continue
             try:
                 self._look_at(kind, key, record.object())
-            except Refusal as refusal:
-                # Somebody was faster (it is gone), or it waits for somebody else.
-                if refusal.code not in (404, 409):
-                    raise
+            except Refusal:
+                # Somebody was faster (it is gone), it waits for somebody else, or it may not go at all.
+                continue
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
     def _note(self, kind: Kind, change: Change) -> None:
-        place = (kind.resource, change.key)
+        place, owners = (kind.resource, change.key), () if change.old is None else change.old.owners
+        if self._blocked:
+            # What this one blocked it may block no more, whether it is gone or not.
+            self._ask(*(self._uids[owner] for owner in owners if owner in self._blocked and owner in self._uids))
+        if change.new is not None and change.new.owners == owners:
+            # Most changes are of this sort.
+            self._uids[change.new.uid] = place
+            if change.new.is_ending:
+                self._ask(place)
+            return
         if change.old is not None:
             for owner in change.old.owners:
                 self._by_owner[owner].discard(place)
@@ -68,16 +81,20 @@ class Garbage:
         if change.new is None:
             if change.old is not None:
                 self._uids.pop(change.old.uid, None)
-                self._asked.extend(sorted(self._by_owner.get(change.old.uid, ())))
-                self._asked.extend(self._uids[owner] for owner in change.old.owners if owner in self._uids)
+                self._blocked.discard(change.old.uid)
+                self._ask(*sorted(self._by_owner.get(change.old.uid, ())))
+                self._ask(*(self._uids[owner] for owner in change.old.owners if owner in self._uids))
             if change.key[0] and self._is_ending(change.key[0]):
-                self._asked.append((self._namespaces.resource, ("", change.key[0])))
+                self._ask((self._namespaces.resource, ("", change.key[0])))
             return
         self._uids[change.new.uid] = place
         for owner in change.new.owners:
             self._by_owner[owner].add(place)
         if change.new.owners or change.new.is_ending:
-            self._asked.append(place)
+            self._ask(place)
+
+    def _ask(self, *places: Place) -> None:
+        self._asked |= dict.fromkeys(places)
 
     def _is_ending(self, namespace: str) -> bool:
         record = self._registry.store.get(self._namespaces, ("", namespace))
@@ -125,27 +142,53 @@ class Garbage:
         self._registry.update(kind, *key, lambda old: _without_finalizer(old, ORPHAN), _COLLECTOR)
 
     def _end_dependents(self, kind: Kind, key: Key, uid: str) -> None:
+        """Those that somebody else owns as well are only given up."""
         is_blocked = False
         for resource, dependent in sorted(self._by_owner.get(uid, ())):
             of = self._registry.kinds[resource]
             thing = self._registry.get(of, *dependent)
-            is_blocked |= any(
-                owner["uid"] == uid and owner.get("blockOwnerDeletion")
-                for owner in thing["metadata"]["ownerReferences"]
-            )
-            if "deletionTimestamp" not in thing["metadata"]:
-                self._registry.delete(of, *dependent, Deletion(propagation="Foreground"))
-        if not is_blocked or not self._by_owner.get(uid):
+            metadata = thing["metadata"]
+            owners = metadata["ownerReferences"]
+            if "deletionTimestamp" not in metadata:
+                if any(owner["uid"] != uid and self._is_staying(owner, dependent[0]) for owner in owners):
+                    self._registry.update(of, *dependent, lambda old: _disowned(old, uid), _COLLECTOR)
+                    continue
+                below = self._by_owner.get(metadata["uid"], ())
+                if any(self._waits_for_dependents(self._registry.kinds[each], place) for each, place in below):
+                    # A circle, in which each would wait for the next one. Upstream breaks it like this, too.
+                    self._registry.update(of, *dependent, _unblocking, _COLLECTOR)
+                    owners = ()
+                self._registry.delete(of, *dependent, Deletion(propagation="Foreground" if below else None))
+            is_blocked |= any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
+        if is_blocked and self._by_owner.get(uid):
+            self._blocked.add(uid)
+        else:
             self._registry.update(kind, *key, lambda old: _without_finalizer(old, FOREGROUND), _COLLECTOR)
+
+    def _is_staying(self, owner: Object, namespace: str) -> bool:
+        """There, and not about to take its dependents along."""
+        if not self._is_there(owner, namespace):
+            return False
+        place = self._uids.get(owner["uid"])
+        return place is None or not self._waits_for_dependents(self._registry.kinds[place[0]], place[1])
+
+    def _waits_for_dependents(self, kind: Kind, key: Key) -> bool:
+        record = self._registry.store.get(kind, key)
+        if record is None or not record.is_ending:
+            return False
+        return FOREGROUND in (record.object()["metadata"].get("finalizers") or ())
 
     def _empty(self, namespace: str) -> None:
         left = False
         for kind in self._registry.kinds.values():
             if not kind.is_namespaced or kind.stored_as is not None:
                 continue
-            for key, record in list(self._registry.store.records(kind, namespace=namespace)):
-                if not record.is_ending:
-                    self._registry.delete(kind, *key, Deletion(propagation="Background"))
+            records = self._registry.store.records(kind, namespace=namespace)
+            going = list(islice((key for key, record in records if not record.is_ending), _AT_ONCE))
+            for key in going:
+                self._registry.delete(kind, *key, Deletion(propagation="Background"))
+            if len(going) == _AT_ONCE:
+                self._ask((self._namespaces.resource, ("", namespace)))
             left |= next(self._registry.store.records(kind, namespace=namespace), None) is not None
         if not left:
             finalized = Write(manager=_NAMESPACES.manager, subresource="finalize")
@@ -155,6 +198,11 @@ class Garbage:
 def _disowned(thing: Object, *uids: str) -> Object:
     left = [each for each in thing["metadata"].get("ownerReferences") or () if each["uid"] not in uids]
     return _with(thing, "ownerReferences", left)
+
+
+def _unblocking(thing: Object) -> Object:
+    owners = [each | {"blockOwnerDeletion": False} for each in thing["metadata"]["ownerReferences"]]
+    return _with(thing, "ownerReferences", owners)
 
 
 def _without_finalizer(thing: Object, finalizer: str) -> Object:

@@ -30,6 +30,12 @@ class InProcess:
     ) -> Object:
         return self._registry.update(kind, namespace, name, change, Write(manager=manager)).object
 
+    def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None:
+        """Put a pod on a node, as a scheduler does."""
+        (action,) = (each for each in kind.actions if each.name == "binding")
+        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        self._registry.act(kind, namespace, name, action, binding, Write(manager="kube-scheduler"))
+
     def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None:
         self._registry.delete(kind, namespace, name, Deletion(grace=grace))
 

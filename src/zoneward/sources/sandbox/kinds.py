@@ -126,6 +126,17 @@ class Column:
 NAME: Final = Column("Name", format="name", description="Name must be unique within a namespace.")
 
 
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A subresource that is only posted to. ``change`` gets an object and what is posted, of the kind ``posted``, and
+    makes the new object, or raises Refusal; it changes neither.
+    """
+
+    name: str
+    posted: "Kind"
+    change: Callable[[Object, Object, Surroundings], Object]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of object, and where the server has it."""
@@ -140,6 +151,7 @@ class Kind:
     is_namespaced: bool = True
     has_status: bool = False
     """Whether it has the status subresource."""
+    actions: tuple[Action, ...] = ()
     rules: Rules
     fields: Callable[[Object], Mapping[str, str]] = lambda _thing: {}
     """What field selectors may ask for, and its value, besides ``metadata.name`` and ``metadata.namespace``."""
@@ -164,7 +176,8 @@ class Kind:
     @property
     def subresources(self) -> frozenset[str]:
         status = {"status"} if self.has_status else set()
-        return frozenset(status | {"finalize"}) if self.kind == "Namespace" else frozenset(status)
+        finalize = {"finalize"} if self.kind == "Namespace" else set()
+        return frozenset(status | finalize | {action.name for action in self.actions})
 
     @property
     def stored(self) -> "Kind":

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from zoneward.kube.formats import quoted
 from zoneward.kube.validation import FieldError
 from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.numerals import parse_int, parse_uint
 from zoneward.sources.sandbox.refusals import Refusal, bad_request, expired, internal, options_invalid
 from zoneward.sources.sandbox.selecting import Selection, selection
 from zoneward.sources.sandbox.store import Forgotten, Key, Record, Store
@@ -65,11 +67,11 @@ def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "", n
     options = ListOptions(
         namespace=namespace if kind.is_namespaced else "",
         selection=selection(kind, labels=query.get("labelSelector", ""), fields=fields),
-        limit=_whole(query.get("limit", "")),
+        limit=whole(query["limit"]) if query.get("limit") else 0,
         token=query.get("continue", ""),
         version=_version(query.get("resourceVersion", ""), is_watch=is_true(query.get("watch"))),
         match=query.get("resourceVersionMatch", ""),
-        timeout=_whole(query["timeoutSeconds"]) if query.get("timeoutSeconds") else None,
+        timeout=whole(query["timeoutSeconds"]) if query.get("timeoutSeconds") else None,
         is_watch=is_true(query.get("watch")),
         wants_bookmarks=is_true(query.get("allowWatchBookmarks")),
         wants_initial_events=is_true(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
@@ -102,10 +104,12 @@ def listed(store: Store, kind: Kind, options: ListOptions) -> Listed:
     if options.limit <= 0 or options.version == 0:
         return Listed(list(found), version)
     records = list(islice(found, options.limit))
-    if (following := next(found, None)) is None:
+    if next(found, None) is None:
         return Listed(records, version)
-    left = 1 + sum(1 for _ in found) if options.selection.is_all and following else None
-    return Listed(records, version, _token(version, records[-1][0]), left)
+    last, left = records[-1][0], None
+    if options.selection.is_all:
+        left = store.count_behind(kind, version=version, namespace=options.namespace, after=last)
+    return Listed(records, version, _token(version, last), left)
 
 
 def too_large(asked: int, version: int) -> Refusal:
@@ -160,20 +164,22 @@ def _mistakes(options: ListOptions, query: Mapping[str, str]) -> list[FieldError
     return errors
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
+    """A number of a query. Raises Refusal."""
     try:
-        return int(text) if text else 0
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        return parse_int(text)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
 
 
 def _version(text: str, *, is_watch: bool) -> int | None:
     if not text:
         return None
-    if not text.isdecimal():
-        problem = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise internal(problem) if is_watch else bad_request(f"invalid resource version: {problem}")
-    return int(text)
+    try:
+        return parse_uint(text)
+    except ValueError as error:
+        problem = f"resourceVersion: Invalid value: {quoted(text)}: {error}"
+        raise (internal(problem) if is_watch else bad_request(f"invalid resource version: {problem}")) from None
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from multidict import MultiMapping
 from zoneward.kube.formats import quoted
 from zoneward.kube.validation import FieldError
 from zoneward.sources.sandbox.bodies import DELETE_OPTIONS, decoded
-from zoneward.sources.sandbox.listing import is_true
+from zoneward.sources.sandbox.listing import is_true, whole
 from zoneward.sources.sandbox.managed_fields import manager_of
 from zoneward.sources.sandbox.refusals import bad_request, options_invalid
 from zoneward.sources.sandbox.registry import Deletion, Write
@@ -108,16 +108,9 @@ def _checked(asked: Any) -> dict[str, Any]:
 
 def _of_query(query: MultiMapping[str]) -> dict[str, Any]:
     read: dict[str, Callable[[str], Any]] = {
-        "gracePeriodSeconds": _whole,
+        "gracePeriodSeconds": whole,
         "orphanDependents": is_true,
         "propagationPolicy": str,
     }
     asked = {name: each(query[name]) for name, each in read.items() if query.get(name)}
     return asked | {"dryRun": query.getall("dryRun", [])}
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None

@@ -21,7 +21,7 @@ from zoneward.sources.sandbox.schema import (
     restored_as,
     type_of,
 )
-from zoneward.sources.sandbox.strategic_merge import strategic_merge_patch
+from zoneward.sources.sandbox.strategic_merge import left_of, strategic_merge_patch
 
 Object = dict[str, Any]
 """JSON as a dictionary."""
@@ -103,10 +103,11 @@ def _strategically(old: Object, body: bytes, kind: Kind, validation: Validation)
     try:
         thing, unknown = restored_as(new, kind, old=old)
     except MisfitError as misfit:
-        raise _invalid(_in_go(patch), str(misfit)) from None
+        raise _invalid(_in_go(left_of(patch, old, type_of(kind))), str(misfit)) from None
     problems += unknown
     if problems and validation == "Strict":
-        raise _invalid(_in_go(patch), f"strict decoding error: {', '.join(problems)}")
+        shown = _in_go(left_of(patch, old, type_of(kind)))
+        raise _invalid(shown, f"strict decoding error: {', '.join(problems)}")
     return thing, problems if validation == "Warn" else []
 
 

@@ -118,6 +118,12 @@ def internal(message: str) -> Refusal:
     return Refusal(500, "", message)
 
 
+def unexpected(error: Exception) -> Refusal:
+    """For a mistake of ours, in the form of upstream's ``NewInternalError``."""
+    told = f"{type(error).__name__}: {error}"
+    return Refusal(500, "InternalError", f"Internal error occurred: {told}", details={"causes": [{"message": told}]})
+
+
 def details_of(kind: Kind, name: str, *, plural: bool) -> Object:
     details: Object = {"name": name, "kind": kind.plural if plural else kind.kind}
     return {"name": name, "group": kind.group, "kind": details["kind"]} if kind.group else details

@@ -5,7 +5,7 @@ their owner's to change, with one exception: parts of an object that a write lea
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,17 +13,17 @@ from typing import Any, Final
 
 from zoneward.kube.validation import FieldError
 from zoneward.sources.sandbox.applying import apply
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.managed_fields import track
+from zoneward.sources.sandbox.kinds import Action, Kind
+from zoneward.sources.sandbox.managed_fields import as_time, track
+from zoneward.sources.sandbox.ordering import in_order
+from zoneward.sources.sandbox.preconditions import check_name, check_preconditions, check_version, put_into
 from zoneward.sources.sandbox.refusals import (
     Refusal,
     already_exists,
     bad_request,
-    conflict,
     forbidden,
     internal,
     invalid,
-    modified,
     not_found,
 )
 from zoneward.sources.sandbox.schema import decode
@@ -57,6 +57,8 @@ class Written:
     object: Object
     is_new: bool = False
     is_gone: bool = False
+    record: Record | None = None
+    """Of an object that was stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ class Registry:
     def _created(self, kind: Kind, namespace: str, thing: Object, write: Write, *, is_applied: bool) -> Written:
         new = dict(thing)
         metadata = new["metadata"] = dict(new.get("metadata") or {})
-        _put_into(kind, namespace, metadata)
+        put_into(kind, namespace, metadata)
         if metadata.pop("resourceVersion", None):
             raise internal("resourceVersion should not be set on objects to be created")
         self._check_namespace(kind, namespace, metadata.get("name") or "")
@@ -140,12 +142,11 @@ class Registry:
             # Whether the name is free is looked at only when the object is good.
             if (there := self.store.get(kind.stored, key)) is not None:
                 raise already_exists(kind, key[1], is_ending=there.is_ending)
-        new = _in_order(new)
-        if write.is_dry_run:
-            kind.rules.release(None, new)
-        else:
-            self.store.put(kind.stored, key, new)
-        return Written(new, is_new=True)
+            new = in_order(new)
+            record = None if write.is_dry_run else self.store.put(kind.stored, key, new)
+        if record is None:
+            rules.release(None, new)
+        return Written(new, is_new=True, record=record)
 
     def restore(self, kind: Kind, thing: Object) -> Object:
         """Take an object from a file as it is, status, UID and addresses included; in place of one of its name.
@@ -155,19 +156,33 @@ class Registry:
         new, _ = decode(thing, kind, validation="Ignore")
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
-        _put_into(kind, namespace, metadata)
+        put_into(kind, namespace, metadata)
         metadata.setdefault("uid", new_uid())
         metadata.setdefault("creationTimestamp", self._time())
+        if kind.rules.has_generation:
+            metadata.setdefault("generation", 1)
         kind.rules.default(new)
+        if "deletionTimestamp" in metadata and (grace := kind.rules.grace(new, None)):
+            # Snapshots have no period; without one the next update would end it.
+            metadata.setdefault("deletionGracePeriodSeconds", grace)
         new, kind = kind.to_stored(new), kind.stored
         # Snapshots have no more than what is read: what else an object would need is not asked for.
         self._judge(kind, new, kind.rules.metadata_errors(new))
+        if not metadata.get("name"):
+            # Names are made up for those who create, not for those who restore.
+            raise invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
         key = (namespace, metadata["name"])
-        old = self.store.get(kind, key)
+        there = self.store.get(kind, key)
+        old = None if there is None else there.object()
         if old is not None:
-            kind.rules.release(None, old.object())
-        self._judge(kind, new, kind.rules.restore(new))
-        new = _in_order(new)
+            kind.rules.release(None, old)
+        try:
+            self._judge(kind, new, kind.rules.restore(new))
+        except Refusal:
+            if old is not None:
+                kind.rules.restore(old)
+            raise
+        new = in_order(new)
         self.store.put(kind, key, new)
         return new
 
@@ -197,10 +212,21 @@ class Registry:
         new = apply(old, applied, kind=kind, manager=manager, now=now, force=force, subresource=subresource)
         if record is None or stored is None or old is None:
             new = new | {"metadata": {"name": name} | new["metadata"]}
-            _check_name(new, name)
+            check_name(new, name)
             return self._created(kind, namespace, new, write, is_applied=True)
         new = self._completed(kind, namespace, name, new, record, old, write)
         return self._decided(kind, (namespace, name), kind.to_stored(new), stored, write)
+
+    def act(self, kind: Kind, namespace: str, name: str, action: Action, posted: Object, write: Write) -> None:
+        """Change an object as what is posted to it asks. Nobody comes to own what that sets. Raises Refusal."""
+        metadata = dict(posted.get("metadata") or {})
+        put_into(kind, namespace, metadata)
+        if (metadata.get("name") or "") != name:
+            raise bad_request(f"name in URL does not match name in {action.posted.kind} object")
+        old = self.record(kind, namespace, name).object()
+        new = in_order(action.change(old, posted | {"metadata": metadata}, self))
+        if not write.is_dry_run:
+            self.store.put(kind.stored, (namespace, name), new)
 
     def _completed(
         self, kind: Kind, namespace: str, name: str, changed: Object, record: Record, old: Object, write: Write
@@ -208,9 +234,9 @@ class Registry:
         """What an update says, with what it cannot change and all defaults."""
         new, before, rules = dict(changed), old["metadata"], kind.rules
         metadata = new["metadata"] = dict(new.get("metadata") or {})
-        _check_name(new, name)
-        _put_into(kind, namespace, metadata)
-        self._check_version(kind, metadata, record, name, write)
+        check_name(new, name)
+        put_into(kind, namespace, metadata)
+        check_version(kind, metadata, record, name, is_patch=write.is_patch)
         metadata |= {field: before[field] for field in _KEPT if field in before}
         if rules.has_generation:
             metadata["generation"] = before["generation"]
@@ -223,7 +249,8 @@ class Registry:
     def _decided(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> Written:
         """A change of what is stored, judged and made."""
         rules, before = kind.rules, old["metadata"]
-        self._judge(kind, new, rules.allocate(new, old))
+        if not write.subresource:
+            self._judge(kind, new, rules.allocate(new, old))
         with _given_back(lambda: rules.release(old, new)):
             if write.subresource == "status":
                 rules.prepare_status(new, old, self)
@@ -238,29 +265,12 @@ class Registry:
                 wrong = rules.validate_update(new, old)
             new["metadata"]["resourceVersion"] = before["resourceVersion"]
             self._judge(kind, new, [*rules.metadata_update_errors(new, old), *wrong])
-        new = _in_order(new)
+        new = in_order(new)
         if new == old or write.is_dry_run:
             rules.release(old, new)
             return Written(new)
         rules.release(new, old)
         return self._keep_or_end(kind.stored, key, new)
-
-    def _check_version(self, kind: Kind, metadata: Object, record: Record, name: str, write: Write) -> None:
-        uid, version = metadata.get("uid"), metadata.get("resourceVersion")
-        if uid and uid != record.uid and not write.is_patch:
-            raise conflict(kind, name, _precondition(kind, metadata, record, uid))
-        if version:
-            if not str(version).isdigit():
-                problem = f'Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
-                raise invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
-            if int(version) != record.version:
-                raise modified(kind, name)
-        elif kind.needs_version:
-            problem = "Invalid value: 0: must be specified for an update"
-            refusal = invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
-            # Alone of all, this one names the resource.
-            refusal.message = refusal.message.replace(kind.qualified, kind.resource, 1)
-            raise refusal
 
     def _keep_or_end(self, kind: Kind, key: Key, new: Object) -> Written:
         """An object that was only waiting for its finalizers goes with the last of them."""
@@ -270,15 +280,14 @@ class Registry:
             self.store.delete(kind, key, new)
             # The answer shows the version that the object had.
             return Written(new | {"metadata": new["metadata"] | {"resourceVersion": version}}, is_gone=True)
-        self.store.put(kind, key, new)
-        return Written(new)
+        return Written(new, record=self.store.put(kind, key, new))
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
     def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> Written:
         """At once, or as soon as finalizers, grace and dependents allow it. Raises Refusal."""
         record = self.record(kind, namespace, name)
-        _check_preconditions(kind, name, record, deletion)
+        check_preconditions(kind, name, record, uid=deletion.uid, version=deletion.version)
         if (problem := kind.rules.protects(name)) is not None:
             raise forbidden(kind, name, problem)
         old = record.object()
@@ -291,8 +300,8 @@ class Registry:
             if kind.rules.is_graceful:
                 if "generation" in metadata and "deletionTimestamp" not in metadata:
                     metadata["generation"] += 1
-                metadata |= {"deletionTimestamp": _written(self._now()), "deletionGracePeriodSeconds": 0}
-            new = _in_order(new)
+                metadata |= {"deletionTimestamp": as_time(self._now()), "deletionGracePeriodSeconds": 0}
+            new = in_order(new)
             if deletion.is_dry_run:
                 return Written(new, is_gone=True)
             kind.rules.release(None, old)
@@ -302,11 +311,11 @@ class Registry:
             end = self._now() + timedelta(seconds=grace)
             if "generation" in metadata and "deletionTimestamp" not in metadata:
                 metadata["generation"] += 1
-            metadata |= {"deletionTimestamp": _written(end), "deletionGracePeriodSeconds": grace}
+            metadata |= {"deletionTimestamp": as_time(end), "deletionGracePeriodSeconds": grace}
             kind.rules.begin_to_end(new)
         if deletion.is_dry_run or new == old:
-            return Written(_in_order(new))
-        new = _in_order(new)
+            return Written(in_order(new))
+        new = in_order(new)
         self.store.put(kind.stored, (namespace, name), new)
         return Written(new)
 
@@ -351,87 +360,18 @@ class Registry:
                 return name
 
     def _time(self) -> str:
-        return _written(self._now())
+        return as_time(self._now())
 
 
 _KEPT: Final = ("creationTimestamp", "deletionTimestamp")
 """Of the metadata, what an update cannot change where it is there; rules judge what it adds."""
-_ORDER: Final = (
-    "name",
-    "generateName",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
-
-
-def _in_order(thing: Object) -> Object:
-    """With its metadata in the order in which upstream writes them: people read them."""
-    metadata = thing["metadata"]
-    ordered = {name: metadata[name] for name in _ORDER if name in metadata}
-    return {
-        "kind": thing["kind"],
-        "apiVersion": thing["apiVersion"],
-        "metadata": ordered | metadata,
-        **{name: value for name, value in thing.items() if name not in ("kind", "apiVersion", "metadata")},
-    }
 
 
 @contextmanager
 def _given_back(release: Callable[[], None]) -> Iterator[None]:
-    """What was taken for an object that is refused."""
+    """What was taken for an object that is not stored in the end, whyever."""
     try:
         yield
-    except Refusal:
+    except BaseException:
         release()
         raise
-
-
-def _check_name(thing: Object, name: str) -> None:
-    if (named := thing["metadata"].get("name") or "") != name:
-        raise bad_request(f"the name of the object ({named}) does not match the name on the URL ({name})")
-
-
-def _put_into(kind: Kind, namespace: str, metadata: Object) -> None:
-    """The namespace of an object is that of the request."""
-    if not kind.is_namespaced:
-        metadata.pop("namespace", None)
-        return
-    if metadata.get("namespace") not in (None, "", namespace):
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    metadata["namespace"] = namespace
-
-
-def _check_preconditions(kind: Kind, name: str, record: Record, deletion: Deletion) -> None:
-    for word, wanted, has in (
-        ("UID", deletion.uid, record.uid),
-        ("ResourceVersion", deletion.version, str(record.version)),
-    ):
-        if wanted is not None and wanted != has:
-            known = "deleted and then recreated" if word == "UID" else "modified"
-            message = (
-                f'Operation cannot be fulfilled on {kind.qualified} "{name}": the {word} in the precondition '
-                f"({wanted}) does not match the {word} in record ({has}). The object might have been {known}"
-            )
-            raise Refusal(409, "Conflict", message, details={"name": name, "kind": kind.kind})
-
-
-def _precondition(kind: Kind, metadata: Mapping[str, Any], record: Record, uid: str) -> str:
-    where = "/".join(part for part in (kind.place, metadata.get("namespace", ""), metadata["name"]) if part)
-    return (
-        f"StorageError: invalid object, Code: 4, Key: /registry/{where}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
-    )
-
-
-def _written(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

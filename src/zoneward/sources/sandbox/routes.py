@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.kinds import Action, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,11 @@ class Route:
     subresource: str = ""
     is_watch: bool = False
     """The older way to ask for a watch: ``/api/v1/watch/pods``."""
+
+    @property
+    def action(self) -> Action | None:
+        """What the subresource does, where it is one of those."""
+        return next((each for each in self.kind.actions if each.name == self.subresource), None)
 
 
 class Routes:

@@ -23,11 +23,6 @@ class Selection:
     def is_all(self) -> bool:
         return not self.labels.requirements and not self.fields
 
-    @property
-    def name(self) -> str | None:
-        """The only name that can match, where the selector asks for one."""
-        return next((value for field, value, wanted in self.fields if field == "metadata.name" and wanted), None)
-
     def matches(self, key: Key, record: Record) -> bool:
         for field, value, wanted in self.fields:
             if field == "metadata.name":

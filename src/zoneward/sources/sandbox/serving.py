@@ -1,6 +1,7 @@
 """A sandbox that runs: the server on its socket, and what goes on by itself behind it."""
 
 import asyncio
+import logging
 import secrets
 import ssl
 from contextlib import AsyncExitStack, suppress
@@ -27,7 +28,8 @@ _TIDYING: Final = 1.0
 _MERCY: Final = 0.2
 """Seconds until what nobody owns goes: who makes an owner after its dependents is given time to."""
 _LAST_MOMENT: Final = 0.01
-"""Seconds for open watches to end with the server; none at all would mean for ever."""
+"""Seconds for what is open to end with the server; none at all would mean for ever."""
+_LOG: Final = logging.getLogger(__name__)
 _ALIVE: Final = 75.0
 """Seconds for which a connection waits for its next request."""
 
@@ -76,7 +78,9 @@ class Serving:
     async def __aenter__(self) -> Self:
         """Raises OSError where the port can't be had."""
         runner = web.ServerRunner(
-            web.Server(self._server.answer, keepalive_timeout=_ALIVE, access_log=None), shutdown_timeout=_LAST_MOMENT
+            # A request whose client is gone is given up: watches would wait for the next change, maybe for an hour.
+            web.Server(self._server.answer, keepalive_timeout=_ALIVE, access_log=None, handler_cancellation=True),
+            shutdown_timeout=_LAST_MOMENT,
         )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
@@ -86,6 +90,7 @@ class Serving:
             await self._stack.aclose()
             raise
         self._port = runner.addresses[0][1]
+        self._stack.push_async_callback(self._server.end_watches, within=_LAST_MOMENT)
         tidying = asyncio.create_task(self._tidy())
         self._stack.push_async_callback(_ended, tidying)
         return self
@@ -121,15 +126,21 @@ class Serving:
             if self._work.is_set():
                 await asyncio.sleep(_MERCY)
             self._work.clear()
-            self._garbage.collect()
+            try:
+                self._look_after()
+            except Exception:
+                # A mistake of ours; what else there is to do goes on.
+                _LOG.exception("what goes on by itself")
             if not self._garbage.is_idle:
                 # Others want to be served in between.
                 self._work.set()
                 await asyncio.sleep(0)
-                continue
-            if self._ending is not None:
-                self._ending.end_pods()
-            self.registry.store.forget_old()
+
+    def _look_after(self) -> None:
+        self._garbage.collect()
+        if self._ending is not None:
+            self._ending.end_pods()
+        self.registry.store.forget_old()
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:

@@ -148,13 +148,26 @@ class Store:
         self, kind: Kind, *, version: int, namespace: str = "", after: Key | None = None
     ) -> Iterator[tuple[Key, Record]]:
         """As they were at a version, those behind ``after``. Raises Forgotten at once."""
+        return self._page(self._shelves[kind.resource], self._undone(kind, version), namespace, after)
+
+    def count_behind(self, kind: Kind, *, version: int, namespace: str = "", after: Key) -> int:
+        """How many `page` has. Raises Forgotten."""
+        shelf, undone = self._shelves[kind.resource], self._undone(kind, version)
+        count = len(_range(shelf.paths, namespace, after))
+        for key, record in undone.items():
+            is_meant = _path_of(key) > _path_of(after) and namespace in ("", key[0])
+            if is_meant and (record is None) is (key in shelf.records):
+                count += 1 if record is not None else -1
+        return count
+
+    def _undone(self, kind: Kind, version: int) -> dict[Key, Record | None]:
+        """What objects that have changed since were then; None for those that were not there."""
         shelf = self._shelves[kind.resource]
-        undone: dict[Key, Record | None] = {}
         if shelf.history and shelf.history[-1].version > version:
-            undone = {change.key: change.old for change in reversed(self.changes(kind, version))}
-        elif version < shelf.forgotten:
+            return {change.key: change.old for change in reversed(self.changes(kind, version))}
+        if version < shelf.forgotten:
             raise Forgotten(shelf.forgotten)
-        return self._page(shelf, undone, namespace, after)
+        return {}
 
     @staticmethod
     def _page(
@@ -249,13 +262,17 @@ def _key_of(path: str) -> Key:
 
 def _span(paths: list[str], namespace: str, after: Key | None) -> Iterator[str]:
     """Those of a namespace or of all, behind ``after``. The list may change meanwhile only when nobody goes on."""
+    for index in _range(paths, namespace, after):
+        yield paths[index]
+
+
+def _range(paths: list[str], namespace: str, after: Key | None) -> range:
     start = bisect_right(paths, _path_of(after)) if after is not None else 0
     end = len(paths)
     if namespace:
         start = max(start, bisect_left(paths, f"{namespace}/"))
         end = bisect_left(paths, f"{namespace}0")  # the character that follows the slash
-    for index in range(start, end):
-        yield paths[index]
+    return range(start, end)
 
 
 def _version_of(change: Change) -> int:

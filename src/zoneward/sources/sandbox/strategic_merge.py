@@ -24,6 +24,39 @@ def strategic_merge_patch(thing: Object, patch: Object, type_: Type) -> Object:
     return _merged(thing, patch, type_)
 
 
+def left_of(patch: Object, thing: Object, type_: Type | None) -> Object:
+    """A patch as upstream's merging leaves it: that takes out what it has done with, and messages show the rest."""
+    if _DIRECTIVE in patch:
+        return {name: value for name, value in patch.items() if name != _DIRECTIVE or value != "replace"}
+    done = {name.removeprefix(_ORDER) for name in patch if name.startswith(_ORDER)} | {_RETAIN}
+    return {
+        name: value if value is None else _left_of_value(value, thing.get(name, _ABSENT), _field(type_, name))
+        for name, value in patch.items()
+        if name not in done and not name.startswith(_ORDER)
+    }
+
+
+def _left_of_value(value: Any, before: Any, type_: Type | None) -> Any:
+    if type(before) is not type(value):
+        plain = _without_nulls(value)
+        if isinstance(plain, list):
+            return [each if _is_directive(each) else _without_directives(each) for each in plain]
+        return plain if _is_directive(plain) else _without_directives(plain)
+    if isinstance(value, dict):
+        return left_of(value, before, type_)
+    key = type_.merge_key if type_ is not None and type_.is_merged else ""
+    if not isinstance(value, list) or not key or type_ is None:
+        return value
+    found = [None if _is_directive(item) else _find(before, item, key) for item in value]
+    return [
+        item if at is None else left_of(item, before[at], type_.items) for item, at in zip(value, found, strict=True)
+    ]
+
+
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and _DIRECTIVE in value
+
+
 def _merged(thing: Object, patch: Object, type_: Type | None) -> Object:
     if _DIRECTIVE in patch:
         return _directed(patch)
@@ -309,7 +342,7 @@ def _go_type(value: Any) -> str:
         int: "int64",
         float: "float64",
     }
-    return names.get(type(value), "<nil>")
+    return names.get(type(value), "%!s(<nil>)")
 
 
 def _go(value: Any) -> str:

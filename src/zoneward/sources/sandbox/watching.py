@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,8 @@ LONGEST: Final = 3600.0
 """Seconds after which a watch ends that asks for no other time."""
 BOOKMARKS: Final = 60.0
 """Seconds between two bookmarks."""
+_AT_ONCE: Final = 100
+"""Changes; those that a watcher does not take yet wait in the history, where they are kept once for all."""
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
@@ -31,7 +33,7 @@ async def watch(
     shaper: Shaper | None = None,
     bookmarks: float = BOOKMARKS,
     clock: Callable[[], float] = time.monotonic,
-) -> AsyncIterator[list[bytes]]:
+) -> AsyncGenerator[list[bytes]]:
     """Lines, several at a time where several have happened. Raises Refusal, before the first.
 
     An empty list comes first of all: from then on the answer is a success.
@@ -59,7 +61,7 @@ async def watch(
     while (left := end - clock()) > 0:
         changed = store.changed(kind)
         try:
-            changes = store.changes(kind, since)
+            changes = store.changes(kind, since)[:_AT_ONCE]
         except Forgotten as old:
             yield [error_line(too_old(since, old.oldest))]
             return

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from zoneward.sources.sandbox.playing.actions import Action, Create, Delete, Patch, Say, patched
+from zoneward.sources.sandbox.playing.actions import Action, Bind, Create, Delete, Patch, Say, patched
 from zoneward.sources.sandbox.playing.cluster import Cluster
 from zoneward.sources.sandbox.playing.durations import Span
 from zoneward.sources.sandbox.playing.plays import Happening, NodeGroup, Play, Step, Workload
@@ -70,6 +70,9 @@ class World:
                 case Patch(patch=patch, is_status=is_status):
                     assert ("status" in patch) == is_status
                     self.objects[key] = patched(self.objects[key], patch)
+                case Bind(node=node):
+                    assert "nodeName" not in self.objects[key]["spec"], key
+                    self.objects[key] = patched(self.objects[key], {"spec": {"nodeName": node}})
                 case Delete(grace=grace):
                     if action.kind == "Node" or grace == 0:
                         del self.objects[key]

@@ -58,7 +58,7 @@ KINDS = {
 
 
 class Server:
-    """Just enough of a registry. As upstream, a pod on a node waits for its kubelet, and nothing binds by an update."""
+    """Just enough of a registry. As upstream, a pod on a node waits for its kubelet, and no update binds it."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
@@ -92,6 +92,12 @@ class Server:
         self.objects[key] = new | {"status": old["status"]}
         self.managers.add(manager)
         return new
+
+    def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None:
+        key = self._key("bind", kind, namespace, name)
+        assert kind.kind == "Pod"
+        old = self.objects[key]
+        self.objects[key] = old | {"spec": old["spec"] | {"nodeName": node}}
 
     def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None:
         key = self._key("delete", kind, namespace, name)
@@ -257,12 +263,29 @@ def test_what_is_there_already_is_taken_as_it_is() -> None:
     assert len([pod for pod in server.pods() if is_ready(pod)]) == 8
 
 
-def test_a_pod_that_got_no_room_at_first_gets_a_node_also_where_nothing_binds_it() -> None:
-    server = Server()
+def names(server: Server) -> set[str]:
+    return {pod["metadata"]["name"] for pod in server.pods()}
+
+
+def test_a_pod_that_got_no_room_at_first_keeps_its_name_when_it_gets_a_node() -> None:
+    server, waiting = Server(), set[str]()
     play = a_play(AddNodes(group=nodes(1)[0]))
-    lines, _ = run(replace(play, nodes=()), server)
+    lines, _ = run(replace(play, nodes=()), server, at={5: lambda: waiting.update(names(server))})
     assert [is_ready(pod) for pod in server.pods()] == [True] * 4
+    assert names(server) == waiting
     assert not [line for line in lines if "refused" in line]
+
+
+def test_a_pod_that_somebody_else_has_bound_meanwhile_makes_room_for_another() -> None:
+    server, waiting = Server(), set[str]()
+    bound = Refusal(409, "Conflict", "it is already assigned")
+    server.refuse = lambda verb, _kind: bound if verb == "bind" else None
+    play = a_play(AddNodes(group=nodes(1)[0]))
+    lines, _ = run(replace(play, nodes=()), server, at={5: lambda: waiting.update(names(server))})
+    assert [is_ready(pod) for pod in server.pods()] == [True] * 4
+    assert len(waiting) == 4
+    assert not names(server) & waiting
+    assert len([line for line in lines if "already assigned" in line]) == 1
 
 
 def test_a_conflict_is_tried_again() -> None:

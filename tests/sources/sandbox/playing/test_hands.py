@@ -11,7 +11,7 @@ from tests.sources.sandbox.playing.a_world import (
     nodes,
 )
 
-from zoneward.sources.sandbox.playing.actions import Create, Delete, Patch
+from zoneward.sources.sandbox.playing.actions import Bind, Create, Delete
 from zoneward.sources.sandbox.playing.cluster import REPLICAS_ANNOTATION, Cluster
 from zoneward.sources.sandbox.playing.durations import Span
 from zoneward.sources.sandbox.playing.plays import (
@@ -104,8 +104,8 @@ def test_while_pods_are_refused_nothing_else_makes_more() -> None:
 def test_a_pod_that_cannot_be_bound_makes_room_for_one_that_is_born_with_its_node() -> None:
     play = a_play(AddNodes(group=nodes(1)[0]), nodes=(), workloads=(a_workload(replicas=1),))
     cluster, world = after(play, until=19)
-    (bind,) = (each for each in cluster.advance(20) if isinstance(each, Patch) and each.kind == "Pod")
-    assert bind.patch["spec"] == {"nodeName": "a-1"}
+    (bind,) = (each for each in cluster.advance(20) if isinstance(each, Bind))
+    assert bind.node == "a-1"
     cluster.refused(bind)
     deleted, created = (
         each for each in cluster.advance(20) if isinstance(each, Create | Delete) and each.kind == "Pod"

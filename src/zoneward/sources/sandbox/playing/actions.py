@@ -42,6 +42,19 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A pod that waits for a node has one."""
+
+    namespace: str
+    name: str
+    node: str
+
+    @property
+    def kind(self) -> Literal["Pod"]:
+        return "Pod"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
     """``grace``: seconds; None: what the pod itself asks for, 0: gone at once."""
 
@@ -58,7 +71,7 @@ class Say:
     line: str
 
 
-Action = Create | Patch | Delete | Say
+Action = Create | Patch | Bind | Delete | Say
 
 _KEYS: Final[dict[str, Callable[[Object], object]]] = {
     "conditions": lambda item: item["type"],

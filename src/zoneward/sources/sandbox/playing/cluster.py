@@ -6,7 +6,7 @@ from random import Random
 from typing import Final, Literal
 
 from zoneward.kube.names import DOMAIN
-from zoneward.sources.sandbox.playing.actions import Action, Create, Object, Patch
+from zoneward.sources.sandbox.playing.actions import Action, Bind, Create, Object
 from zoneward.sources.sandbox.playing.crews import Crew, Crews
 from zoneward.sources.sandbox.playing.durations import written
 from zoneward.sources.sandbox.playing.fleet import Fleet, Node, Pod
@@ -95,15 +95,15 @@ class Cluster:
 
     def refused(self, action: Action) -> None:
         """The server would not do it, but not because the object is gone: that is for `seen`."""
-        if not isinstance(action, Create | Patch) or action.kind != "Pod":
+        if not isinstance(action, Create | Bind) or action.kind != "Pod":
             return
         pod = self._pod(action.namespace, action.name)
         if pod is None:
             return
         if isinstance(action, Create):
             self._crews.refuse(pod)
-        elif not action.is_status:
-            # A pod that cannot get its node makes room for one that is born with it.
+        else:
+            # A pod that cannot get its node (somebody else gave it another) makes room for one that is born with it.
             self._crews.discard(pod)
             self._crews.settle(self._crews.crew_of(pod))
 

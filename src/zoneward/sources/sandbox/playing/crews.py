@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from zoneward.kube.input_error import show
 from zoneward.sources.sandbox.playing import pod_objects
-from zoneward.sources.sandbox.playing.actions import Create, Delete, Patch
+from zoneward.sources.sandbox.playing.actions import Bind, Create, Delete, Patch
 from zoneward.sources.sandbox.playing.fleet import Fleet, Phase, Pod
 from zoneward.sources.sandbox.playing.kubelets import Kubelets
 from zoneward.sources.sandbox.playing.plays import MAX_REPLICAS, Workload
@@ -157,17 +157,7 @@ class Crews:
                 continue
             del self._waiting[path]
             node.add(pod)
-            labels = pod_objects.zone_labels(node.zone, node.region)
-            patch = {"metadata": {"labels": labels}, "spec": {"nodeName": node.name}}
-            bind = Patch(
-                kind="Pod",
-                namespace=pod.namespace,
-                name=pod.name,
-                patch=patch,
-                is_status=False,
-                manager="kube-scheduler",
-            )
-            self._stage.do(bind)
+            self._stage.do(Bind(namespace=pod.namespace, name=pod.name, node=node.name))
             self._begin(pod)
 
     def _create(self, crew: Crew) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from zoneward.kube.input_error import InputError
 from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.playing.actions import Action, Create, Delete, Patch, Say, patched
+from zoneward.sources.sandbox.playing.actions import Action, Bind, Create, Delete, Patch, Say, patched
 from zoneward.sources.sandbox.playing.cluster import Cluster, Watched
 from zoneward.sources.sandbox.playing.plays import Play
 from zoneward.sources.sandbox.refusals import Refusal
@@ -37,6 +37,8 @@ class Registry(Protocol):
     def update(
         self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], *, manager: str
     ) -> Object: ...
+
+    def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None: ...
 
     def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None: ...
 
@@ -129,7 +131,7 @@ class _Performer:
             return
         self._cluster.seen(kind, namespace, name, thing)
 
-    def _try(self, action: Create | Patch | Delete) -> None:
+    def _try(self, action: Create | Patch | Bind | Delete) -> None:
         match action:
             case Create(thing=thing, manager=manager):
                 kind = self._kinds[thing["apiVersion"], thing["kind"]]
@@ -149,6 +151,8 @@ class _Performer:
                     lambda old: patched(old, patch),
                     manager=action.manager,
                 )
+            case Bind(namespace=namespace, name=name, node=node):
+                self._registry.bind(self._kinds["v1", "Pod"], namespace, name, node=node)
             case Delete(kind=name, grace=grace):
                 self._registry.delete(self._kinds["v1", name], action.namespace, action.name, grace=grace)
 
@@ -166,7 +170,7 @@ class _Performer:
             return thing
         return thing | {"involvedObject": about | {"uid": found["metadata"]["uid"]}}
 
-    def _refused(self, action: Create | Patch | Delete, refusal: Refusal) -> None:
+    def _refused(self, action: Create | Patch | Bind | Delete, refusal: Refusal) -> None:
         if isinstance(action, Create):
             if action.kind == "Event":
                 return
@@ -175,13 +179,10 @@ class _Performer:
             if action.place:
                 raise InputError(self._cluster.play.source, action.place, refusal.message)
         elif refusal.code == 404:
-            if isinstance(action, Patch):
+            if isinstance(action, Patch | Bind):
                 self._cluster.seen(action.kind, action.namespace, action.name, None)
             return
         self._cluster.refused(action)
-        if isinstance(action, Patch) and not action.is_status and action.kind == "Pod":
-            # No API server lets an update put a pod on a node; one that is in this process may.
-            return
         # The same trouble with every pod of a workload is told once.
         trouble = refusal.message.partition("\n")[0]
         if trouble.replace(action.name, "") not in self._told:

@@ -41,9 +41,15 @@ class EndpointSliceRules(Rules):
 
     def prepare_create(self, new: Object, surroundings: Surroundings) -> None:
         self._drop(new, None)
+        _as_stored(new)
 
     def prepare_update(self, new: Object, old: Object, surroundings: Surroundings) -> None:
         self._drop(new, old)
+        _as_stored(new)
+
+    def restore(self, new: Object) -> Iterable[FieldError]:
+        _as_stored(new)
+        return ()
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         """Labels count, all other metadata does not."""
@@ -88,6 +94,12 @@ class EndpointSliceRules(Rules):
             is_same_type = type_ == before
             yield from _endpoints(new, known=_by_address(old.get("endpoints") or ()) if is_same_type else {})
         yield from immutable("addressType", type_, before)
+
+
+def _as_stored(new: Object) -> None:
+    """Who sends an empty list owns it; stored it is null."""
+    for name in ("endpoints", "ports"):
+        new[name] = new.get(name) or None
 
 
 def _with_defaults(port: Mapping[str, Any]) -> Object:

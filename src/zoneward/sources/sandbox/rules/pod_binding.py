@@ -1,6 +1,7 @@
 """What the subresource ``pods/binding`` does: a scheduler says where a pod runs."""
 
 from zoneward.sources.sandbox.kinds import Object, Surroundings
+from zoneward.sources.sandbox.managed_fields import as_time
 from zoneward.sources.sandbox.refusals import Refusal, bad_request
 from zoneward.sources.sandbox.rules.pod_admission import node_labels
 from zoneward.sources.sandbox.rules.pod_errors import required, unsupported
@@ -29,7 +30,7 @@ def bind(pod: Object, binding: Object, surroundings: Surroundings) -> Object:
     for field, added in (("labels", labels), ("annotations", metadata.get("annotations") or {})):
         if added:
             fresh[field] = (old.get(field) or {}) | added
-    now = surroundings.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = as_time(surroundings.now)
     status = pod.get("status") or {}
     return pod | {
         "metadata": fresh,

@@ -243,8 +243,11 @@ class _Taking:
                 raise _internal(f"failed to allocate a serviceIP: {problem}") from None
             self._taken.append((range_, address))
             got.append(address)
-        if not (had and spec.get("clusterIP") != had[0]):
-            spec["clusterIP"], spec["clusterIPs"] = got[0], got
+        if had and spec.get("clusterIP") != had[0]:
+            # It is refused for that later, and would not tell then what it has got.
+            self.undo()
+            return []
+        spec["clusterIP"], spec["clusterIPs"] = got[0], got
         return []
 
     def node_ports(self, spec: dict[str, Any], old: Spec | None) -> list[FieldError]:

@@ -175,8 +175,8 @@ class _Walk:
             elif type(each) in _CONTAINERS and olds.get(name) is each:
                 continue
             else:
-                new = self._value(each, field.value, olds.get(name), (path, type_.name, field))
-                if not new:
+                new = self._value(each, field.value, olds.get(name), (path, type_.go, field))
+                if not new and not (field.is_always and path is None and type(new) is list):
                     new = _emptied(new, field)
                 if new is not each:
                     changes[name] = new
@@ -317,9 +317,8 @@ def _decoding_misfit(value: Any, type_: Type, path: Any) -> Any:
     struct, above = "", path
     while above is not None and not struct:
         above, struct, _ = above
-    raise MisfitError(
-        f"json: cannot unmarshal {name} into Go struct field {struct}.{_told(path, indices=False)} of type {go}"
-    )
+    field = f"{struct.rpartition('.')[2]}.{_told(path, indices=False)}"
+    raise MisfitError(f"json: cannot unmarshal {name} into Go struct field {field} of type {go}")
 
 
 def _go_of(value: Any, type_: Type) -> str:

@@ -1,6 +1,7 @@
 """Values that Kubernetes reads and writes anew: quantities and times, in their one form."""
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -85,11 +86,16 @@ _STEPS: Final = (
     ("15", r"\d\d?"), (":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d"),
 )  # fmt: skip
 _ZONE: Final = ("Z07:00", r"Z|[+-]\d\d:\d\d")
+_CANONICAL: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 @lru_cache(maxsize=4096)
 def canonical_time(text: str) -> str:
     """RFC 3339 in UTC and whole seconds, fractions cut. Raises ValueError in Go's words."""
+    if _CANONICAL.fullmatch(text) and text[:4] > "0001":
+        with suppress(ValueError):
+            datetime.fromisoformat(text)
+            return text
     moment = _parsed(text, _SECONDS, r"([.,]\d+)?").replace(microsecond=0)
     return _written(moment)
 

@@ -1,6 +1,7 @@
 """What decoded JSON does not tell: duplicate fields, and in Go's words (``encoding/json``) why it cannot be read."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ _BEFORE_VALUE: Final = {
     "Invalid \\escape": "in string escape code",
     "Invalid \\uXXXX escape": "in \\u hexadecimal character escape",
 }
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+"""Of characters that UTF-16 writes as two; alone they are none."""
 
 
 def read_json(body: bytes) -> Any:
@@ -24,12 +27,17 @@ def read_json(body: bytes) -> Any:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
+    except RecursionError:
+        # Go goes down to 10,000.
+        raise ValueError(f"invalid character {body.lstrip()[:1].decode()!r} exceeded max depth") from None
     text = body.decode(errors="replace")
     try:
-        # Rare bodies that only one of the two takes: invalid UTF-8, numbers without end.
-        return json.loads(text, parse_constant=_no_constant)
+        # Rare bodies that only one of the two takes: invalid UTF-8, numbers without end, halves of characters.
+        value = json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise ValueError(_problem(text, error)) from None
+    written = json.dumps(value, ensure_ascii=False)
+    return value if _HALVES.search(written) is None else json.loads(_HALVES.sub("\ufffd", written))
 
 
 def _no_constant(word: str) -> Any:
