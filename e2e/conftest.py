@@ -6,6 +6,9 @@ from collections.abc import Iterator
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.programs import ProgramsError, find_programs
+from tests.foreground import heed_ctrl_c
+
+heed_ctrl_c()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,7 +3,9 @@
 import os
 
 from hypothesis import settings
+from tests.foreground import heed_ctrl_c
 
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+heed_ctrl_c()

@@ -397,6 +397,10 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
 # --- on a terminal ----------------------------------------------------------------------------------------------------
 
 
+def _nobody() -> bytes:
+    raise OSError("nobody is at the other end")
+
+
 class Terminal:
     """The command on a pseudo terminal, and all bytes that came from it."""
 
@@ -427,12 +431,15 @@ class Terminal:
 
     def end(self) -> int:
         """The exit status, once everything was read; negative for a signal."""
+        limit = time.monotonic() + PATIENCE
         try:
-            while data := os.read(self._file, 1 << 16):
-                self.seen += data
+            while select.select([self._file], [], [], max(0.0, limit - time.monotonic()))[0]:
+                self.seen += os.read(self._file, 1 << 16) or _nobody()
         except OSError:
             # So Linux says that nobody is at the other end.
             pass
+        else:
+            os.kill(self.process, signal.SIGKILL)
         os.close(self._file)
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
