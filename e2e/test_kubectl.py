@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from e2e.control_plane import ControlPlane
+from e2e.control_plane import QUICK, ControlPlane
 from e2e.kubectl_cases import SCENARIOS, Case, Scenario
 from e2e.kubectl_outputs import normalized
 from e2e.programs import find_programs
@@ -68,7 +68,8 @@ def differences(scenario: Scenario, real: Sequence[Outcome], sandbox: Sequence[O
 @pytest.fixture(scope="module")
 def real() -> Iterator[Path]:
     """A kubeconfig. With the controllers that make deleted namespaces go."""
-    with ControlPlane(controllers=("garbage-collector-controller", "namespace-controller")) as plane:
+    controllers = ("garbage-collector-controller", "namespace-controller")
+    with ControlPlane(controllers=controllers, controller_flags=QUICK) as plane:
         yield plane.kubeconfig()
 
 

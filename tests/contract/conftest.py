@@ -40,10 +40,13 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with _sandbox(tmp_path_factory.mktemp("sandbox")) as kubeconfig, _server(kubeconfig) as sandbox:
             yield sandbox
     elif chosen == "real":
-        from e2e.control_plane import ControlPlane  # what it needs is not for those who only want the sandbox
+        from e2e.control_plane import QUICK, ControlPlane  # what it needs is not for those who only want the sandbox
 
         controllers = ("garbage-collector-controller", "namespace-controller")
-        with ControlPlane(controllers=controllers) as plane, _server(plane.kubeconfig()) as real:
+        with (
+            ControlPlane(controllers=controllers, controller_flags=QUICK) as plane,
+            _server(plane.kubeconfig()) as real,
+        ):
             yield real
     else:
         with _server(Path(chosen)) as kept:
