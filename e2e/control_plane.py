@@ -63,8 +63,8 @@ class ControlPlane:
 
     ``users`` are known by name and have no rights until ``allow`` gives them some. ``controllers`` are names of the
     controller manager's; without any it does not run. ``server_flags`` are added to kube-apiserver's,
-    ``controller_flags`` to theirs. Data, keys and logs are in ``folder``, which stays; without one, in a temporary folder
-    that goes.
+    ``controller_flags`` to theirs. Data, keys and logs are in ``folder``, which stays; without one, in a temporary
+    folder that goes.
     """
 
     def __init__(

@@ -31,6 +31,10 @@ from zoneward.sources.tls import TlsContexts
 TIME_LIMIT: Final = 60.0
 """Seconds for a call with all its retries, where the caller names no other. An API server gives a request as long."""
 CONNECT_TIME_LIMIT: Final = 10.0
+_BUFFER: Final = 1 << 22
+"""Bytes of an answer that may wait to be read. A page of a list has millions: with aiohttp's usual 64 KiB the socket is
+stopped and started again for each block.
+"""
 _IDLE_CONNECTION: Final = 60.0
 """Seconds for which a connection is kept for the next request; API servers keep theirs for 90."""
 _LONGEST_ERROR: Final = 1 << 16
@@ -94,6 +98,7 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=self._timeout,
             skip_auto_headers=("Content-Type",),
+            read_bufsize=_BUFFER,
         )
         # aiohttp would send PUT and DELETE again over a new connection when one broke off: whether the first one was
         # done is not known. There is no public way to tell it; a test proves that this one works.
