@@ -8,7 +8,7 @@ BIN := .venv/bin
 WORKERS ?= auto
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test e2e check bench kep-table format clean python
+.PHONY: demo test e2e check bench kep-table format clean python nftables
 
 demo: .venv/base
 	$(BIN)/zoneward plan --sample
@@ -17,10 +17,19 @@ test: .venv/dev
 	$(BIN)/pytest -n $(WORKERS)
 
 # Against a real control plane. Needs Go 1.26 to build it, once (e2e/README.md); where that is missing, one line says so.
-e2e: .venv/dev
+e2e: .venv/dev nftables
 	$(BIN)/python -m e2e.programs
 	$(BIN)/pytest e2e -n 0
 	$(BIN)/pytest tests/contract --server=real -n 0
+
+# What kube-proxy programs the kernel with: Debian's package, as root; otherwise what to install is said.
+nftables:
+	@PATH="$$PATH:/usr/sbin:/sbin"; command -v nft >/dev/null && command -v ip >/dev/null && exit; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -qq -y nftables iproute2 >/dev/null; \
+	else \
+		echo "the end-to-end tests need nft and ip (Debian: apt-get install nftables iproute2), and root" >&2; exit 1; \
+	fi
 
 check: .venv/dev
 	$(BIN)/ruff check
