@@ -74,15 +74,8 @@ def decoded_object(
 ) -> tuple[Object, Sequence[str]]:
     """An object of a kind, as the schema leaves it, and warnings. Raises Refusal."""
     thing = decoded(body, content_type, api=kind.api, kind=kind.kind)
-    if content_type not in _JSON or validation == "Ignore" or not (doubled := duplicate_fields(body, thing)):
-        return decode(thing, kind, validation=validation)
-    if validation == "Strict":
-        raise bad_request(
-            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-            f"strict decoding error: {', '.join(doubled)}"
-        )
-    known, warnings = decode(thing, kind, validation=validation)
-    return known, [*doubled, *warnings]
+    is_asked = content_type in _JSON and validation != "Ignore"
+    return decode(thing, kind, validation=validation, duplicates=duplicate_fields(body, thing) if is_asked else ())
 
 
 def applied_object(body: bytes) -> Object:

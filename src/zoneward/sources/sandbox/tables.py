@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, cast, get_args
 
+from zoneward.kube.formats import quoted
 from zoneward.sources.sandbox.columns import pods
 from zoneward.sources.sandbox.kinds import Column, Kind, Object
 from zoneward.sources.sandbox.refusals import bad_request
@@ -21,7 +22,7 @@ def inclusion(text: str) -> Inclusion:
     if not text:
         return "Metadata"
     if text not in get_args(Inclusion):
-        problem = f"includeObject: Invalid value: {_quoted(text)}: must be 'Metadata', 'Object', 'None', or empty"
+        problem = f"includeObject: Invalid value: {quoted(text)}: must be 'Metadata', 'Object', 'None', or empty"
         raise bad_request(f"Unable to convert to Table as requested: {problem}")
     return cast(Inclusion, text)
 
@@ -105,8 +106,3 @@ def _definition(column: Column) -> Object:
         "description": column.description,
         "priority": column.priority,
     }
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

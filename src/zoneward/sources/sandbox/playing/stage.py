@@ -1,10 +1,11 @@
 """The play's time, what is due when, and what is to be done: the floor that a played cluster stands on."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from random import Random
 
+from zoneward.sources.sandbox.managed_fields import as_time
 from zoneward.sources.sandbox.playing.actions import Action, Create, Say
 from zoneward.sources.sandbox.playing.durations import written
 
@@ -58,8 +59,7 @@ class Stage:
 
     def stamp(self) -> str:
         """The time of day, as Kubernetes writes it."""
-        time = self._start + timedelta(seconds=self.now / self._speed)
-        return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return as_time(self._start + timedelta(seconds=self.now / self._speed))
 
     def event(
         self,

@@ -7,6 +7,7 @@ from typing import Final
 
 from zoneward.kube.validation import FieldError
 from zoneward.sources.sandbox.kinds import Object, Rules, Surroundings
+from zoneward.sources.sandbox.managed_fields import as_time
 from zoneward.sources.sandbox.rules import metadata as metadata_rules
 from zoneward.sources.sandbox.rules.pod_admission import admit_change, admit_new
 from zoneward.sources.sandbox.rules.pod_changes import annotation_change_errors, is_same, spec_change_errors
@@ -156,7 +157,7 @@ def _gated(now: datetime) -> Object:
         "type": "PodScheduled",
         "status": "False",
         "lastProbeTime": None,
-        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": as_time(now),
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
     }
