@@ -1,6 +1,7 @@
-"""KEP-2433 § Events: its six, each provoked by a change, told once, and by the worse address family."""
+"""KEP-2433 § Events: its six and subsetting's, each provoked by a change, told once, by the worse address family."""
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import PodIP
 from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.asked import Approach
-from zoneward.routing.configuration import Configuration, Gates, HintsSettings
+from zoneward.routing.configuration import Configuration, Gates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event, events_of
 from zoneward.routing.reasons import Reason
@@ -145,7 +146,7 @@ def test_every_reason_that_voids_hints_has_words() -> None:
         *(Reason.ENABLED, Reason.NOT_ASKED_FOR, Reason.ACCEPTED, Reason.UNKNOWN_VALUE, Reason.FEATURE_GATE_OFF),
         *(Reason.TOPOLOGY_KEYS, Reason.NO_SELECTOR),
     }
-    # Only what asks for slice groups meets these, and KEP-2433 has no events for that.
+    # Only what asks for slice groups meets these, and their events have the decision's own words.
     of_subsetting = {
         Reason.BELOW_STARTING_THRESHOLD,
         Reason.HINTS_WITHOUT_WEIGHTS,
@@ -192,12 +193,12 @@ def test_a_move_to_traffic_distribution_is_a_removal() -> None:
     assert becomes(AUTO, now).settled().plan().events == ()
 
 
-def test_a_move_to_subsetting_is_a_removal() -> None:
-    """The events are KEP-2433's, and speak of hints; KEP-2004 has none of its own."""
-    for now in (AUTO.with_(service=a_service(subsetting="Auto")), ON_SUBSETTING):
-        assert becomes(AUTO, now).plan().events == (REMOVED,)
+def test_a_move_to_subsetting_and_back_tells_of_both() -> None:
+    below = AUTO.with_(service=a_service(subsetting="Auto"))
+    for now, event in ((below, subsetting_disabled(BELOW)), (ON_SUBSETTING, SUBSETTING_ENABLED)):
+        assert becomes(AUTO, now).plan().events == (REMOVED, event)
         assert becomes(AUTO, now).settled().plan().events == ()
-        assert becomes(now, AUTO).plan().events == (ENABLED,)
+        assert becomes(now, AUTO).plan().events == (SUBSETTING_REMOVED, ENABLED)
 
 
 def test_a_gate_that_goes_off_is_a_removal() -> None:
@@ -214,6 +215,60 @@ def test_hints_that_were_never_on_are_removed_all_the_same() -> None:
 
 ON_SUBSETTING: Final = AUTO.with_(service=a_service(subsetting="Auto", starting="0.5"))
 """Half an endpoint a zone and the padding are four endpoints: subsetting is on."""
+SUBSETTING_ENABLED: Final = Event(
+    "Normal", "TopologyAwareSubsettingEnabled", "Topology Aware Subsetting has been enabled"
+)
+SUBSETTING_REMOVED: Final = Event(
+    "Normal", "TopologyAwareSubsettingDisabled", "Topology Aware Subsetting configuration was removed"
+)
+BELOW: Final = "4 endpoints, starts at 3 x 2 zones + 3 = 9"
+
+
+def subsetting_disabled(message: str) -> Event:
+    return Event("Warning", "TopologyAwareSubsettingDisabled", message)
+
+
+SUBSETTING: Final[Mapping[str, tuple[Cluster, Cluster, Event]]] = {
+    "asked for, and enough endpoints": (AUTO.with_(service=a_service()), ON_SUBSETTING, SUBSETTING_ENABLED),
+    "no longer asked for": (ON_SUBSETTING, AUTO.with_(service=a_service()), SUBSETTING_REMOVED),
+    "asked for in vain": (
+        AUTO.with_(service=a_service()),
+        AUTO.with_(service=a_service(subsetting="Auto")),
+        subsetting_disabled(BELOW),
+    ),
+    "Require": (
+        AUTO.with_(service=a_service()),
+        AUTO.with_(service=a_service(subsetting="Require")),
+        SUBSETTING_ENABLED,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SUBSETTING)
+def test_subsetting_is_told_of_once_each_way(what: str) -> None:
+    before, now, event = SUBSETTING[what]
+    assert becomes(before, now).plan().events == (event,)
+    assert becomes(before, now).settled().plan().events == ()
+
+
+def test_subsetting_that_stops_for_another_reason_is_told_again() -> None:
+    below = ON_SUBSETTING.with_(service=a_service(subsetting="Auto"))
+    one_zone = becomes(below, below.with_(nodes=NODES[:1]))
+    (event,) = one_zone.plan().events
+    assert (event.type, event.reason) == ("Warning", "TopologyAwareSubsettingDisabled")
+    assert one_zone.settled().plan().events == ()
+
+
+def test_nothing_is_told_of_subsetting_by_default() -> None:
+    """Nothing would remember that it was: such a Service has no condition."""
+    for starting in (Fraction(1, 2), Fraction(3)):
+        subsetting = SubsettingSettings(starting_threshold=starting)
+        by_default = Configuration(default_approach="Subsetting", subsetting=subsetting)
+        now = AUTO.with_(service=a_service(), configuration=by_default)
+        assert now.plan().events == ()
+        assert becomes(now, AUTO.with_(service=a_service())).plan().events == ()
+
+
 NOTHING_TO_TELL: Final = {
     "nothing asked for": a_service(),
     "PreferSameZone": a_service(distribution="PreferSameZone"),
@@ -223,9 +278,6 @@ NOTHING_TO_TELL: Final = {
     "an unknown annotation beside a distribution": a_service("Banana", distribution="PreferSameZone"),
     "an unknown distribution": a_service(distribution="Banana"),
     "topologyKeys": a_service("Auto", keys=("*",)),
-    "subsetting in force": ON_SUBSETTING.service,
-    "subsetting below its starting threshold": a_service(subsetting="Auto"),
-    "Require": a_service(subsetting="Require"),
     "an unknown subsetting annotation": a_service(subsetting="Banana"),
 }
 

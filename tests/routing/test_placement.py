@@ -6,9 +6,13 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.clusters import an_endpoint
 
 from zoneward.kube.objects import Identity
-from zoneward.routing.placement import place
+from zoneward.routing.crowd import Cell, Member
+from zoneward.routing.groups import own_group
+from zoneward.routing.placement import Lot
+from zoneward.routing.placement import place as place_lots
 
 ZONES = 3
 
@@ -21,7 +25,27 @@ GROUPS = ZONES + 2
 """The zones' own, and two that zones share."""
 
 
-def placed(located: list[int], before: list[int], allocation: dict[tuple[int, int], int]) -> list[int]:
+def place(
+    located: list[int], before: list[int], names: list[Identity], counts: list[int], zones: int
+) -> list[int | None]:
+    """Place endpoints that lie in cells; the group of each."""
+    cells = {key: Cell(str(key[0]), own_group(str(key[1])), True) for key in zip(located, before, strict=True)}
+    members = [Member(an_endpoint(), name) for name in names]
+    for member, key in zip(members, zip(located, before, strict=True), strict=True):
+        member.cell = cells[key]
+        cells[key].add(member)
+    lots = {key: Lot(cell, *key) for key, cell in cells.items()}
+    found = place_lots(lots.values(), counts, zones)
+    for (lot, group), number in found.parts.items():
+        inside = [found.apart.get(each, found.whole.get(lot)) for each in lot.in_order()]
+        assert inside.count(group) == number
+    return [
+        found.apart.get(member, found.whole.get(lots[key]))
+        for member, key in zip(members, zip(located, before, strict=True), strict=True)
+    ]
+
+
+def placed(located: list[int], before: list[int], allocation: dict[tuple[int, int], int]) -> list[int | None]:
     """``allocation``: how many of a zone are to be in a group."""
     cells = [allocation.get((zone, group), 0) for group in range(GROUPS) for zone in range(ZONES)]
     return place(located, before, identities(len(located)), cells, ZONES)
@@ -81,7 +105,7 @@ def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, in
     result = place(located, before, identities(len(endpoints)), counts_of(endpoints), ZONES)
     assert Counter(zip(located, result, strict=True)) == Counter((each[0], each[2]) for each in endpoints)
 
-    def moves(placement: tuple[int, ...]) -> int:
+    def moves(placement: tuple[int | None, ...]) -> int:
         return sum(1 for was, now in zip(before, placement, strict=True) if was not in (-1, now))
 
     every = {

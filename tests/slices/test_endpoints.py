@@ -1,6 +1,7 @@
 """Pods to endpoints: which count, in which state, with which addresses and ports (as current Kubernetes does it)."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -30,17 +31,29 @@ from zoneward.kube.objects import (
     ServicePort,
     says_ready,
 )
+from zoneward.routing.assignment import Assignment
+from zoneward.routing.configuration import Configuration
 from zoneward.slices.endpoints import (
-    Endpoints,
+    PortGroup,
+    Recipe,
     address_types,
     endpoint_of,
-    endpoints_of_pods,
     endpoints_of_slices,
     has_endpoint,
     without_hints,
 )
+from zoneward.slices.kept_family import KeptFamily
+from zoneward.slices.kept_slices import KeptSlices
+from zoneward.slices.ports import PortKey
 
 NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}
+
+
+class Endpoints(NamedTuple):
+    """Endpoints by the ports that they serve, and the names of Pods that are left out because their Node is gone."""
+
+    groups: dict[PortKey, PortGroup]
+    gone: tuple[str, ...]
 
 
 def endpoints(
@@ -50,13 +63,16 @@ def endpoints(
     nodes: dict[str, str | None] | None = None,
     keep: bool = False,
 ) -> Endpoints:
-    return endpoints_of_pods(
-        service or a_service(),
-        pods,
-        node_zones=NODE_ZONES if nodes is None else nodes,
-        address_type=family,
-        keep_without_node=keep,
-    )
+    service = service or a_service()
+    recipe = Recipe(service, node_zones=NODE_ZONES if nodes is None else nodes, keep_without_node=keep)
+    kept = KeptFamily(family, KeptSlices(service, Configuration()), recipe, apart=False, portless=True)
+    kept.fill(pods)
+    groups = kept.loose(Assignment(kept.crowd))
+    by_name = {
+        key: PortGroup(group.ports, dict(sorted(group.endpoints.items(), key=lambda each: each[0][2])))
+        for key, group in groups.items()
+    }
+    return Endpoints(by_name, tuple(sorted(kept.gone)))
 
 
 def names_of(found: Endpoints) -> list[str]:
@@ -264,7 +280,7 @@ def test_host_network_pods_that_share_an_address_are_endpoints_each() -> None:
 def test_endpoints_of_slices_stand_once_and_without_hints() -> None:
     one = an_endpoint("10.0.0.1", hinted=hints("a"), pod="p")
     found = endpoints_of_slices([a_slice("s1", one), a_slice("s2", one, an_endpoint("10.0.0.2"))])
-    (group,) = found.groups.values()
+    (group,) = found.values()
     assert list(group.endpoints.values()) == [without_hints(one), an_endpoint("10.0.0.2")]
 
 
@@ -273,8 +289,8 @@ def test_endpoints_of_slices_keep_their_ports() -> None:
     found = endpoints_of_slices(
         [a_slice("s1", an_endpoint("10.0.0.1")), a_slice("s2", an_endpoint("10.0.0.2"), ports=ports)]
     )
-    assert len(found.groups) == 2
-    assert ports in [group.ports for group in found.groups.values()]
+    assert len(found) == 2
+    assert ports in [group.ports for group in found.values()]
 
 
 def test_without_hints_an_endpoint_is_the_same_in_all_else() -> None:

@@ -27,6 +27,7 @@ from tests.clusters import (
 )
 
 from zoneward.kube import names
+from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, ServicePort
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.reasons import Reason
@@ -131,6 +132,14 @@ def test_slices_of_the_built_in_controller_are_replaced_and_never_relabelled() -
     assert (len(changes.create), changes.update, changes.unchanged, changes.delete) == (1, (), (), ())
     assert (changes.create[0].metadata.labels or {})[names.MANAGED_BY_LABEL] == names.MANAGER
     assert changes.create[0].metadata.name not in {each.metadata.name for each in existing}
+
+
+def test_deciding_as_kubernetes_does_replaces_what_we_made_otherwise() -> None:
+    """Slices then carry the built-in controller's label, and ours would be there twice."""
+    existing = only_family(CLUSTER.plan()).slices
+    family = only_family(CLUSTER.with_(slices=existing, configuration=Configuration().as_upstream()).plan())
+    assert family.replaced == existing
+    assert {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in family.slices} == {names.BUILT_IN_MANAGER}
 
 
 def test_replaced_slices_do_not_count_beside_ours() -> None:
@@ -293,6 +302,15 @@ def test_a_service_without_selector_is_looked_at_and_never_touched() -> None:
 def test_of_a_service_without_selector_only_ready_endpoints_are_counted() -> None:
     cluster = CLUSTER.with_(service=a_service(selects=False), slices=(MANUAL,))
     assert only_family(cluster.plan()).decision.endpoints == 1
+
+
+def test_a_service_that_was_adopted_is_planned_as_it_was_before() -> None:
+    service, mark = a_service("Auto", selects=False), {SELECTOR_ANNOTATION: '{"app": "cart"}'}
+    annotations = (service.metadata.annotations or {}) | mark
+    adopted = replace(service, metadata=replace(service.metadata, annotations=annotations))
+    plan = CLUSTER.with_(service=adopted).plan()
+    assert endpoints_in(slices_after(plan)) == endpoints_in(slices_after(CLUSTER.plan()))
+    assert only_family(plan).decision.active
 
 
 def test_an_empty_selector_is_none() -> None:

@@ -1,18 +1,34 @@
 """Existing slices back to the decision that they were written for."""
 
+from collections.abc import Iterable
+
 import pytest
 from msgspec.structs import replace
-from tests.clusters import a_slice, an_endpoint, hints
+from tests.clusters import a_service, a_slice, an_endpoint, hints
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Hints, identity
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.groups import Group, own_group
-from zoneward.slices.previous import previous_of
+from zoneward.routing.hysteresis import Previous
+from zoneward.slices.kept_slices import KeptSlices
+from zoneward.slices.previous import agreed
 
 AUTO = "Hints/ProportionalZoneCPU"
 ONE = an_endpoint("10.0.0.1", "a", hinted=hints("b"), pod="p")
 TWO = an_endpoint("10.0.0.2", "b", hinted=hints("b"), pod="q")
 BARE = an_endpoint("10.0.0.3", "a", pod="r")
+
+
+def previous_of(own: Iterable[EndpointSlice], theirs: Iterable[EndpointSlice] = ()) -> Previous:
+    """What our slices, and those that they replace, tell of before."""
+    slices = KeptSlices(a_service(), Configuration())
+    for rank, each in enumerate(own):
+        slices.put(each, rank)
+    for rank, each in enumerate(theirs, start=100):
+        labels = {**(each.metadata.labels or {}), names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
+        slices.put(replace(each, metadata=replace(each.metadata, labels=labels)), rank)
+    return Previous(agreed(slices.said), slices.placement())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,17 @@ from msgspec.structs import replace
 from tests.vectors.building import an_endpoint, an_existing_slice
 from tests.vectors.cases import Case
 
-from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, ServiceStatus, zone_of
+from zoneward.kube.objects import (
+    Condition,
+    Endpoint,
+    EndpointConditions,
+    EndpointSlice,
+    Node,
+    Pod,
+    Service,
+    ServiceStatus,
+    zone_of,
+)
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.deciding import decide
@@ -113,6 +123,5 @@ def _strict(endpoint: Endpoint) -> Endpoint:
 
     Endpoints that are made from Pods always say so: the difference shows only in these cases.
     """
-    if endpoint.conditions is not None and endpoint.conditions.ready is None:
-        return replace(endpoint, conditions=replace(endpoint.conditions, ready=False))
-    return endpoint
+    conditions = endpoint.conditions or EndpointConditions()
+    return replace(endpoint, conditions=replace(conditions, ready=False)) if conditions.ready is None else endpoint

@@ -13,7 +13,7 @@ from tests.vectors.building import (
     endpoint_conditions,
     pod_behind,
 )
-from tests.vectors.cases import Case, LaterIssue, Reason, check_complete, load
+from tests.vectors.cases import Case, Reason, RunIn, check_complete, load
 from tests.vectors.outcomes import (
     check,
     cross_zone_hints,
@@ -240,7 +240,7 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "event_sequence": event_sequence,
     "node_update_sequence": node_update_sequence,
 }
-CONTROLLER: Final = LaterIssue(7)
+CONTROLLER: Final = RunIn("test_controller_clockwork")
 """Which Services a change of Nodes puts into the queue."""
 LEFT_OUT: Final[Mapping[str, Reason]] = {
     "auto-nodechange-01": CONTROLLER,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.vectors.building import SOME_TIME, a_pod, a_service, an_existing_slice
-from tests.vectors.cases import Case, LaterIssue, Reason, check_complete, load
+from tests.vectors.cases import Case, Reason, RunIn, check_complete, load
 from tests.vectors.outcomes import check, slices_after
 from tests.vectors.planning import plan
 from tests.vectors.reconciling import reconcile, shown
@@ -243,8 +243,10 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "slice_ports": slice_ports,
     "find_port": find_port,
 }
-CONTROLLER: Final = LaterIssue(7)
-"""What leads to a reconcile, how often, from how fresh a cache, and what is counted."""
+CONTROLLER: Final = RunIn("test_controller_clockwork")
+"""What leads to a reconcile, how often, and from how fresh a cache."""
+COUNTED: Final = RunIn("test_controller_metrics")
+"""What metrics count."""
 LEFT_OUT: Final[Mapping[str, Reason]] = {
     **{f"pack-podchange-{number:02}": CONTROLLER for number in range(1, 16)},
     **{f"pack-svcset-{number:02}": CONTROLLER for number in range(1, 7)},
@@ -257,7 +259,7 @@ LEFT_OUT: Final[Mapping[str, Reason]] = {
     **{f"pack-batch-add-{number:02}": CONTROLLER for number in range(1, 4)},
     **{f"pack-batch-update-{number:02}": CONTROLLER for number in range(1, 4)},
     **{f"pack-batch-delete-{number:02}": CONTROLLER for number in range(1, 4)},
-    **{f"pack-metric-{number:02}": CONTROLLER for number in range(1, 3)},
+    **{f"pack-metric-{number:02}": COUNTED for number in range(1, 3)},
 }
 CASES: Final = load("slices_packing.json")
 

@@ -39,6 +39,8 @@ class ObjectMeta(_Object, frozen=True, gc=False):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
+    finalizers: tuple[str, ...] | None = None
+    """Who has to do something before the object may go; an update that left them out would take them away."""
     generation: int | None = None
     resource_version: str | None = None
     creation_timestamp: str | None = None
@@ -89,6 +91,8 @@ class ServiceSpec(_Object, frozen=True, gc=False):
 class Condition(_Object, frozen=True, gc=False):
     type: str = ""
     status: str = ""
+    last_transition_time: str | None = None
+    """When ``status`` became what it is, as the API writes times; None where nobody has written it yet."""
     reason: str = ""
     message: str = ""
 
@@ -184,6 +188,11 @@ class Pod(_Object, frozen=True, gc=False):
     status: PodStatus = PodStatus()
 
 
+def has_address(pod: Pod) -> bool:
+    """Whether a Pod has an address of any family, without which no slice lists it."""
+    return bool(pod.status.pod_ips or pod.status.pod_ip)
+
+
 # --- EndpointSlice ----------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +200,9 @@ class EndpointConditions(_Object, frozen=True, gc=False):
     ready: bool | None = None
     serving: bool | None = None
     terminating: bool | None = None
+
+
+_NO_CONDITIONS = EndpointConditions()
 
 
 class ForZone(_Object, frozen=True, gc=False):
@@ -216,6 +228,10 @@ class ObjectReference(_Object, frozen=True, gc=False):
 
 
 class Endpoint(_Object, frozen=True, gc=False):
+    """Conditions of which none is set are None: an API server writes ``{}`` where it was given nothing, and both mean
+    the same.
+    """
+
     addresses: tuple[str, ...] | None = None
     conditions: EndpointConditions | None = None
     hostname: str | None = None
@@ -223,6 +239,10 @@ class Endpoint(_Object, frozen=True, gc=False):
     node_name: str | None = None
     zone: str | None = None
     hints: Hints | None = None
+
+    def __post_init__(self) -> None:
+        if self.conditions == _NO_CONDITIONS:
+            msgspec.structs.force_setattr(self, "conditions", None)
 
 
 Identity = tuple[tuple[str, ...], str, str]

@@ -1,42 +1,35 @@
 """A decision in the making: what is known about one Service in one address family, and the rules asked so far."""
 
-from collections.abc import Sequence
 from fractions import Fraction
 
-from zoneward.kube.objects import Endpoint, Hints, Service
+from zoneward.kube.objects import Service
 from zoneward.routing import upstream
-from zoneward.routing.addresses import distinct
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.approach import asked_for
+from zoneward.routing.assignment import Assignment
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.crowd import Crowd
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
-from zoneward.routing.groups import Group
-from zoneward.routing.hysteresis import Previous
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules, counted, listed
 
 
 class Case:
-    """Everything that a decision depends on. ``ready`` numbers the ready endpoints that count, ``twins`` those that
-    share an address with one of them.
+    """Everything that a decision depends on. ``number`` counts the ready endpoints, each address once; ``in_force`` is
+    what the existing slices were written for.
     """
 
     def __init__(
-        self,
-        service: Service,
-        endpoints: Sequence[Endpoint],
-        demand: Demand,
-        previous: Previous,
-        configuration: Configuration,
+        self, service: Service, crowd: Crowd, demand: Demand, in_force: str | None, configuration: Configuration
     ) -> None:
         self.service = service
-        self.endpoints = endpoints
+        self.crowd = crowd
+        self.number = crowd.number
         self.demand = demand
-        self.previous = previous
+        self.in_force = in_force
         self.configuration = configuration
         self.rules = Rules()
-        self.ready, self.twins = distinct(endpoints, apart=configuration.upstream)
         self.asked = asked_for(service, configuration, self.rules)
 
     # --- rules that several approaches ask ------------------------------------------------------------------------
@@ -58,8 +51,8 @@ class Case:
         return self.inactive(Reason.NO_READY_NODES, "no node is ready")
 
     def ready_endpoints_refusal(self) -> Decision | None:
-        number = len(self.ready)
-        detail = f"{counted(number, 'endpoint')} ready of {len(self.endpoints)}"
+        number = self.number
+        detail = f"{counted(number, 'endpoint')} ready of {self.crowd.size}"
         if self.rules.ask("ready-endpoints", bool(number), detail):
             return None
         return self.inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
@@ -72,10 +65,9 @@ class Case:
 
     # --- results --------------------------------------------------------------------------------------------------
 
-    def inactive(self, reason: Reason, message: str, *, hints: tuple[Hints | None, ...] | None = None) -> Decision:
-        """All endpoints serve all zones; ``hints`` that may stand in slices nevertheless."""
-        none = (None,) * len(self.endpoints)
-        return self.decided(active=False, reason=reason, message=message, hints=none if hints is None else hints)
+    def inactive(self, reason: Reason, message: str, *, assignment: Assignment | None = None) -> Decision:
+        """All endpoints serve all zones; ``assignment`` has hints that may stand in slices nevertheless."""
+        return self.decided(active=False, reason=reason, message=message, assignment=assignment)
 
     def decided(
         self,
@@ -83,29 +75,30 @@ class Case:
         active: bool,
         reason: Reason,
         message: str,
-        hints: tuple[Hints | None, ...],
-        groups: tuple[Group | None, ...] | None = None,
+        assignment: Assignment | None = None,
         allocation: Allocation | None = None,
         moved: int = 0,
         ranges: dict[str, upstream.ZoneRange] | None = None,
     ) -> Decision:
         asked = self.asked
+        assignment = Assignment(self.crowd) if assignment is None else assignment
         return Decision(
             approach=asked.approach,
             heuristic=asked.heuristic.name if asked.heuristic else None,
             active=active,
             reason=reason,
             message=message,
-            endpoints=len(self.ready) + len(self.twins),
+            endpoints=self.number + len(self.crowd.twins),
             allocation=allocation,
-            hints=hints,
+            hints=assignment.all_hints,
             rules=self.rules.as_tuple(),
-            groups=groups,
+            groups=assignment.all_groups,
             moved=moved,
             accepted=asked.accepted,
             accepted_reason=asked.accepted_reason,
             accepted_message=asked.accepted_detail,
             ranges=ranges,
+            assignment=assignment,
         )
 
 
@@ -113,10 +106,7 @@ def percent(share: Fraction) -> str:
     return f"{float(share * 100):.3g} %"
 
 
-def lacking(names: tuple[str, ...], noun: str, what: str) -> str:
-    """``2 nodes without zone label (n1, n2)``, or nothing."""
-    return f"{counted(len(names), noun)} without {what} ({listed(names)})" if names else ""
-
-
-def name_of(endpoint: Endpoint) -> str:
-    return endpoint.target_ref.name if endpoint.target_ref else ", ".join(endpoint.addresses or ("?",))
+def lacking(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
+    """``2 nodes without zone label (n1, n2)``, or nothing. ``number``: of all, where ``names`` are only the first."""
+    number = len(names) if number is None else number
+    return f"{counted(number, noun)} without {what} ({listed(names, number=number)})" if names else ""

@@ -169,9 +169,11 @@ def is_starting_threshold(value: Fraction) -> bool:
 def configuration_from(document: Mapping[str, Any]) -> Configuration:
     """A configuration document (already parsed YAML or JSON) as a value.
 
-    Raises ConfigurationError for an unknown key, a wrong type, a value out of range, or gates that exclude each other.
+    Nothing is decided by its section ``controller``, which `zoneward.controller.settings` reads. Raises
+    ConfigurationError for an unknown key, a wrong type, a value out of range, or gates that exclude each other.
     """
     rest = dict(document)
+    rest.pop("controller", None)
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if (got := rest.pop(key, None)) != expected:
             raise ConfigurationError(f"{key}: expected {expected}, got {got!r}")
@@ -199,7 +201,7 @@ def configuration_from(document: Mapping[str, Any]) -> Configuration:
     if "maxEndpointsPerSlice" in rest:
         settings["max_endpoints_per_slice"] = _integer(rest.pop("maxEndpointsPerSlice"), "maxEndpointsPerSlice")
     for key in rest:
-        known_keys = "featureGates, defaultApproach, hints, subsetting, maxEndpointsPerSlice"
+        known_keys = "featureGates, defaultApproach, hints, subsetting, maxEndpointsPerSlice, controller"
         raise ConfigurationError(f"{key}: expected one of {known_keys}, got an unknown key")
     return Configuration(**settings)
 

@@ -6,6 +6,7 @@ from zoneward.kube.objects import Endpoint, Service
 from zoneward.routing import hinting, subsetting
 from zoneward.routing.case import Case
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.crowd import Crowd, crowd_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.hysteresis import Previous
@@ -20,12 +21,23 @@ def decide(
     previous: Previous,
     configuration: Configuration,
 ) -> Decision:
+    """Decide for a list of endpoints of one Service in one address family.
+
+    ``endpoints`` come without hints, in any order.
+    """
+    crowd = crowd_of(endpoints, previous.placement.get, apart=configuration.upstream)
+    return decide_for(service, crowd, demand=demand, in_force=previous.in_force, configuration=configuration)
+
+
+def decide_for(
+    service: Service, crowd: Crowd, *, demand: Demand, in_force: str | None, configuration: Configuration
+) -> Decision:
     """Decide for the endpoints of one Service in one address family.
 
-    ``endpoints`` come without hints, in any order. Nothing is raised for what people may write: an unknown value is a
-    rule that did not pass.
+    ``in_force`` is what the existing slices were written for. Nothing is raised for what people may write: an unknown
+    value is a rule that did not pass.
     """
-    case = Case(service, endpoints, demand, previous, configuration)
+    case = Case(service, crowd, demand, in_force, configuration)
     heuristic, refusal = case.asked.heuristic, case.asked.refusal
     if heuristic is None:
         if refusal is None:

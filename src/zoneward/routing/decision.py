@@ -1,25 +1,28 @@
 """One decision: what a Service gets in one address family, and every rule that led there."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zoneward.kube.objects import Hints
 from zoneward.routing import upstream
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.asked import Approach
+from zoneward.routing.assignment import Assignment
 from zoneward.routing.groups import Group
+from zoneward.routing.late import Late
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Decision:
     """Approach, allocation and reason for one Service and address family.
 
     ``hints`` and ``groups`` stand in the order of the endpoints that were given. Where the decision is not active, all
     are None, and so is ``allocation``; a decision sets hints, or says which slice group each endpoint belongs to (None
-    for the slices that all zones consume). ``endpoints`` counts the ready ones; ``moved`` those that now serve other
-    zones than before. ``ranges`` are upstream's bounds per zone, set only where upstream's own way of hinting is still
-    to be taken.
+    for the slices that all zones consume). Both are made from ``assignment`` when they are first asked for, which must
+    be before the endpoints change. ``endpoints`` counts the ready ones; ``moved`` those that now serve other zones than
+    before. ``ranges`` are upstream's bounds per zone, set only where upstream's own way of hinting is still to be
+    taken.
     """
 
     approach: Approach
@@ -29,14 +32,15 @@ class Decision:
     message: str
     endpoints: int
     allocation: Allocation | None
-    hints: tuple[Hints | None, ...]
+    hints: Late[tuple[Hints | None, ...]] = Late()  # noqa: RUF009 -- a descriptor
     rules: tuple[Rule, ...]
-    groups: tuple[Group | None, ...] | None = None
+    groups: Late[tuple[Group | None, ...] | None] = Late(None)  # noqa: RUF009
     moved: int = 0
     accepted: bool | None = None
     accepted_reason: Reason = Reason.ACCEPTED
     accepted_message: str = ""
     ranges: dict[str, upstream.ZoneRange] | None = None
+    assignment: Assignment | None = field(default=None, compare=False, repr=False)
 
     @property
     def asked_for(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Events of a Service: KEP-2433's six, and only when something changed (KEP-2433 § Events).
+"""Events of a Service, only when something changed: KEP-2433's six (§ Events), and their like for subsetting.
 
 What changed is told from values alone: what the slices say was in force, and what the Service's conditions say was told
 last.
@@ -6,6 +6,7 @@ last.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final, Literal
 
 import msgspec
@@ -21,6 +22,8 @@ from zoneward.routing.reasons import Reason
 
 ENABLED: Final = "TopologyAwareRoutingEnabled"
 DISABLED: Final = "TopologyAwareRoutingDisabled"
+SUBSETTING_ENABLED: Final = "TopologyAwareSubsettingEnabled"
+SUBSETTING_DISABLED: Final = "TopologyAwareSubsettingDisabled"
 UPSTREAM_ENABLED: Final = "TopologyAwareHintsEnabled"
 UPSTREAM_DISABLED: Final = "TopologyAwareHintsDisabled"
 
@@ -31,7 +34,7 @@ _MESSAGES: Final = {
     Reason.ENDPOINT_WITHOUT_ZONE: "1 or more Endpoints do not have a Zone specified",
     Reason.NODE_WITHOUT_CPU: "1 or more Nodes do not have allocatable CPU specified",
     Reason.ONE_ZONE: "Nodes only ready in 1 zone",
-    # The proposal has no words for these.
+    # The proposal has no words for these, and others for none of subsetting's: the decision's own serve.
     Reason.NODE_WITHOUT_ZONE: "1 or more Nodes do not have a Zone specified",
     Reason.NO_READY_NODES: "No Nodes are ready",
     Reason.NO_READY_ENDPOINTS: "No Endpoints are ready",
@@ -53,13 +56,20 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
+class Matter(Enum):
+    """What events are about."""
+
+    HINTS = auto()
+    SUBSETTING = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a Service's conditions say was told last: whether hints were asked for, whether they were on, and if not,
-    why.
+    """What a Service's conditions say was told last: what was asked for (None: nothing that events are about), whether
+    it was on, and if not, why.
     """
 
-    hints: bool
+    matter: Matter | None
     on: bool
     reason: str = ""
 
@@ -70,7 +80,7 @@ def told_last(conditions: Iterable[Condition]) -> Told | None:
     if programmed is None:
         return None
     approach = programmed.message.partition(": ")[0]
-    return Told(hints=_asks_for_hints(approach), on=programmed.status == "True", reason=programmed.reason)
+    return Told(matter=_matter(approach), on=programmed.status == "True", reason=programmed.reason)
 
 
 def events_of(
@@ -79,28 +89,57 @@ def events_of(
     """The events that a Service's new decisions are worth, by address type.
 
     ``told`` are the Service's conditions, the memory of what was told last. Where it has none of ours, ``in_force``
-    stands in for them: what the existing slices of each address type were written for. Nothing is told twice.
+    stands in for them: what the existing slices of each address type were written for. Nothing is told twice. Of
+    subsetting by default nothing is told: such a Service has no conditions, and nothing would remember it.
     """
     spoken = speaker(decisions)
     if spoken is None:
         return ()
     decision = spoken[1]
-    last = told_last(told)
-    if last is None:
-        on = bool(decisions) and all(_asks_for_hints(in_force.get(family) or "") for family in decisions)
-        last = Told(hints=any(_asks_for_hints(each or "") for each in in_force.values()), on=on)
-    if not _is_hints(decision):
-        if last.hints:
-            return (Event("Normal", DISABLED, "Topology Aware Routing configuration was removed"),)
+    if decision.reason is Reason.BEING_DELETED:
         return ()
-    if decision.active:
-        on = last.hints and last.on
-        return () if on else (Event("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
-    if last.hints and not last.on and last.reason == decision.reason:
-        return ()
+    matter = _matter(decision.asked_for or "") if decision.accepted is not None else None
+    last = told_last(told) or _in_force(matter, {family: in_force.get(family) for family in decisions})
+    events = []
+    if last.matter is not None and last.matter is not matter:
+        events.append(_removed(last.matter))
+    if matter is not None:
+        before = last if last.matter is matter else Told(matter, on=False)
+        if decision.active:
+            if not before.on:
+                events.append(_enabled(matter))
+        elif before.on or before.reason != decision.reason:
+            events.append(_disabled(matter, decision))
+    return tuple(events)
+
+
+def _enabled(matter: Matter) -> Event:
+    if matter is Matter.HINTS:
+        return Event("Normal", ENABLED, "Topology Aware Routing has been enabled")
+    return Event("Normal", SUBSETTING_ENABLED, "Topology Aware Subsetting has been enabled")
+
+
+def _removed(matter: Matter) -> Event:
+    if matter is Matter.HINTS:
+        return Event("Normal", DISABLED, "Topology Aware Routing configuration was removed")
+    return Event("Normal", SUBSETTING_DISABLED, "Topology Aware Subsetting configuration was removed")
+
+
+def _disabled(matter: Matter, decision: Decision) -> Event:
+    if matter is Matter.SUBSETTING:
+        return Event("Warning", SUBSETTING_DISABLED, decision.message)
     words = _MESSAGES.get(decision.reason)
     message = decision.message if words is None else words.format(endpoints=decision.endpoints)
-    return (Event("Warning", DISABLED, message),)
+    return Event("Warning", DISABLED, message)
+
+
+def _in_force(matter: Matter | None, in_force: Mapping[str, str | None]) -> Told:
+    """What slices tell. Those of subsetting count where it is asked for: it may have been there by default."""
+    there = {family: _matter(each or "") for family, each in in_force.items()}
+    for kind in (Matter.HINTS, Matter.SUBSETTING):
+        if kind in there.values() and (kind is Matter.HINTS or kind is matter):
+            return Told(kind, on=all(each is kind for each in there.values()))
+    return Told(None, on=False)
 
 
 def upstream_events_of(decisions: Mapping[str, Decision], *, told: Iterable[Condition]) -> tuple[Event, ...]:
@@ -109,11 +148,11 @@ def upstream_events_of(decisions: Mapping[str, Decision], *, told: Iterable[Cond
     Upstream remembers in memory; here the Service's condition stands for that.
     """
     last = told_last(told)
-    populated = last is not None and last.hints and last.on
+    populated = last is not None and last.matter is Matter.HINTS and last.on
     events = []
     for address_type, decision in decisions.items():
         where = f", addressType: {address_type}"
-        if not _is_hints(decision):
+        if _matter(decision.asked_for or "") is not Matter.HINTS:
             if populated:
                 text = f"Topology Aware Hints has been disabled{where}"
                 events.append(Event("Warning", UPSTREAM_DISABLED, text))
@@ -126,12 +165,12 @@ def upstream_events_of(decisions: Mapping[str, Decision], *, told: Iterable[Cond
     return tuple(events)
 
 
-def _is_hints(decision: Decision) -> bool:
-    return _asks_for_hints(decision.asked_for or "")
-
-
-def _asks_for_hints(approach: str) -> bool:
-    """Whether ``<approach>/<heuristic>`` is one of those that KEP-2433's events speak of."""
+def _matter(approach: str) -> Matter | None:
+    """What ``<approach>/<heuristic>`` is a matter of; None for those that no event speaks of."""
     kind, _, name = approach.partition("/")
     heuristic = HEURISTICS.get(name)
-    return heuristic is not None and not heuristic.subsets and (kind == Approach.HINTS or heuristic.balances)
+    if heuristic is None:
+        return None
+    if heuristic.subsets:
+        return Matter.SUBSETTING
+    return Matter.HINTS if kind == Approach.HINTS or heuristic.balances else None

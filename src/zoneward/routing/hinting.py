@@ -1,18 +1,19 @@
 """Decisions that hints carry: KEP-2433's heuristics, KEP-4444's and KEP-3015's distributions, and upstream's way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 
-from zoneward.kube.objects import ForNode, ForZone, Hints, Identity, identity
 from zoneward.routing import upstream
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.algorithms.registry import Heuristic
 from zoneward.routing.allocation import Allocation, allocate
 from zoneward.routing.asked import Approach
-from zoneward.routing.case import Case, lacking, name_of, percent
+from zoneward.routing.assignment import Assignment
+from zoneward.routing.case import Case, lacking, percent
+from zoneward.routing.crowd import Cell, named
 from zoneward.routing.decision import Decision
 from zoneward.routing.hysteresis import threshold_in_force
-from zoneward.routing.placement import place
+from zoneward.routing.placement import Lot, place
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import counted, listed
 
@@ -30,7 +31,7 @@ def balanced(case: Case, heuristic: Heuristic) -> Decision:
     if refusal is not None:
         return refusal
     settings = case.configuration.hints
-    kept = case.previous.in_force == f"{case.asked.approach}/{heuristic.name}"
+    kept = case.in_force == f"{case.asked.approach}/{heuristic.name}"
     threshold = threshold_in_force(settings, kept=kept)
     case.rules.ask(
         "threshold-in-force",
@@ -43,7 +44,7 @@ def balanced(case: Case, heuristic: Heuristic) -> Decision:
     if decision is not None:
         return decision
     # Without the threshold: it is lower the next time, when nothing is in force, and the words would change.
-    number, zones = len(case.ready), len(case.demand.zones)
+    number, zones = case.number, len(case.demand.zones)
     return case.inactive(
         Reason.OVERLOAD,
         f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}: any split would put too much on some zone",
@@ -63,19 +64,19 @@ def own_zone(case: Case, heuristic: Heuristic) -> Decision:
         raise AssertionError(f"{heuristic.name} refused, though it has no threshold")
     if refusal is None:
         return decision
-    without_node = sum(1 for number in case.ready if not case.endpoints[number].node_name)
+    without_node = sum(cell.nodeless for cell in case.crowd.ready())
     if heuristic.node_hints and case.rules.ask(
         "endpoint-nodes", not without_node, f"{counted(without_node, 'ready endpoint')} without a node"
     ):
         return decision
     # Hints of the others stay as they are: proxies take none of them while one is missing, and no slice is
     # rewritten for an endpoint that comes and goes.
-    return case.inactive(refusal.reason, refusal.message, hints=decision.hints)
+    return case.inactive(refusal.reason, refusal.message, assignment=decision.assignment)
 
 
 def as_upstream(case: Case) -> Decision:
     """Upstream's checks; its hints depend on how endpoints lie in slices and are set there."""
-    number = len(case.ready)
+    number = case.number
     ranges = upstream.zone_ranges(case.demand, number)
     if isinstance(ranges, upstream.Refusal):
         case.rules.ask("upstream-allocation", False, ranges.detail)
@@ -92,7 +93,6 @@ def as_upstream(case: Case) -> Decision:
         active=True,
         reason=Reason.ENABLED,
         message="hints as upstream sets them",
-        hints=(None,) * len(case.endpoints),
         ranges=dict(ranges),
     )
 
@@ -118,7 +118,7 @@ def _node_refusal(case: Case) -> Decision | None:
 
 
 def _count_refusal(case: Case) -> Decision | None:
-    number, zones = len(case.ready), len(case.demand.zones)
+    number, zones = case.number, len(case.demand.zones)
     detail = f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}"
     if case.rules.ask("enough-endpoints", number >= zones, detail):
         return None
@@ -126,8 +126,8 @@ def _count_refusal(case: Case) -> Decision | None:
 
 
 def _zone_refusal(case: Case) -> Decision | None:
-    without = tuple(sorted(name_of(case.endpoints[each]) for each in case.ready if not case.endpoints[each].zone))
-    detail = lacking(without, "endpoint", "zone")
+    number, without = named(cell for cell in case.crowd.ready() if not cell.zone)
+    detail = lacking(without, "endpoint", "zone", number=number)
     if case.rules.ask("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
         return None
     return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
@@ -139,20 +139,19 @@ def _zone_refusal(case: Case) -> Decision | None:
 def _allocated(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decision | None:
     """Allocation and placement, or None where the heuristic finds none."""
     weights = case.demand.reduced
-    placeable = [number for number in case.ready if case.endpoints[number].zone]
-    zones = tuple(sorted(weights.keys() | {case.endpoints[number].zone or "" for number in placeable}))
+    cells = [cell for cell in case.crowd.ready() if cell.zone]
+    zones = tuple(sorted(weights.keys() | {cell.zone for cell in cells}))
     index = {zone: position for position, zone in enumerate(zones)}
     size = len(zones)
-    identities = [identity(case.endpoints[number]) for number in placeable]
-    located = [index[case.endpoints[number].zone or ""] for number in placeable]
-    before = _served_before(case, identities, index)
+    lots = [Lot(cell, index[cell.zone], _served_before(cell, index)) for cell in cells]
     supply = [0] * size
     counts = [0] * (size * size)
-    for here, there in zip(located, before, strict=True):
-        supply[here] += 1
+    for lot in lots:
+        here, there = lot.home, lot.before
+        supply[here] += len(lot)
         # Where nobody starts traffic any more, nobody is to stay.
         if there >= 0 and not (heuristic.balances and zones[there] not in weights):
-            counts[there * size + here] += 1
+            counts[there * size + here] += len(lot)
     allocation = allocate(
         heuristic,
         zones=zones,
@@ -168,48 +167,40 @@ def _allocated(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decisio
             return None
     if allocation is None:
         return None
-    placed = place(located, before, identities, allocation.counts, size)
-    moved = sum(1 for was, now in zip(before, placed, strict=True) if was not in (-1, now))
-    away = sum(1 for here, there in zip(located, placed, strict=True) if here != there)
+    placed = place(lots, allocation.counts, size)
+    at_home = sum(allocation.counts[zone * size + zone] for zone in range(size))
+    away = sum(supply) - at_home
     case.rules.ask(
         "placement",
         True,
-        f"{counted(len(placed) - away, 'endpoint')} serve their own zone, {away} another; {moved} moved",
+        f"{counted(at_home, 'endpoint')} serve their own zone, {away} another; {placed.moved} moved",
     )
-    hints: list[Hints | None] = [None] * len(case.endpoints)
-    for_zone = [(ForZone(zone),) for zone in zones]
-    alike = [Hints(for_zones=zone) for zone in for_zone]
-    for number, zone in zip(placeable, placed, strict=True):
-        node = case.endpoints[number].node_name if heuristic.node_hints else None
-        hints[number] = Hints(for_zones=for_zone[zone], for_nodes=(ForNode(node),)) if node else alike[zone]
-    if heuristic.node_hints:
-        for number in case.ready:
-            if hints[number] is None and (node := case.endpoints[number].node_name):
-                hints[number] = Hints(for_nodes=(ForNode(node),))
-    for number, twin in case.twins.items():
-        hints[number] = hints[twin]
+    groups = allocation.groups
     return case.decided(
         active=True,
         reason=Reason.ENABLED,
         message=_message(case, heuristic, allocation),
         allocation=allocation,
-        hints=tuple(hints),
-        moved=moved,
+        assignment=Assignment(
+            case.crowd,
+            "hints",
+            whole={lot.members: groups[zone] for lot, zone in placed.whole.items() if isinstance(lot.members, Cell)},
+            apart={member: groups[zone] for member, zone in placed.apart.items()},
+            node_hints=heuristic.node_hints,
+        ),
+        moved=placed.moved,
     )
 
 
-def _served_before(case: Case, identities: Sequence[Identity], index: Mapping[str, int]) -> list[int]:
-    """The zone that each endpoint served, as an index; -1 for none, or for several at once."""
-    served = case.previous.placement
-    if not served:
-        return [-1] * len(identities)
-    single = {id(group): index.get(group.zones[0], -1) for group in served.values() if len(group.zones) == 1}
-    return [single.get(id(served.get(each)), -1) for each in identities]
+def _served_before(cell: Cell, index: Mapping[str, int]) -> int:
+    """The zone that the endpoints of a cell served, as an index; -1 for none, or for several at once."""
+    group = cell.before
+    return index.get(group.zones[0], -1) if group is not None and len(group.zones) == 1 else -1
 
 
 def _minimums(case: Case, threshold: Fraction) -> str:
     """The least each zone needs to stay below the threshold, and what there is."""
-    total, number = case.demand.total, len(case.ready)
+    total, number = case.demand.total, case.number
     needed = [
         least_endpoints(number, weight, total, threshold.numerator, threshold.denominator)
         for weight in case.demand.weights
@@ -228,7 +219,7 @@ def _message(case: Case, heuristic: Heuristic, allocation: Allocation) -> str:
         where = "node, then its own zone" if heuristic.node_hints else "zone"
         text = f"every endpoint serves its own {where}"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
-    number = len(case.ready)
+    number = case.number
     worst, zone = max(
         (Fraction(number * weight, case.demand.total * allocation.size(allocation.zones.index(zone))) - 1, zone)
         for zone, weight in case.demand.weight_of.items()

@@ -37,8 +37,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def listed(names: tuple[str, ...], most: int = 3) -> str:
-    """``a, b, c and 4 more``."""
-    if len(names) <= most:
+def listed(names: tuple[str, ...], most: int = 3, *, number: int | None = None) -> str:
+    """``a, b, c and 4 more``. ``number``: of all names, where the first few are given."""
+    number = len(names) if number is None else number
+    if number <= most:
         return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return f"{', '.join(names[:most])} and {number - most} more"

@@ -1,26 +1,27 @@
 """Decisions that slice groups carry (KEP-2004): a starting threshold, an algorithm, and as little change as possible.
 
-An endpoint starts at home, in its own zone. One without a zone, or in a zone where no traffic starts, is given a home:
-the zone in greatest need, expected endpoints minus those located there. The algorithms only see homes.
+The algorithms see endpoints at home (`zoneward.routing.homes`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.kube.objects import ForZone, Hints, Identity, identity
 from zoneward.kube.validation import MAX_ZONE_HINTS
 from zoneward.routing.algorithms.lazy import only_the_update
 from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS, Heuristic
 from zoneward.routing.algorithms.results import IMPOSSIBLE
 from zoneward.routing.allocation import Allocation, allocate, allocation_of
 from zoneward.routing.asked import Approach
-from zoneward.routing.case import Case, lacking, name_of, percent
+from zoneward.routing.assignment import Assignment
+from zoneward.routing.case import Case, lacking, percent
+from zoneward.routing.crowd import Cell, Member, named
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
-from zoneward.routing.groups import Group, among, own_group
+from zoneward.routing.groups import Group, own_group
+from zoneward.routing.homes import Homes, homes_of
 from zoneward.routing.hysteresis import are_enough, endpoints_needed
-from zoneward.routing.placement import place
+from zoneward.routing.placement import Lot, Placement, place
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import counted, listed
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEASURES, measure
@@ -42,13 +43,13 @@ def balanced(case: Case, heuristic: Heuristic) -> Decision:
     )
     if refusal is not None:
         return refusal
-    homes = _homes(case, demand, demand.zones)
-    kept = case.previous.in_force == f"{Approach.SUBSETTING}/{heuristic.name}" and any(homes.before)
+    homes = homes_of(case, demand, demand.zones)
+    kept = case.in_force == f"{Approach.SUBSETTING}/{heuristic.name}" and any(homes.before.values())
     groups = _lazily(case, heuristic, homes) if kept else None
     if groups is None:
         groups = _rebalanced(case, heuristic, homes)
     limit = percent(case.configuration.subsetting.overload_threshold)
-    numbers = f"{counted(len(case.ready), 'endpoint')} for {counted(len(demand.zones), 'zone')}"
+    numbers = f"{counted(case.number, 'endpoint')} for {counted(len(demand.zones), 'zone')}"
     if not case.rules.ask("overload-threshold", groups is not None, f"{heuristic.name}: {numbers}, below {limit}"):
         return case.inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
     assert groups is not None
@@ -61,12 +62,12 @@ def required(case: Case, heuristic: Heuristic) -> Decision:
     if refusal is not None:
         return refusal
     demand = _demand(case)
-    zones = {*demand.zones, *(each.zone for each in case.endpoints if each.zone)}
+    zones = {*demand.zones, *case.crowd.zones()}
     if not zones:
-        without = tuple(sorted(name_of(case.endpoints[each]) for each in case.ready))
-        case.rules.ask("endpoint-zones", False, lacking(without, "endpoint", "zone"))
+        number, without = named(case.crowd.ready())
+        case.rules.ask("endpoint-zones", False, lacking(without, "endpoint", "zone", number=number))
         return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
-    homes = _homes(case, demand, tuple(sorted(zones)))
+    homes = homes_of(case, demand, tuple(sorted(zones)))
     groups = _rebalanced(case, heuristic, homes)
     assert groups is not None, f"{heuristic.name} refused, though it has no threshold"
     return _decided(case, heuristic, homes, groups)
@@ -101,8 +102,8 @@ def _encoding_refusal(case: Case, heuristic: Heuristic) -> Decision | None:
 
 def _threshold_refusal(case: Case, zones: int) -> Decision | None:
     """KEP-2004 § Starting Threshold. It is asked before the algorithm, which knows nothing of it."""
-    number = counted(len(case.ready), "endpoint")
-    kept = case.previous.in_force in BALANCED
+    number = counted(case.number, "endpoint")
+    kept = case.in_force in BALANCED
     threshold, padding = case.asked.starting_threshold, case.configuration.subsetting.padding
 
     def bound(*, kept: bool) -> str:
@@ -112,7 +113,7 @@ def _threshold_refusal(case: Case, zones: int) -> Decision | None:
 
     needed = endpoints_needed(threshold, padding, zones, kept=kept)
     detail = f"{number}; {'on already, ' if kept else ''}{bound(kept=kept)}"
-    if case.rules.ask("starting-threshold", are_enough(len(case.ready), needed, padding, kept=kept), detail):
+    if case.rules.ask("starting-threshold", are_enough(case.number, needed, padding, kept=kept), detail):
         return None
     # What stops here must start again: to say so at once spares the conditions a second write.
     return case.inactive(Reason.BELOW_STARTING_THRESHOLD, f"{number}, {bound(kept=False)}")
@@ -122,102 +123,35 @@ def _threshold_refusal(case: Case, zones: int) -> Decision | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Homes:
-    """Where every endpoint starts: an index into ``zones`` for each, ready or not.
-
-    ``was`` are the groups that the existing slices have them in, ``before`` the same without zones that are gone.
-    """
-
-    demand: Demand
-    zones: tuple[str, ...]
-    weights: tuple[int, ...]
-    identities: tuple[Identity, ...]
-    home: tuple[int, ...]
-    was: tuple[Group | None, ...]
-    before: tuple[Group | None, ...]
-    supply: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Groups:
-    """An allocation over homes, with the group of each ready endpoint, as an index."""
+    """An allocation over homes, and the placement of the ready endpoints into its groups."""
 
     allocation: Allocation
-    placed: dict[int, int]
+    placed: Placement
+    moved: int
 
 
-def _homes(case: Case, demand: Demand, zones: tuple[str, ...]) -> _Homes:
-    index = {zone: number for number, zone in enumerate(zones)}
-    identities = tuple(map(identity, case.endpoints))
-    placement = case.previous.placement
-    was = tuple(placement.get(each) for each in identities) if placement else (None,) * len(identities)
-    left = {key: among(group, index) for key, group in _distinct(was).items()}
-    before = tuple(left[id(group)] if group is not None else None for group in was)
-    home = [index.get(each.zone or "", -1) for each in case.endpoints]
-    supply = [0] * len(zones)
-    homeless = []
-    for number in case.ready:
-        if home[number] < 0:
-            homeless.append(number)
-        else:
-            supply[home[number]] += 1
-    if homeless:
-        names = tuple(sorted(name_of(case.endpoints[number]) for number in homeless))
-        detail = lacking(names, "endpoint", "zone where traffic starts")
-        case.rules.ask("endpoint-zones", True, f"{detail}: to the zone in greatest need")
-    ready = set(case.ready)
-    weights = tuple(demand.reduced.get(zone, 0) for zone in zones)
-    others = [number for number, zone in enumerate(home) if zone < 0 and number not in ready]
-    # Ready ones first: they count. Who has a group stays at home there.
-    for number in sorted(homeless, key=identities.__getitem__) + sorted(others, key=identities.__getitem__):
-        group = before[number]
-        home[number] = index[group.zones[0]] if group else neediest(weights, supply, len(case.ready))
-        if number in ready:
-            supply[home[number]] += 1
-    return _Homes(demand, zones, weights, identities, tuple(home), was, before, tuple(supply))
-
-
-def _distinct(groups: Sequence[Group | None]) -> dict[int, Group]:
-    """The groups by ``id``: thousands of endpoints share a few."""
-    return {id(group): group for group in groups if group is not None}
-
-
-def _numbered(groups: Sequence[Group | None], number_of: Mapping[tuple[str, ...], int]) -> list[int]:
-    """The groups as numbers by the zones that consume them; -1 for none and for those that are no more."""
-    numbers = {key: number_of.get(group.zones, -1) for key, group in _distinct(groups).items()}
-    return [numbers[id(group)] if group is not None else -1 for group in groups]
-
-
-def neediest(weights: Sequence[int], located: Sequence[int], total: int) -> int:
-    """The zone that expects most beyond what is located there; the first by name among equals."""
-    everything = sum(weights)
-    return max(
-        range(len(weights)), key=lambda zone: (total * weights[zone] - located[zone] * max(everything, 1), -zone)
-    )
-
-
-def _lazily(case: Case, heuristic: Heuristic, homes: _Homes) -> _Groups | None:
+def _lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _Groups | None:
     """Only the update itself; None where that would overload somebody (KEP-2004 § Optimizations).
 
     Or where it costs too much: every rollout replaces all endpoints, and where each new one goes to the group that
     lacks one just then, little is left in its zone in the end. Laziness alone never notices.
     """
     zones = homes.zones
-    shared = sorted({group.zones: group for group in homes.before if group and len(group.zones) > 1}.items())
+    shared = _shared(homes.before.values())
     number_of: dict[tuple[str, ...], int] = {(zone,): number for number, zone in enumerate(zones)}
-    number_of |= {key: len(zones) + number for number, (key, _) in enumerate(shared)}
+    number_of |= {group.zones: len(zones) + number for number, group in enumerate(shared)}
     groups, size = len(number_of), len(zones)
     composition = [0] * (groups * size)
     weights = [0.0] * (groups * size)
     for number in range(size):
         weights[number * size + number] = 1.0
-    for key, group in shared:
+    for group in shared:
         for position, zone in enumerate(zones):
-            weights[number_of[key] * size + position] = group.weight(zone)
-    before = _numbered(homes.before, number_of)
-    for number in case.ready:
-        if before[number] >= 0:
-            composition[before[number] * size + homes.home[number]] += 1
+            weights[number_of[group.zones] * size + position] = group.weight(zone)
+    for lot in (each.lot(number_of) for each in homes.ready):
+        if lot.before >= 0:
+            composition[lot.before * size + lot.home] += len(lot)
     threshold = case.configuration.subsetting.overload_threshold
     found = only_the_update(
         homes.weights,
@@ -243,16 +177,16 @@ def _lazily(case: Case, heuristic: Heuristic, homes: _Homes) -> _Groups | None:
         case.rules.ask("lazy-rebalance", False, f"{detail}, {percent(most)} at most: they are balanced anew")
         return None
     case.rules.ask("lazy-rebalance", True, f"{detail}: only the update is made")
-    return _placed(case, homes, allocation)
+    return _placed(homes, allocation)
 
 
-def _rebalanced(case: Case, heuristic: Heuristic, homes: _Homes) -> _Groups | None:
+def _rebalanced(case: Case, heuristic: Heuristic, homes: Homes) -> _Groups | None:
     """All groups anew; None where the algorithm finds none."""
     allocation = _balance(case, heuristic, homes)
-    return None if allocation is None else _placed(case, homes, allocation)
+    return None if allocation is None else _placed(homes, allocation)
 
 
-def _balance(case: Case, heuristic: Heuristic, homes: _Homes) -> Allocation | None:
+def _balance(case: Case, heuristic: Heuristic, homes: Homes) -> Allocation | None:
     return allocate(
         heuristic,
         zones=homes.zones,
@@ -264,16 +198,24 @@ def _balance(case: Case, heuristic: Heuristic, homes: _Homes) -> Allocation | No
     )
 
 
-def _placed(case: Case, homes: _Homes, allocation: Allocation) -> _Groups:
-    before = _numbered(homes.before, _numbers(allocation))
-    placed = place(
-        [homes.home[number] for number in case.ready],
-        [before[number] for number in case.ready],
-        [homes.identities[number] for number in case.ready],
-        allocation.counts,
-        len(homes.zones),
-    )
-    return _Groups(allocation, dict(zip(case.ready, placed, strict=True)))
+def _placed(homes: Homes, allocation: Allocation) -> _Groups:
+    number_of = _numbers(allocation)
+    lots = [each.lot(number_of) for each in homes.ready]
+    placed = place(lots, allocation.counts, len(homes.zones))
+    # Nobody stays in a group that is no more.
+    lost = sum(len(lot) for lot, each in zip(lots, homes.ready, strict=True) if each.was is not None and lot.before < 0)
+    return _Groups(allocation, placed, placed.moved + lost)
+
+
+def _shared(groups: Iterable[Group | None]) -> list[Group]:
+    """The groups that several zones share, in order; of those that differ by weights alone, the one that weighs most,
+    as after a write of several slices that was cut off."""
+    found: dict[tuple[str, ...], Group] = {}
+    for group in groups:
+        if group is not None and len(group.zones) > 1:
+            other = found.get(group.zones)
+            found[group.zones] = group if other is None or group.weights > other.weights else other
+    return [found[zones] for zones in sorted(found)]
 
 
 def _numbers(allocation: Allocation) -> dict[tuple[str, ...], int]:
@@ -283,76 +225,72 @@ def _numbers(allocation: Allocation) -> dict[tuple[str, ...], int]:
 # --- the decision -----------------------------------------------------------------------------------------------------
 
 
-def _decided(case: Case, heuristic: Heuristic, homes: _Homes, groups: _Groups) -> Decision:
+def _decided(case: Case, heuristic: Heuristic, homes: Homes, groups: _Groups) -> Decision:
     allocation = groups.allocation
-    number_of = dict(groups.placed)
-    for number, twin in case.twins.items():
-        number_of[number] = number_of[twin]
-    if heuristic.balances:
-        number_of |= _not_ready(homes, allocation, number_of)
-    else:
-        number_of |= {number: home for number, home in enumerate(homes.home) if number not in number_of}
-    hints: list[Hints | None] = [None] * len(case.endpoints)
-    placed: tuple[Group | None, ...] | None = None
     everybody = set(homes.demand.zones)
-    if case.configuration.subsetting.encoding == "hints":
+    as_hints = case.configuration.subsetting.encoding == "hints"
+    if as_hints:
         most = max((len(group.zones) for group in allocation.groups), default=0)
         detail = f"{counted(most, 'zone')} in a hint, {MAX_ZONE_HINTS} at most"
         if not case.rules.ask("hint-zones", most <= MAX_ZONE_HINTS, detail):
             return case.inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
-        alike = [Hints(for_zones=tuple(map(ForZone, group.zones))) for group in allocation.groups]
-        for number in (*case.ready, *case.twins):
-            hints[number] = alike[number_of[number]]
-    else:
+    told: Sequence[Group | None] = allocation.groups
+    whole, apart = _told(groups.placed, told)
+    if not as_hints:
         # What all zones consume alike needs no label: a proxy of any age reads such slices.
-        labelled = [
+        told = [
             None if not group.weighted and everybody <= set(group.zones) and len(everybody) > 1 else group
             for group in allocation.groups
         ]
-        placed = tuple(labelled[number_of[number]] for number in range(len(case.endpoints)))
-    now = [allocation.groups[groups.placed[number]] for number in case.ready]
-    moved = 0
-    for number, after in zip(case.ready, now, strict=True):
-        before = homes.before[number]
-        moved += homes.was[number] is not None and (before is None or before.zones != after.zones)
-    away = sum(
-        1 for number, after in zip(case.ready, now, strict=True) if after.zones != (case.endpoints[number].zone or "",)
-    )
+        whole, apart = _told(groups.placed, told)
+        rest = _told(_not_ready(homes, allocation, by_need=heuristic.balances), told)
+        whole |= rest[0]
+        apart |= rest[1]
+    parts = groups.placed.parts
+    away = sum(number for (lot, group), number in parts.items() if allocation.groups[group].zones != (lot.zone,))
     case.rules.ask(
         "placement",
         True,
-        f"{counted(len(now) - away, 'endpoint')} in their own zone's group, {away} in another; {moved} moved",
+        f"{counted(case.number - away, 'endpoint')} in their own zone's group, {away} in another; {groups.moved} moved",
     )
     return case.decided(
         active=True,
         reason=Reason.ENABLED,
         message=_message(case, heuristic, homes, allocation),
-        hints=tuple(hints),
-        groups=placed,
-        allocation=_as_located(case, homes, groups),
-        moved=moved,
+        assignment=Assignment(case.crowd, "hints" if as_hints else "groups", whole=whole, apart=apart),
+        allocation=_as_located(homes, groups),
+        moved=groups.moved,
     )
 
 
-def _not_ready(homes: _Homes, allocation: Allocation, placed: dict[int, int]) -> dict[int, int]:
-    """Groups for endpoints that do not count: the one they were in, or the one that will need them when they do."""
-    before = _numbered(homes.before, _numbers(allocation))
-    found: dict[int, int] = {}
-    rest = []
+def _told(
+    placed: Placement, groups: Sequence[Group | None]
+) -> tuple[dict[Cell, Group | None], dict[Member, Group | None]]:
+    """A placement as cells and single endpoints with their groups."""
+    whole = {lot.members: groups[number] for lot, number in placed.whole.items() if isinstance(lot.members, Cell)}
+    apart = {lot.members: groups[number] for lot, number in placed.whole.items() if isinstance(lot.members, Member)}
+    return whole, apart | {member: groups[number] for member, number in placed.apart.items()}
+
+
+def _not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> Placement:
+    """Groups for endpoints that do not count: the one they were in, or the one that will need them when they do.
+
+    Where a decision is not ``by_need``, the one at home.
+    """
+    if not by_need:
+        return Placement({Lot(each.members, each.zone, -1): each.zone for each in homes.rest})
+    number_of = _numbers(allocation)
+    lots = [each.lot(number_of) for each in homes.rest]
     size = len(homes.zones)
     composition = list(allocation.counts)
     supply = list(homes.supply)
-    for number, home in enumerate(homes.home):
-        if number in placed:
-            continue
-        supply[home] += 1
-        if before[number] >= 0:
-            found[number] = before[number]
-            composition[before[number] * size + home] += 1
-        else:
-            rest.append(number)
-    if rest:
-        there = list(composition)
+    for lot in lots:
+        supply[lot.home] += len(lot)
+        if lot.before >= 0:
+            composition[lot.before * size + lot.home] += len(lot)
+    there = list(composition)
+    new = [lot for lot in lots if lot.before < 0]
+    if new:
         weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
         number_of_groups = len(allocation.groups)
         only_the_update(
@@ -365,45 +303,39 @@ def _not_ready(homes: _Homes, allocation: Allocation, placed: dict[int, int]) ->
             [0] * number_of_groups,
             [0.0] * (2 * size),
         )
-        groups = place(
-            [homes.home[number] for number in rest],
-            [-1] * len(rest),
-            [homes.identities[number] for number in rest],
-            [after - was for after, was in zip(composition, there, strict=True)],
-            size,
-        )
-        found |= dict(zip(rest, groups, strict=True))
+    found = place(new, [after - was for after, was in zip(composition, there, strict=True)], size)
+    found.whole |= {lot: lot.before for lot in lots if lot.before >= 0}
     return found
 
 
-def _as_located(case: Case, homes: _Homes, groups: _Groups) -> Allocation:
+def _as_located(homes: Homes, groups: _Groups) -> Allocation:
     """The allocation by where endpoints are, not by their homes; ``""`` for those without a zone."""
-    located = {number: case.endpoints[number].zone or "" for number in case.ready}
-    zones = tuple(sorted({*homes.zones, *located.values()}))
+    parts = groups.placed.parts
+    zones = tuple(sorted({*homes.zones, *(lot.zone for lot, _ in parts)}))
     shared = groups.allocation.groups[len(homes.zones) :]
     everything = (*map(own_group, zones), *shared)
     number_of = {group.zones: number for number, group in enumerate(everything)}
+    index = {zone: number for number, zone in enumerate(zones)}
     counts = [0] * (len(everything) * len(zones))
-    for number, zone in located.items():
-        group = number_of[groups.allocation.groups[groups.placed[number]].zones]
-        counts[group * len(zones) + zones.index(zone)] += 1
+    for (lot, group), number in parts.items():
+        counts[number_of[groups.allocation.groups[group].zones] * len(zones) + index[lot.zone]] += number
     return Allocation(zones, everything, tuple(counts))
 
 
-def _message(case: Case, heuristic: Heuristic, homes: _Homes, allocation: Allocation) -> str:
+def _message(case: Case, heuristic: Heuristic, homes: Homes, allocation: Allocation) -> str:
     if not heuristic.balances:
         empty = tuple(zone for number, zone in enumerate(homes.demand.zones) if not homes.supply[number])
         text = "every endpoint is in its own zone's group"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
     used = sum(1 for number in range(len(allocation.groups)) if allocation.size(number))
-    numbers = f"{counted(len(case.ready), 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
+    numbers = f"{counted(case.number, 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
     worst = _measures(case, homes, allocation)[MAX_OVERLOAD]
     if worst < 1e-9:
         return f"every endpoint gets its fair part; {numbers}"
     return f"no endpoint gets more than {worst * 100:.3g} % above fair; {numbers}"
 
 
-def _measures(case: Case, homes: _Homes, allocation: Allocation) -> list[float]:
+def _measures(case: Case, homes: Homes, allocation: Allocation) -> list[float]:
     """What the proposal measures, with every endpoint at home."""
     weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
     measures = [0.0] * MEASURES

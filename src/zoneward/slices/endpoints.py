@@ -42,15 +42,7 @@ class PortGroup:
 
     ports: tuple[EndpointPort, ...]
     endpoints: dict[Identity, Endpoint]
-    slice_groups: Mapping[Identity, Group | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoints:
-    """All endpoints of a Service in one address family; ``gone`` names Pods left out because their Node is gone."""
-
-    groups: Mapping[PortKey, PortGroup]
-    gone: tuple[str, ...] = ()
+    slice_groups: dict[Identity, Group | None] = field(default_factory=dict)
 
 
 def address_types(service: Service, pods: Iterable[Pod] | None = None) -> tuple[str, ...]:
@@ -98,45 +90,40 @@ def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: s
     )
 
 
-def endpoints_of_pods(
-    service: Service,
-    pods: Iterable[Pod],
-    *,
-    node_zones: Mapping[str, str | None],
-    address_type: str,
-    keep_without_node: bool = False,
-) -> Endpoints:
-    """Group a Service's Pods by the ports they serve.
+class Recipe:
+    """How Pods become endpoints of one Service.
 
     ``node_zones`` has every Node that exists, with its zone or None. A Pod on a Node that does not is left out, unless
     the Service publishes addresses that are not ready, or ``keep_without_node`` says that no Nodes are known at all.
     """
-    common = None if has_named_targets(service) else ports_of(service, None)
-    keep = keep_without_node or service.spec.publish_not_ready_addresses is True
-    groups: dict[PortKey, PortGroup] = {}
-    gone = []
-    common_group: PortGroup | None = None
-    for pod in pods:
-        if not has_endpoint(pod):
-            continue
-        if common is not None:
-            if common_group is None:
-                common_group = groups[port_key(common)] = PortGroup(common, {})
-            group = common_group
-        else:
-            ports = ports_of(service, pod)
-            group = groups.setdefault(port_key(ports), PortGroup(ports, {}))
-        node = pod.spec.node_name
-        if node not in node_zones and not keep:
-            gone.append(pod.metadata.name)
-            continue
-        endpoint = endpoint_of(pod, service, zone=node_zones.get(node), address_type=address_type)
-        if endpoint is not None:
-            group.endpoints[identity(endpoint)] = endpoint
-    return Endpoints(groups, tuple(sorted(gone)))
+
+    def __init__(
+        self, service: Service, *, node_zones: Mapping[str, str | None], keep_without_node: bool = False
+    ) -> None:
+        self._service = service
+        self._node_zones = node_zones
+        self._keep = keep_without_node or service.spec.publish_not_ready_addresses is True
+        common = None if has_named_targets(service) else ports_of(service, None)
+        self._common = None if common is None else (port_key(common), common)
+
+    def ports(self, pod: Pod) -> tuple[PortKey, tuple[EndpointPort, ...]]:
+        """The ports that a Pod serves, and what makes them the same as another's."""
+        if self._common is not None:
+            return self._common
+        ports = ports_of(self._service, pod)
+        return port_key(ports), ports
+
+    def is_gone(self, pod: Pod) -> bool:
+        """Whether a Pod is left out because its Node is gone."""
+        return not self._keep and pod.spec.node_name not in self._node_zones
+
+    def endpoint(self, pod: Pod, address_type: str) -> Endpoint | None:
+        """The endpoint of a Pod that is not left out; None where it has no address of the family."""
+        zone = self._node_zones.get(pod.spec.node_name)
+        return endpoint_of(pod, self._service, zone=zone, address_type=address_type)
 
 
-def endpoints_of_slices(slices: Iterable[EndpointSlice]) -> Endpoints:
+def endpoints_of_slices(slices: Iterable[EndpointSlice]) -> dict[PortKey, PortGroup]:
     """The endpoints that slices hold already, for snapshots without Pods: each once, without its hints."""
     groups: dict[PortKey, PortGroup] = {}
     seen: set[Identity] = set()
@@ -148,7 +135,7 @@ def endpoints_of_slices(slices: Iterable[EndpointSlice]) -> Endpoints:
             seen.add(key)
             group = groups.setdefault(port_key(each.ports), PortGroup(each.ports or (), {}))
             group.endpoints[key] = without_hints(endpoint)
-    return Endpoints(groups)
+    return groups
 
 
 def without_hints(endpoint: Endpoint) -> Endpoint:

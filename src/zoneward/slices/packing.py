@@ -7,6 +7,7 @@ write.
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,6 +22,9 @@ from zoneward.slices.naming import slice_name
 from zoneward.slices.ports import PortKey, port_key
 
 _OUR_ANNOTATIONS: Final = (names.APPROACH_ANNOTATION, names.ZONES_ANNOTATION)
+
+
+_NOTHING_SETTLED: Final[Mapping[tuple[str, ...], "Settled"]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +72,33 @@ class SliceChanges:
         return tuple(sorted((*self.create, *self.update, *self.unchanged), key=lambda each: each.metadata.name))
 
 
-def pack(target: Target, existing: Iterable[EndpointSlice], groups: Mapping[PortKey, PortGroup]) -> Packed:
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Slices of one port group and slice group that hold, in every word, what they should, by name."""
+
+    group: Group | None
+    slices: dict[str, EndpointSlice]
+
+
+SettledGroups = Mapping[tuple[str, ...], Settled]
+"""By the zones that consume the group; none for all."""
+
+
+def pack(
+    target: Target,
+    existing: Iterable[EndpointSlice],
+    groups: Mapping[PortKey, PortGroup],
+    settled: Mapping[PortKey, SettledGroups] = MappingProxyType({}),
+) -> Packed:
     """Pack every port group into the existing slices of one Service and address family.
 
     ``existing`` are slices that may be changed. One that belongs to an earlier Service of the same name is deleted.
+    ``settled`` slices are not looked into: neither they nor their endpoints are among the others, which may be put into
+    them where no other slice changes.
     """
     packed = Packed()
     by_ports: dict[PortKey, list[EndpointSlice]] = {}
-    count = 0
+    count = sum(len(each.slices) for there in settled.values() for each in there.values())
     for each in sorted(existing, key=lambda each: each.metadata.name):
         count += 1
         if is_owned(each, target.service):
@@ -83,7 +106,7 @@ def pack(target: Target, existing: Iterable[EndpointSlice], groups: Mapping[Port
         else:
             packed.delete.append(each)
     for key in sorted(groups):
-        _pack_slice_groups(target, by_ports.pop(key, []), groups[key], packed)
+        _pack_slice_groups(target, by_ports.pop(key, []), groups[key], settled.get(key, _NOTHING_SETTLED), packed)
     for slices in by_ports.values():
         packed.delete.extend(slices)
     if len(packed.delete) == count and not packed.create:
@@ -102,35 +125,38 @@ def is_owned(each: EndpointSlice, service: Service) -> bool:
     return not owners or not service.metadata.uid or any(owner.uid == service.metadata.uid for owner in owners)
 
 
-def _pack_slice_groups(target: Target, existing: Sequence[EndpointSlice], ports: PortGroup, packed: Packed) -> None:
+def _pack_slice_groups(
+    target: Target, existing: Sequence[EndpointSlice], ports: PortGroup, settled: SettledGroups, packed: Packed
+) -> None:
     """Pack each slice group of a port group apart. Slices of groups that are no more are left over."""
     if target.upstream:
-        _pack_group(target, existing, ports, None, packed)
+        _pack_group(target, existing, ports, Settled(None, {}), packed)
         return
     there: dict[tuple[str, ...], list[EndpointSlice]] = {}
     for each in existing:
         group = group_of_slice(each)
         there.setdefault(group.zones if group else (), []).append(each)
-    if not ports.slice_groups:
-        _pack_group(target, there.pop((), []), ports, None, packed)
-    else:
-        wanted: dict[tuple[str, ...], tuple[Group | None, PortGroup]] = {}
-        for key, endpoint in ports.endpoints.items():
-            group = ports.slice_groups[key]
-            zones = group.zones if group else ()
-            if zones not in wanted:
-                wanted[zones] = group, PortGroup(ports.ports, {})
-            wanted[zones][1].endpoints[key] = endpoint
-        for zones in sorted(wanted):
-            _pack_group(target, there.pop(zones, []), wanted[zones][1], wanted[zones][0], packed)
+    wanted: dict[tuple[str, ...], tuple[Settled, PortGroup]] = {
+        zones: (each, PortGroup(ports.ports, {})) for zones, each in settled.items()
+    }
+    for key, group in ports.slice_groups.items():
+        zones = group.zones if group else ()
+        if zones not in wanted:
+            wanted[zones] = Settled(group, {}), PortGroup(ports.ports, {})
+        wanted[zones][1].endpoints[key] = ports.endpoints[key]
+    if not ports.slice_groups and (ports.endpoints or not wanted):
+        wanted[()] = settled.get((), Settled(None, {})), ports
+    for zones in sorted(wanted):
+        _pack_group(target, there.pop(zones, []), wanted[zones][1], wanted[zones][0], packed)
     for slices in there.values():
         packed.removed += sum(len(each.endpoints or ()) for each in slices)
         packed.delete.extend(slices)
 
 
 def _pack_group(
-    target: Target, existing: Sequence[EndpointSlice], ports: PortGroup, group: Group | None, packed: Packed
+    target: Target, existing: Sequence[EndpointSlice], ports: PortGroup, settled: Settled, packed: Packed
 ) -> None:
+    group = settled.group
     wanted = dict(ports.endpoints)
     changing: list[tuple[EndpointSlice, list[Endpoint]]] = []
     unchanged: dict[str, EndpointSlice] = {}
@@ -152,6 +178,8 @@ def _pack_group(
     left = [wanted[key] for key in sorted(wanted, reverse=True)]
     for _, kept in sorted(changing, key=lambda item: -len(item[1])):
         _fill(kept, left, target.max_endpoints)
+    if settled.slices:
+        unchanged = dict(sorted((unchanged | settled.slices).items()))
     while left:
         fitting = _best_fit(unchanged.values(), len(left), target.max_endpoints)
         if fitting is not None:

@@ -1,54 +1,51 @@
 """Existing slices back to the decision they were written for."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, identity
+from zoneward.kube.objects import Endpoint, EndpointSlice, Hints
 from zoneward.routing.groups import Group, own_group
-from zoneward.routing.hysteresis import Previous
 from zoneward.routing.slice_groups import group_of_slice
 
 
-def previous_of(own: Iterable[EndpointSlice], others: Iterable[EndpointSlice] = ()) -> Previous:
-    """What was in force, and which group each endpoint was in.
+class KnownGroups:
+    """Groups that slices tell of, each once: thousands of endpoints share a few."""
 
-    ``own`` are slices that this controller wrote, of one address family: what they say was in force counts where every
-    one that has endpoints says the same. ``others`` are those of the controller that is replaced: their hints keep
-    endpoints in place and nothing more; a zone label there is one that somebody put on the Service.
-    """
-    placement: dict[Identity, Group] = {}
-    hinted: dict[tuple[str, ...], Group] = {}
-    own = tuple(own)
-    for each in others:
-        _place(each, None, placement, hinted)
-    for each in own:
-        _place(each, group_of_slice(each), placement, hinted)
-    return Previous(in_force_of(own), placement)
+    __slots__ = ("_hinted", "_labelled")
 
+    def __init__(self) -> None:
+        self._hinted: dict[tuple[str, ...], Group] = {}
+        self._labelled: dict[Group, Group] = {}
 
-def _place(
-    each: EndpointSlice,
-    group: Group | None,
-    placement: dict[Identity, Group],
-    hinted: dict[tuple[str, ...], Group],
-) -> None:
-    for endpoint in each.endpoints or ():
-        if group is not None:
-            placement[identity(endpoint)] = group
-        elif (zones := _hinted_zones(endpoint)) is not None:
-            if zones not in hinted:
-                hinted[zones] = own_group(zones[0]) if len(zones) == 1 else Group(zones, (1.0,) * len(zones))
-            placement[identity(endpoint)] = hinted[zones]
+    def of_slice(self, each: EndpointSlice) -> Group | None:
+        """The group that a slice of our own belongs to; None where its endpoints tell, each for itself."""
+        group = group_of_slice(each)
+        return None if group is None else self._labelled.setdefault(group, group)
+
+    def of_endpoint(self, endpoint: Endpoint, group: Group | None) -> Group | None:
+        """The group that an endpoint was in, given that of its slice."""
+        if group is not None or endpoint.hints is None:
+            return group
+        zones = _hinted_zones(endpoint.hints)
+        if zones is None:
+            return None
+        if zones not in self._hinted:
+            self._hinted[zones] = own_group(zones[0]) if len(zones) == 1 else Group(zones, (1.0,) * len(zones))
+        return self._hinted[zones]
 
 
-def _hinted_zones(endpoint: Endpoint) -> tuple[str, ...] | None:
-    zones = endpoint.hints.for_zones if endpoint.hints else None
+def _hinted_zones(hints: Hints) -> tuple[str, ...] | None:
+    zones = hints.for_zones
     if not zones:
         return None
     return (zones[0].name,) if len(zones) == 1 else tuple(sorted({zone.name for zone in zones}))
 
 
-def in_force_of(own: Iterable[EndpointSlice]) -> str | None:
-    """What slices of one address family say was in force, where every one that has endpoints says the same."""
-    said = {(each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION) for each in own if each.endpoints}
-    return said.pop() if len(said) == 1 else None
+def said_of(each: EndpointSlice) -> str | None:
+    """What one slice says it was written for."""
+    return (each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION)
+
+
+def agreed(said: Collection[str | None]) -> str | None:
+    """What was in force: what all slices with endpoints say, given all that is said; None where they differ."""
+    return next(iter(said)) if len(said) == 1 else None

@@ -1,0 +1,121 @@
+"""One whole sync of a kept Service, from a Pod's event to the slice to write; the CPU of this process, no network."""
+
+import gc
+import time
+import tracemalloc
+from collections import deque
+from collections.abc import Iterator
+from statistics import mean, median
+
+import msgspec
+from msgspec.structs import replace
+
+from bench.measuring import Figure
+from bench.services import flipped, service, surroundings
+from bench.services import pod as pod_of
+from zoneward.kube.objects import EndpointSlice, Pod
+from zoneward.slices.kept import KeptService
+from zoneward.slices.plan import ServicePlan
+
+_APPROACHES = ("none", "Auto", "PreferSameZone", "PreferSameNode", "local")
+_SIZES = (100, 1_000, 5_000, 10_000)
+_FLIPS = 200
+_MOST_MS = 1.0
+"""From the event to the slice; issue 7 gives 1.5 ms to the bytes of the request."""
+_MOST_WITH_JSON_MS = 1.5
+_MOST_BYTES = 1024.0
+
+
+def one_flips() -> Iterator[Figure]:
+    """A Pod's readiness flips, its Service is planned, and the slice is written and comes back; then another Pod's."""
+    for approach in _APPROACHES:
+        for size in _SIZES:
+            sync, encoding, echo = _flips(approach, size)
+            what = f"one of {size} flips, {approach}"
+            yield Figure(f"{what}, mean", mean(sync), "ms", _MOST_MS)
+            yield Figure(f"{what}, p50", median(sync), "ms", _MOST_MS)
+            yield Figure(f"{what}, with JSON, mean", mean(sync) + mean(encoding), "ms", _MOST_WITH_JSON_MS)
+            yield Figure(f"{what}, the slice comes back, mean", mean(echo), "ms")
+    for approach in ("none", "Auto"):
+        yield Figure(f"memory an endpoint, {approach}", _memory(approach, 10_000), "B", _MOST_BYTES)
+
+
+def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[float]]:
+    """Milliseconds of CPU: of the sync, of the JSON of what it writes, and of taking in what was written."""
+    pods = [pod_of(number) for number in range(size)]
+    kept = KeptService(service(approach), surroundings(), pods=pods)
+    version = 0
+    while plan := _written(kept):
+        for each in plan:
+            version += 1
+            kept.slice(each.metadata.name, _echoed(each, version))
+    sync, encoding, echo = [], [], []
+    gc.collect()
+    for number in _numbers(size):
+        pods[number] = pod = flipped(pods[number])
+        start = time.process_time_ns()
+        kept.pod((pod.metadata.namespace, pod.metadata.name), pod)
+        plan = _written(kept)
+        planned = time.process_time_ns()
+        bodies = [msgspec.json.encode(each) for each in plan]
+        encoded = time.process_time_ns()
+        assert len(bodies) in (1, 2, 3), (approach, size, len(bodies))
+        echoes = []
+        for each in plan:
+            version += 1
+            echoes.append(_echoed(each, version))
+        before = time.process_time_ns()
+        for each in echoes:
+            kept.slice(each.metadata.name, each)
+        done = time.process_time_ns()
+        sync.append((planned - start) / 1e6)
+        encoding.append((encoded - planned) / 1e6)
+        echo.append((done - before) / 1e6)
+    return sync, encoding, echo
+
+
+def _numbers(size: int) -> Iterator[int]:
+    """Pods that flip: one after the other becomes unready, and ready again when four others were."""
+    off: deque[int] = deque()
+    for flip in range(_FLIPS // 2):
+        off.append(flip * 7919 % size)
+        yield off[-1]
+        if len(off) > 4:
+            yield off.popleft()
+
+
+def _memory(approach: str, size: int) -> float:
+    """Bytes that the kept state takes for each endpoint, beyond Pods and slices, which the cache holds anyway."""
+    pods = [pod_of(number) for number in range(size)]
+    asking, around = service(approach), surroundings()
+    first = KeptService(asking, around, pods=pods)
+    slices = [_echoed(each, 1) for each in _written(first)]
+    del first
+    gc.collect()
+    tracemalloc.start()
+    kept = KeptService(asking, around, pods=pods, slices=slices)
+    kept.plan()
+    _flip_some(kept, pods)
+    gc.collect()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return taken / size
+
+
+def _flip_some(kept: KeptService, pods: list[Pod]) -> None:
+    for pod in pods[:3]:
+        kept.pod((pod.metadata.namespace, pod.metadata.name), flipped(pod))
+        kept.plan()
+
+
+def _written(kept: KeptService) -> list[EndpointSlice]:
+    plan: ServicePlan = kept.plan(trigger_time="2026-11-21T08:00:00Z")
+    (family,) = plan.families
+    assert not family.changes.delete, family.changes
+    return [*family.changes.create, *family.changes.update]
+
+
+def _echoed(each: EndpointSlice, version: int) -> EndpointSlice:
+    """As the watch tells of it: an object of its own."""
+    metadata = replace(each.metadata, resource_version=str(version))
+    return msgspec.json.decode(msgspec.json.encode(replace(each, metadata=metadata)), type=EndpointSlice)

@@ -1,0 +1,362 @@
+"""What leads to a sync, how often, and from how fresh a cache: the controller's part of ``slices_packing.json`` and
+``hints_auto.json``."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace as changed
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+from tests.vectors.building import SOME_TIME, a_node, asking_service
+from tests.vectors.cases import Case, RunIn, load
+from tests.vectors.outcomes import check
+from tests.vectors.planning import UPSTREAM, decision_for, packed_from, upstream_demand
+from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
+from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
+
+from zoneward.controller.batching import BackOff, Batching
+from zoneward.controller.demand import Counted, counted, services_to_requeue
+from zoneward.controller.schedule import Schedule
+from zoneward.controller.tracker import Tracker
+from zoneward.controller.trigger_time import TriggerTimes
+from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
+from zoneward.kube.objects import EndpointSlice, Node, ObjectMeta, PodIP, Service, ServiceSpec
+from zoneward.routing.asked import Approach
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import Demand, demand_of
+from zoneward.routing.demand_changes import changes_demand
+from zoneward.routing.reasons import Reason
+from zoneward.sources.cache import Cache
+from zoneward.sources.concerns import tell_concerned
+from zoneward.sources.resources import Key, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
+
+SERVICE: Final[Key] = ("ns", "svc")
+
+# --- the tracker ------------------------------------------------------------------------------------------------------
+
+
+def a_slice(
+    uid: str, generation: int, *, owner: Key = SERVICE, has_version: bool, being_deleted: bool = False
+) -> EndpointSlice:
+    """A slice by its generation; with a version that grows as it does, or with none as upstream's tracker sees it."""
+    metadata = ObjectMeta(
+        name=f"name-{uid}",
+        namespace=owner[0],
+        uid=uid,
+        labels={SERVICE_NAME_LABEL: owner[1]},
+        generation=generation,
+        resource_version=str(generation) if has_version else None,
+        deletion_timestamp=SOME_TIME if being_deleted else None,
+    )
+    return EndpointSlice(metadata=metadata)
+
+
+def tracker(case: Case) -> None:
+    for has_version in (False, True):
+        if "tracked" in case["input"]:
+            _stale(case, has_version=has_version)
+        else:
+            _handled(case, has_version=has_version)
+
+
+def _stale(case: Case, *, has_version: bool) -> None:
+    given, found = case["input"], Tracker()
+    for uid, generation in (given["tracked"] or {}).items():
+        if generation == "deleted":
+            found.deletion_expected(a_slice(uid, 1, has_version=has_version))
+        else:
+            found.written(a_slice(uid, generation, has_version=has_version))
+    cached = [
+        a_slice(
+            each["uid"],
+            each["generation"],
+            has_version=has_version,
+            being_deleted=each.get("being_deleted", False),
+        )
+        for each in given["cached_slices"]
+    ]
+    check({"stale": found.is_stale(SERVICE, cached)}, case["expected"])
+
+
+def _handled(case: Case, *, has_version: bool) -> None:
+    def the(field: str) -> EndpointSlice:
+        namespace, name, uid, generation = given[field]
+        return a_slice(uid, generation, owner=(namespace, name), has_version=has_version)
+
+    given, found = case["input"], Tracker()
+    found.written(the("recorded"))
+    if "deletion_expected_for" in given:
+        found.deletion_expected(the("deletion_expected_for"))
+    if "service_deleted" in given:
+        namespace, name = given["service_deleted"]
+        found.forget((namespace, name))
+    got: dict[str, object] = {"has": found.has(the("asked")), "should_sync": found.is_news(the("asked"))}
+    if "deleted" in given:
+        got["deletion_was_expected"] = found.deleted(the("deleted"))
+        got["has_recorded_after"] = found.has(the("recorded"))
+    check(got, case["expected"])
+
+
+def stale_sync(case: Case) -> None:
+    given, found = case["input"], Tracker()
+    found.written(a_slice("u1", given["tracked_generation"], has_version=False))
+    cached = [a_slice("u1", given["cached_generation"], has_version=False)]
+    check({"sync_fails_as_stale": found.is_stale(SERVICE, cached)}, case["expected"])
+
+
+# --- trigger time -----------------------------------------------------------------------------------------------------
+
+
+def trigger_time(case: Case) -> None:
+    times, got = TriggerTimes(), []
+    for step in case["input"]["steps"]:
+        if step.get("service_deleted"):
+            times.forget(SERVICE)
+        else:
+            pods = {name: second(time) for name, time in step["pod_ready_transition"].items()}
+            times.observe(SERVICE, created=second(step["service_created"]), pods=pods)
+        got.append(times.time(SERVICE))
+        times.written(SERVICE)
+    expected = [None if each is None else second(each) for each in case["expected"]["trigger_time_per_step"]]
+    assert got == expected
+
+
+def second(number: int) -> str:
+    return f"2026-11-21T08:00:{number:02}Z"
+
+
+# --- batching ---------------------------------------------------------------------------------------------------------
+
+ONE_MORE: Final = {f"pack-batch-{operation}-02" for operation in ("add", "update", "delete")}
+"""Upstream delays every change by the period, and has one write for three changes within 200 ms, 1 s after the first.
+Here the first is written at once, and the two that follow together: one write more for each burst that finds the
+Service quiet, for which the first endpoint is there a whole period earlier. What follows the first costs as many writes
+as upstream's: from there on a period begins with the first change that waits (``pack-batch-*-03``: 2 and 2). That a
+change is given out at once and the burst is one write excludes itself; a rollout of 1,000 Pods is one burst."""
+
+
+def batching(case: Case) -> None:
+    given, expected = case["input"], case["expected"]
+    period = given["batch_period_ms"]
+    # In milliseconds: they are whole, and sums of seconds in tenths are not equal where they should be.
+    schedule = Schedule[str](Batching(period=period, burst=30), BackOff())
+    now, writes, waited = 0.0, 0, []
+    changes = []
+    for delay in given["delays_before_each_ms"]:
+        now += delay
+        changes.append(now)
+    end = now + given["wait_after_ms"]
+    while True:
+        due = schedule.next_due()
+        at = min(changes[0] if changes else end, due if due is not None else end)
+        if at >= end:
+            break
+        while changes and changes[0] == at:
+            schedule.add("svc", now=changes.pop(0))
+        if schedule.take(at) is not None:
+            # Each change is an endpoint in the one slice of a small Service.
+            writes += 1
+            waited.append(schedule.done("svc", now=at, writes=1))
+    assert writes == expected["write_requests"] + (case["id"] in ONE_MORE)
+    assert waited[0] == 0
+    assert max(waited) <= period
+
+
+# --- which Services a change of a Pod concerns ------------------------------------------------------------------------
+
+
+def services_to_queue(case: Case) -> None:
+    given, expected = case["input"], case["expected"]
+    names = sorted({*given["old_services"], *given["new_services"]})
+    for field, is_ready in (("queued_when_only_labels_changed", True), ("queued_when_pod_changed_too", False)):
+        before = a_live_pod(labels=dict.fromkeys(given["old_services"], "") | {"version": "1"})
+        after = a_live_pod(labels=dict.fromkeys(given["new_services"], "") | {"version": "2"}, is_ready=is_ready)
+        assert told_of({name: {name: ""} for name in names}, before, after) == set(expected[field])
+
+
+CHANGES: Final[Mapping[str, Callable[[LivePod], LivePod]]] = {
+    "none": lambda pod: pod,
+    "node_name": lambda pod: replace(pod, spec=replace(pod.spec, node_name="another")),
+    "resource_version": lambda pod: pod,
+    "add primary IPv4": lambda pod: with_ips(pod, "10.0.0.1"),
+    "modify primary IPv4": lambda pod: with_ips(pod, "10.0.0.2"),
+    "add primary IPv6": lambda pod: with_ips(pod, "fd00::1"),
+    "modify primary IPv6": lambda pod: with_ips(pod, "fd00::2"),
+    "add secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::1"),
+    "modify secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::2"),
+    "remove secondary IP": lambda pod: with_ips(pod, "10.0.0.1"),
+    "readiness": lambda pod: replace(pod, status=replace(pod.status, conditions=readiness(is_ready=False))),
+    "deletion_timestamp": lambda pod: replace(pod, metadata=replace(pod.metadata, deletion_timestamp=SOME_TIME)),
+    "add label": lambda pod: with_labels(pod, {"app": "svc"}),
+    "modify label": lambda pod: with_labels(pod, {"app": "another"}),
+    "remove label": lambda pod: with_labels(pod, {}),
+}
+BEFORE: Final[Mapping[str, Callable[[LivePod], LivePod]]] = {
+    "add primary IPv4": lambda pod: with_ips(pod),
+    "add primary IPv6": lambda pod: with_ips(pod),
+    "modify primary IPv6": lambda pod: with_ips(pod, "fd00::1"),
+    "modify secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::1"),
+    "remove secondary IP": lambda pod: with_ips(pod, "10.0.0.1", "fd00::1"),
+    "add label": lambda pod: with_labels(pod, {}),
+}
+NODE_COUNTS: Final = "node_name"
+"""The endpoint says its Node and takes its zone: a change is told, though a Pod has its Node before its address."""
+
+
+def pod_change(case: Case) -> None:
+    expected, change = case["expected"], case["input"]["change"]
+    before = BEFORE.get(change, CHANGES["none"])(a_live_pod(labels={"app": "svc"}))
+    told = told_of({"svc": {"app": "svc"}}, before, CHANGES[change](before))
+    matters = expected["endpoint_relevant_change"] or expected["membership_relevant_change"]
+    assert bool(told) == (matters or change == NODE_COUNTS)
+
+
+def told_of(selectors: Mapping[str, dict[str, str]], before: LivePod, after: LivePod) -> set[str]:
+    """The Services, by what they select, that are told when a Pod changes."""
+    cache, told = Cache(), set[str]()
+    for name, selector in selectors.items():
+        metadata = ObjectMeta(namespace="ns", name=name, resource_version="1")
+        cache.services.put(Service(metadata=metadata, spec=ServiceSpec(selector=selector)))
+    cache.pods.put(before)
+    tell_concerned(cache, lambda keys: told.update(name for _, name in keys))
+    cache.pods.put(replace(after, metadata=replace(after.metadata, resource_version="2")))
+    return told
+
+
+def a_live_pod(*, labels: dict[str, str], is_ready: bool = True) -> LivePod:
+    metadata = LivePodMeta(namespace="ns", name="pod-1", labels=labels, resource_version="1")
+    status = LivePodStatus(phase="Running", conditions=readiness(is_ready=is_ready))
+    return with_ips(LivePod(metadata=metadata, status=status), "10.0.0.1")
+
+
+def readiness(*, is_ready: bool) -> tuple[LivePodCondition, ...]:
+    return (LivePodCondition(type="Ready", status=str(is_ready)),)
+
+
+def with_ips(pod: LivePod, *ips: str) -> LivePod:
+    status = replace(pod.status, pod_ip=ips[0] if ips else "", pod_ips=tuple(PodIP(ip=ip) for ip in ips))
+    return replace(pod, status=status)
+
+
+def with_labels(pod: LivePod, labels: dict[str, str]) -> LivePod:
+    return replace(pod, metadata=replace(pod.metadata, labels=labels))
+
+
+# --- which Services a change of Nodes concerns ------------------------------------------------------------------------
+
+KEPT: Final = {
+    "auto-nodechange-02": "30 % are kept, and zone-c is 29 % above fair",
+    "auto-nodechange-06": "a Node without CPU: Nodes are counted instead, two in each zone",
+    "auto-nodechange-07": "30 % are kept, and zone-c is 25 % above fair",
+}
+"""Where upstream asks again for one threshold of 20 %, and for the loss of all hints where a Node has no CPU."""
+
+
+def node_change_requeue(case: Case) -> None:
+    given, expected = case["input"], case["expected"]["services_requeued"]
+    nodes = [a_node(each) for each in given["nodes"]]
+    services = [
+        (("ns", key), [with_hints(hints, is_on=given["topology_engine_enabled"])])
+        for key, hints in given["allocated_hints_by_service"].items()
+    ]
+    # Before, demand was as the hints are.
+    before: dict[str, int] = next(iter(given["allocated_hints_by_service"].values()), {"zone-a": 1, "zone-b": 1})
+    fair = [
+        a_node({"name": f"{zone}-{number}", "zone": zone, "cpu": "1", "ready": True})
+        for zone, hints in before.items()
+        for number in range(hints)
+    ]
+
+    def requeued(configuration: Configuration) -> int:
+        old, new = (demand_of(each, missing_cpu=configuration.hints.missing_cpu) for each in (fair, nodes))
+        return len(services_to_requeue(services, old=old, new=new, configuration=configuration))
+
+    assert requeued(UPSTREAM) == expected
+    assert requeued(Configuration()) == (0 if case["id"] in KEPT else expected)
+
+
+def with_hints(hints: Mapping[str, int], *, is_on: bool) -> Counted:
+    """A Service with so many hints for each zone; with the gate off it has no heuristic."""
+    return Counted(
+        approach=Approach.HINTS,
+        heuristic="ProportionalZoneCPU" if is_on else None,
+        active=is_on,
+        reason=Reason.ENABLED if is_on else Reason.FEATURE_GATE_OFF,
+        endpoints=sum(hints.values()),
+        consumed=hints,
+    )
+
+
+def node_update_sequence(case: Case) -> None:
+    """The second sync comes because the Nodes' zones may turn hints on; what it leads to is seen elsewhere."""
+    given = case["input"]
+    service, (first, second_) = asking_service(given["service"]), given["steps"]
+    before = {each["name"]: each for each in first["nodes"]}
+    after = {name: {**each, **second_["node_update"].get(name, {})} for name, each in before.items()}
+    demands = [upstream_demand(map(a_node, each.values())) for each in (before, after)]
+    decision = decision_for(service, packed_from(given["slices"], service), nodes=map(a_node, before.values()))
+    assert requeues(counted(decision), *demands, configuration=UPSTREAM)
+    own = changed(counted(decision), reason=Reason.NODE_WITHOUT_ZONE)
+    assert requeues(own, *demands, configuration=Configuration())
+
+
+def requeues(state: Counted, old: Demand, new: Demand, *, configuration: Configuration) -> bool:
+    return bool(services_to_requeue([(SERVICE, [state])], old=old, new=new, configuration=configuration))
+
+
+def node_update_trigger(case: Case) -> None:
+    """Ours also looks again where CPU changes or a Node begins or ceases to count: both change demand. Upstream has the
+    old numbers until a Node comes or goes."""
+    node = a_node({"name": "n", "zone": "zone-a", "cpu": "4", "ready": True})
+    excluded = next(iter(NODE_EXCLUDED_LABELS))
+    states: Mapping[str, tuple[Node | None, Node | None]] = {
+        "add": (None, node),
+        "delete": (node, None),
+        "ready_condition_changed": (node, a_node({"name": "n", "zone": "zone-a", "cpu": "4", "ready": False})),
+        "zone_label_changed": (node, relabelled(node, {ZONE_LABEL: "zone-b"})),
+        "allocatable_cpu_changed": (node, a_node({"name": "n", "zone": "zone-a", "cpu": "8", "ready": True})),
+        "control_plane_label_changed": (node, relabelled(node, {excluded: ""})),
+        "other_label_changed": (node, relabelled(node, {"other": "label"})),
+    }
+    assert list(states) == case["input"]["node_events"]
+    ours = {"allocatable_cpu_changed", "control_plane_label_changed"}
+    got = {event: changes_demand(*each) for event, each in states.items()}
+    assert got == {event: refresh or event in ours for event, refresh in case["expected"]["refresh"].items()}
+
+
+def relabelled(node: Node, labels: dict[str, str]) -> Node:
+    return replace(node, metadata=replace(node.metadata, labels={**(node.metadata.labels or {}), **labels}))
+
+
+RUN: Final[Mapping[str, Callable[[Case], None]]] = {
+    "tracker": tracker,
+    "stale_sync": stale_sync,
+    "trigger_time": trigger_time,
+    "batching": batching,
+    "services_to_queue": services_to_queue,
+    "pod_change": pod_change,
+    "node_change_requeue": node_change_requeue,
+    "node_update_sequence": node_update_sequence,
+    "node_update_trigger": node_update_trigger,
+}
+CASES: Final = [
+    case for name in ("slices_packing.json", "hints_auto.json") for case in load(name) if case["kind"] in RUN
+]
+LEFT_TO_THIS: Final = {
+    id_
+    for table in (LEFT_OUT_OF_SLICES, LEFT_OUT_OF_HINTS)
+    for id_, why in table.items()
+    if why == RunIn("test_controller_clockwork")
+}
+
+
+def test_what_other_modules_leave_to_the_controller_is_run_here() -> None:
+    ids = {case["id"] for case in CASES}
+    assert ids >= LEFT_TO_THIS
+    assert {case["kind"] for case in CASES} == set(RUN)
+    assert ONE_MORE | KEPT.keys() <= ids
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
+def test_what_leads_to_a_sync_is_as_the_vectors_say(case: Case) -> None:
+    RUN[case["kind"]](case)

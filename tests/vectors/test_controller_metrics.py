@@ -1,0 +1,42 @@
+"""What metrics count of all Services together: the cases ``metric_totals`` of ``slices_packing.json``."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pytest
+from tests.vectors.cases import Case, RunIn, load
+from tests.vectors.outcomes import check
+from tests.vectors.test_slices_packing import LEFT_OUT
+
+from zoneward.controller.accounting import Accounts, family_count
+
+CASES: Final = [case for case in load("slices_packing.json") if case["kind"] == "metric_totals"]
+
+
+def totals(given: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+    """After each step. A step says what a Service has by ports, or that it is deleted."""
+    assert given["pair"] == ["endpoints", "slices"]
+    accounts = Accounts()
+    for step in given["steps"]:
+        for word, value in step.items():
+            if word == "delete":
+                accounts.drop(("ns", value))
+            else:
+                groups = [(endpoints, slices) for endpoints, slices in value]
+                count = family_count(groups, max_endpoints=given["max_endpoints_per_slice"])
+                accounts.put(("ns", word), {"IPv4": count})
+        yield {
+            "desired_slices": accounts.desired_slices,
+            "actual_slices": accounts.slices,
+            "endpoints": accounts.endpoints,
+        }
+
+
+def test_what_another_module_leaves_to_this_one_is_run_here() -> None:
+    left = {id_ for id_, why in LEFT_OUT.items() if why == RunIn("test_controller_metrics")}
+    assert left == {case["id"] for case in CASES}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
+def test_totals_are_kept_as_upstream_keeps_them(case: Case) -> None:
+    check({"totals_per_step": list(totals(case["input"]))}, case["expected"])
