@@ -20,11 +20,6 @@ _PATIENCE = 30.0
 _NUMBERS = count(1)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    # Known only where this folder is named: `pytest tests/contract --server=real`. Elsewhere the default holds.
-    parser.addoption("--server", default="sandbox", help="sandbox, real, or the path of a kubeconfig")
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """``kubeconfig`` is for other clients."""

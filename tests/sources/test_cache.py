@@ -300,6 +300,26 @@ def test_packing_changes_no_value(thing: LivePod | EndpointSlice) -> None:
     assert thing == msgspec.json.decode(before, type=type(thing))
 
 
+def test_pods_share_conditions_while_each_knows_since_when_it_is_ready_or_not() -> None:
+    cache, times = Cache(), ["2026-11-21T08:00:00Z", "2026-11-21T08:00:01Z"]
+    for number, at in enumerate(times):
+        conditions = [
+            {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-21T07:00:00Z"},
+            {"type": "Ready", "status": "False", "lastTransitionTime": at},
+        ]
+        metadata = {"name": f"p{number}", "namespace": "n1", "resourceVersion": "1"}
+        cache.pods.put(msgspec.convert({"metadata": metadata, "status": {"conditions": conditions}}, LivePod))
+    first, second = cache.pods
+    assert [first.status.ready_since, second.status.ready_since] == times
+    assert first.status.conditions is second.status.conditions
+    assert [(each.type, each.status) for each in first.status.conditions or ()] == [
+        ("Initialized", "True"),
+        ("Ready", "False"),
+    ]
+    cache.pods.put(a_pod("p0", version=2))
+    assert [pod.status.ready_since for pod in cache.pods] == [None, times[1]], "no time, where the server tells none"
+
+
 def test_what_packing_remembers_is_bounded() -> None:
     packing = Packing(most=10)
     for index in range(100):

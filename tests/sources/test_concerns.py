@@ -8,17 +8,23 @@ import pytest
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import (
     EndpointSlice,
-    NodeCondition,
     ObjectMeta,
     PodSpec,
-    PodStatus,
     Service,
     ServiceSpec,
     zone_of,
 )
 from zoneward.sources.cache import Cache
 from zoneward.sources.concerns import tell_concerned
-from zoneward.sources.resources import Key, LiveNode, LiveNodeMeta, LivePod, LivePodMeta
+from zoneward.sources.resources import (
+    Key,
+    LiveNode,
+    LiveNodeMeta,
+    LivePod,
+    LivePodCondition,
+    LivePodMeta,
+    LivePodStatus,
+)
 
 SERVICES = [("n1", "s1"), ("n1", "s2"), ("n2", "s1"), ("n2", "s2")]
 
@@ -43,10 +49,23 @@ class Scene:
         metadata = ObjectMeta(name=name, namespace=namespace, resource_version=self._version())
         self.cache.services.put(Service(metadata=metadata, spec=ServiceSpec(selector={"app": app}, **spec)))
 
-    def pod(self, namespace: str, name: str, *, app: str, node: str = "node-0", ready: bool = True) -> None:
-        metadata = LivePodMeta(name=name, namespace=namespace, labels={"app": app}, resource_version=self._version())
-        conditions = (NodeCondition(type="Ready", status=str(ready)),)
-        status = PodStatus(conditions=conditions)
+    def pod(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        app: str,
+        node: str = "node-0",
+        ready: bool = True,
+        ip: str = "10.0.0.1",
+        **labels: str,
+    ) -> None:
+        labels = {"app": app, **labels}
+        metadata = LivePodMeta(name=name, namespace=namespace, labels=labels, resource_version=self._version())
+        # Each time another, for a Pod that was ready, was not, and is again.
+        at = f"2026-11-21T08:00:{self.version % 60:02}Z"
+        conditions = (LivePodCondition(type="Ready", status=str(ready), last_transition_time=at),)
+        status = LivePodStatus(conditions=conditions, pod_ip=ip)
         self.cache.pods.put(LivePod(metadata=metadata, spec=PodSpec(node_name=node), status=status))
 
     def slice(self, namespace: str, name: str, *, service: str | None) -> None:
@@ -67,8 +86,9 @@ class Scene:
             key: (
                 service.spec if (service := cache.services.get(*key)) else None,
                 sorted(
-                    (pod.metadata.name, pod.spec.node_name, str(pod.status), self.zone(pod.spec.node_name))
+                    (pod.metadata.name, pod.spec.node_name, str(pod.status.conditions), self.zone(pod.spec.node_name))
                     for pod in cache.pods_of(*key)
+                    if pod.status.pod_ip
                 ),
                 sorted(each.metadata.name for each in cache.slices_of(*key)),
             )
@@ -92,6 +112,45 @@ def test_a_pod_concerns_the_services_that_select_it_before_and_after() -> None:
     assert pod is not None
     scene.cache.pods.delete(pod)
     assert scene.told == {("n1", "s2")}
+
+
+def test_labels_alone_concern_the_services_that_select_a_pod_in_one_state_and_not_in_the_other() -> None:
+    scene = Scene()
+    scene.service("n1", "both", app="s1")
+    scene.cache.services.put(
+        Service(
+            metadata=ObjectMeta(name="all", namespace="n1", resource_version="100"),
+            spec=ServiceSpec(selector={"tier": "web"}),
+        )
+    )
+    scene.pod("n1", "p", app="s1", tier="web")
+    scene.told.clear()
+    scene.pod("n1", "p", app="s1", tier="web", hash="2")
+    assert scene.told == set()
+    scene.pod("n1", "p", app="s2", tier="web")
+    assert scene.told == {("n1", "s1"), ("n1", "both"), ("n1", "s2")}
+    scene.told.clear()
+    scene.pod("n1", "p", app="s1", tier="web", ready=False)
+    assert scene.told == {("n1", "s1"), ("n1", "both"), ("n1", "s2"), ("n1", "all")}
+
+
+def test_a_pod_without_an_address_concerns_none_until_it_has_one_and_again_when_it_loses_it() -> None:
+    scene = Scene()
+    scene.pod("n1", "p", app="s1", ip="", ready=False)
+    scene.pod("n1", "p", app="s1", ip="", node="node-1")
+    scene.pod("n1", "p", app="s2", ip="", node="node-1")
+    scene.node("node-1", "c")
+    assert scene.told == set()
+    scene.pod("n1", "p", app="s2", node="node-1")
+    assert scene.told == {("n1", "s2")}
+    scene.told.clear()
+    scene.pod("n1", "p", app="s1", ip="", node="node-1")
+    assert scene.told == {("n1", "s1"), ("n1", "s2")}
+    scene.told.clear()
+    pod = scene.cache.pods.get("n1", "p")
+    assert pod is not None
+    scene.cache.pods.delete(pod)
+    assert scene.told == set()
 
 
 def test_a_slice_concerns_the_services_that_it_names_and_named() -> None:
@@ -169,7 +228,8 @@ def test_whatever_a_plan_reads_is_told_when_it_changes(seed: int) -> None:
         match what:
             case "pod":
                 node = f"node-{chance.randrange(3)}"
-                scene.pod(namespace, number, app=chance.choice(["s1", "s2"]), node=node, ready=chance.random() < 0.5)
+                app, ready, ip = chance.choice(["s1", "s2"]), chance.random() < 0.5, chance.choice(["", "10.0.0.1"])
+                scene.pod(namespace, number, app=app, node=node, ready=ready, ip=ip)
             case "slice":
                 scene.slice(namespace, number, service=chance.choice(["s1", "s2", None]))
             case "node":

@@ -57,6 +57,12 @@ def test_one_namespace_alone_is_asked_for() -> None:
     assert found == ["p0001", "p0003", "p0005"]
 
 
+def test_all_pages_are_of_what_a_selector_selects() -> None:
+    _, queries = with_server(filled(10), lambda client: list_all(client, PODS, labels="app=a", size=4))
+    assert len(queries) > 1
+    assert all(query["labelSelector"] == "app=a" for query in queries)
+
+
 def test_a_list_whose_token_expires_begins_anew_and_shows_one_moment() -> None:
     """Of two states of the cluster no mixture comes out: what was deleted in between is not in it."""
     server = filled(30)

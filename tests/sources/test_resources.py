@@ -7,6 +7,9 @@ import pytest
 
 from zoneward.kube.objects import KINDS, Node, Pod
 from zoneward.sources.resources import (
+    EVENTS,
+    LEASES,
+    NAMESPACES,
     NODES,
     PODS,
     RESOURCES,
@@ -38,6 +41,19 @@ def test_paths_are_those_of_the_api(resource: AnyResource, everywhere: str, in_s
     assert resource.path() == everywhere
     assert resource.path(namespace="shop") == in_shop
     assert resource.path(namespace="shop", name="cart") == f"{in_shop}/cart"
+
+
+def test_so_are_those_of_kinds_that_are_not_watched() -> None:
+    paths = [
+        LEASES.path(namespace="shop", name="a"),
+        EVENTS.path(namespace="shop", name="a"),
+        NAMESPACES.path(namespace="shop", name="a"),
+    ]
+    assert paths == [
+        "/apis/coordination.k8s.io/v1/namespaces/shop/leases/a",
+        "/apis/events.k8s.io/v1/namespaces/shop/events/a",
+        "/api/v1/namespaces/a",
+    ]
 
 
 def test_every_kind_that_is_read_has_a_resource_that_decodes_into_its_struct() -> None:

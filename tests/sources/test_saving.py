@@ -8,7 +8,7 @@ import pytest
 from tests.clusters import a_node, a_pod, a_service, a_slice, an_endpoint
 
 from zoneward.kube.reading import read
-from zoneward.sources.resources import LiveNode, LiveNodeMeta, LivePod, LivePodMeta
+from zoneward.sources.resources import LiveNode, LiveNodeMeta, LivePod, LivePodMeta, LivePodStatus
 from zoneward.sources.saving import Form, documents, save
 from zoneward.sources.snapshot import Snapshot
 from zoneward.sources.synthetic import synthetic_cluster
@@ -44,6 +44,12 @@ def test_pods_and_nodes_of_a_live_cluster_are_saved_without_their_version() -> N
         pods=(LivePod(metadata=LivePodMeta(name="p", namespace="shop", resource_version="8")),),
     )
     assert [each["metadata"] for each in documents(live)] == [{"name": "n"}, {"name": "p", "namespace": "shop"}]
+
+
+def test_what_a_cache_knows_of_a_pod_beside_the_api_s_fields_is_not_saved() -> None:
+    metadata = LivePodMeta(name="p", namespace="shop")
+    pod = LivePod(metadata=metadata, status=LivePodStatus(phase="Running", ready_since="2026-11-21T08:00:00Z"))
+    assert [each["status"] for each in documents(Snapshot(pods=(pod,)))] == [{"phase": "Running"}]
 
 
 def test_that_there_are_no_pods_is_saved_where_it_is_known() -> None:

@@ -6,7 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Node, NodeMeta, ObjectMeta, Pod, PodMeta, PodSpec, Service, ServiceSpec
 from zoneward.kube.reading import InputError, read
 from zoneward.sources.snapshot import MAX_WARNINGS, Snapshot, read_snapshot
@@ -150,6 +152,14 @@ def test_the_pods_of_a_service_are_those_it_selects_in_its_namespace() -> None:
     assert snapshot.pods_of(service("s", selector={"app": "cart"})) == (snapshot.pods[0],)
     assert snapshot.pods_of(service("s", namespace="b", selector={"app": "cart"})) == (snapshot.pods[2],)
     assert snapshot.pods_of(service("s")) == ()
+
+
+def test_a_service_that_was_adopted_selects_by_its_mark() -> None:
+    mark = {SELECTOR_ANNOTATION: '{"app": "cart"}'}
+    adopted = replace(service("s"), metadata=replace(service("s").metadata, annotations=mark))
+    snapshot = Snapshot.of([pod("cart"), pod("web"), adopted])
+    assert snapshot.pods_of(adopted) == (snapshot.pods[0],)
+    assert snapshot.only([adopted]).pods == (snapshot.pods[0],)
 
 
 def test_it_is_known_whether_there_are_pods() -> None:

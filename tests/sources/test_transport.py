@@ -97,6 +97,21 @@ def test_a_write_carries_body_content_type_and_query() -> None:
     assert bodies == [b"{}"]
 
 
+def test_of_a_write_metadata_alone_is_asked_for_where_nothing_else_is_read() -> None:
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return web.Response(body=b"{}")
+
+    async def run() -> None:
+        async with served(answer) as server, transport(access_to(server.url)) as client:
+            for metadata_only in (True, False):
+                await client.send("PUT", PODS, b"{}", metadata_only=metadata_only)
+            partial, whole = (request.headers["Accept"] for request in server.seen)
+            assert partial == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+            assert whole == "application/json"
+
+    asyncio.run(run())
+
+
 def test_answers_come_compressed_unless_the_kubeconfig_says_otherwise_and_streams_never() -> None:
     async def compressed(request: web.BaseRequest) -> web.Response:
         if request.headers["Accept-Encoding"] != "gzip":

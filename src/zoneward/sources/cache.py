@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from msgspec.structs import force_setattr
 
+from zoneward.kube.adoption import selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Pod, Service, zone_of
 from zoneward.sources.packing import Packing
@@ -52,7 +53,11 @@ class Cache:
 
     def services_of(self, pod: Pod) -> tuple[Service, ...]:
         """The Services that select a Pod in this state, be it in the cache or not; sorted by name."""
-        return self.services.each(self._selections.services_of(pod.metadata.namespace, pod.metadata.labels))
+        return self.services.each(self.service_keys_of(pod))
+
+    def service_keys_of(self, pod: Pod) -> list[Key]:
+        """As `services_of`, their keys alone."""
+        return self._selections.services_of(pod.metadata.namespace, pod.metadata.labels)
 
     def pods_of(self, namespace: str, service: str) -> tuple[LivePod, ...]:
         """The Pods that a Service selects; none for one without a selector or one that is not there."""
@@ -92,12 +97,14 @@ class Cache:
     # --- indexes ------------------------------------------------------------------------------------------------------
 
     def _service_changes(self, key: Key, old: Service | None, new: Service | None) -> None:
-        if old is not None and new is not None and old.spec.selector == new.spec.selector:
+        # That of a Service that was adopted lies in its mark.
+        before, after = (None if each is None else selector_of(each) for each in (old, new))
+        if old is not None and new is not None and before == after:
             return
         if old is not None:
             self._selections.drop_service(key)
         if new is not None:
-            self._selections.add_service(key, new.spec.selector)
+            self._selections.add_service(key, after)
 
     def _pod_changes(self, key: Key, old: LivePod | None, new: LivePod | None) -> None:
         if new is not None:

@@ -1,6 +1,7 @@
 """A cache that stays current: one reflector for each of its kinds."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import NoReturn
@@ -25,6 +26,7 @@ async def follow(
     on_trouble: Trouble = lambda _resource, _trouble: None,
     random: Random | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    clock: Callable[[], float] = time.monotonic,
 ) -> NoReturn:
     """Fill the cache, which sets `Cache.synced`, and keep it current until cancelled.
 
@@ -46,6 +48,7 @@ async def follow(
             on_trouble=lambda trouble: on_trouble(resource, trouble),
             random=random,
             sleep=sleep,
+            clock=clock,
         ).run()
 
     try:

@@ -22,7 +22,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
 
 _CONDITIONS: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION)
 _DOMAINS: Final = ("k8s.io", "kubernetes.io", names.DOMAIN)
-_ASKED: Final = re.compile(r"[A-Za-z]+/[A-Za-z]+")
+_ASKED: Final = re.compile(r"[A-Za-z]+/[A-Za-z-]+")
 """``<approach>/<heuristic>``, with which the message of a condition begins; what was told last is read from there."""
 _TIME: Final = re.compile(r"[0-9TZ:.+-]+")
 _SOME_TIME: Final = "1970-01-01T00:00:00Z"
@@ -71,7 +71,9 @@ def _asked(message: str) -> str:
 
 def readiness(conditions: tuple[NodeCondition, ...] | None) -> tuple[NodeCondition, ...] | None:
     """Whether a Node or a Pod is ready, and no other condition: people have conditions of their own."""
-    return tuple(each for each in conditions if each.type == "Ready") if conditions is not None else None
+    if conditions is None:
+        return None
+    return tuple(NodeCondition(type=each.type, status=each.status) for each in conditions if each.type == "Ready")
 
 
 def kept_containers(containers: tuple[Container, ...] | None) -> tuple[Container, ...] | None:

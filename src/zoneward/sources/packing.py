@@ -40,6 +40,11 @@ class Packing:
             force_setattr(spec, "hostname", metadata.name)
         force_setattr(status, "phase", intern(status.phase))
         if status.conditions is not None:
+            for condition in status.conditions:
+                if condition.last_transition_time is not None:
+                    if condition.type == "Ready":
+                        force_setattr(status, "ready_since", condition.last_transition_time)
+                    force_setattr(condition, "last_transition_time", None)
             force_setattr(status, "conditions", self._shared(status.conditions))
         if status.pod_ips and status.pod_ips[0].ip == status.pod_ip:
             force_setattr(status, "pod_ip", status.pod_ips[0].ip)

@@ -1,21 +1,50 @@
-"""The kinds that are listed and watched: where an API server has them, and what they are decoded into."""
+"""Where an API server has the kinds that are read or written, and what they are decoded into."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from zoneward.kube.objects import EndpointSlice, Node, NodeMeta, Pod, PodMeta, Service
+from zoneward.kube.objects import (
+    EndpointPort,
+    EndpointSlice,
+    Node,
+    NodeCondition,
+    NodeMeta,
+    ObjectMeta,
+    ObjectReference,
+    Pod,
+    PodMeta,
+    PodStatus,
+    Service,
+)
 
 
 class LivePodMeta(PodMeta, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     resource_version: str | None = None
 
 
+READY_SINCE: Final = "zoneward.dev/ready-since"
+
+
+class LivePodCondition(NodeCondition, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    last_transition_time: str | None = None
+    """As the API writes times; in a cache only `LivePodStatus.ready_since` has one."""
+
+
+class LivePodStatus(PodStatus, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    conditions: tuple[LivePodCondition, ...] | None = None
+    ready_since: str | None = msgspec.field(name=READY_SINCE, default=None)
+    """The time of the last transition of the condition Ready, be it true or not, which a cache takes from there: Pods
+    with the same conditions can then share them. No API server sends it."""
+
+
 class LivePod(Pod, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """A Pod that knows its version, without which a watch could not tell what is older."""
 
     metadata: LivePodMeta = LivePodMeta()
+    status: LivePodStatus = LivePodStatus()
 
 
 class LiveNodeMeta(NodeMeta, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -30,7 +59,100 @@ class LiveNode(Node, frozen=True, gc=False, rename="camel", omit_defaults=True, 
     metadata: LiveNodeMeta = LiveNodeMeta()
 
 
+# --- kinds of which no cache is kept ----------------------------------------------------------------------------------
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """Times are text, as `micro_time` writes them: they are told to people, and never compared with a clock."""
+
+    holder_identity: str | None = None
+    """Empty: whoever held it let go."""
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+class Regarding(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """The object that an Event is about, as ``kubectl describe`` looks for it."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class EventSeries(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """``events.k8s.io/v1``. Once written, nothing of it may change but its series."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: str | None = None
+    """As `micro_time` writes it."""
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: Regarding = Regarding()
+    note: str = ""
+    """At most 1,024 bytes."""
+    type: str = ""
+    """``Normal`` or ``Warning``."""
+
+
+class NamespaceStatus(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    phase: str = ""
+    """``Terminating``: nothing can be created in it any more."""
+
+
+class Namespace(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class LegacyAddress(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    ip: str = ""
+    hostname: str | None = None
+    node_name: str | None = None
+    target_ref: ObjectReference | None = None
+
+
+class LegacySubset(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """Addresses that all serve all of these ports."""
+
+    addresses: tuple[LegacyAddress, ...] | None = None
+    not_ready_addresses: tuple[LegacyAddress, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+
+class LegacyEndpoints(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """``v1`` Endpoints: what came before EndpointSlices, one object a Service, of its first address family."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    subsets: tuple[LegacySubset, ...] | None = None
+
+
+def micro_time(moment: datetime) -> str:
+    """The API's MicroTime: UTC, always with six digits, without which it is refused."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
 Live = Service | LiveNode | LivePod | EndpointSlice
+K = TypeVar("K", bound=msgspec.Struct)
 T = TypeVar("T", bound=Live)
 T_contra = TypeVar("T_contra", bound=Live, contravariant=True)
 Key = tuple[str, str]
@@ -67,16 +189,14 @@ class EventOf(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Generic[T]):
+class Place(Generic[K]):
     """One kind. ``api`` is its group and version (``v1``, ``discovery.k8s.io/v1``), ``plural`` its name in paths."""
 
     kind: str
     api: str
     plural: str
-    struct: type[T]
-    lists: msgspec.json.Decoder[ListOf[T]]
-    events: msgspec.json.Decoder[EventOf[T]]
-    namespaced: bool = True
+    struct: type[K]
+    namespaced: bool = field(default=True, kw_only=True)
 
     @property
     def group(self) -> str:
@@ -93,6 +213,14 @@ class Resource(Generic[T]):
         if namespace and self.namespaced:
             parts += ["namespaces", namespace]
         return "/".join([*parts, self.plural] if name is None else [*parts, self.plural, name])
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Place[T]):
+    """A kind that is listed and watched."""
+
+    lists: msgspec.json.Decoder[ListOf[T]]
+    events: msgspec.json.Decoder[EventOf[T]]
 
 
 SERVICES: Final[Resource[Service]] = Resource(
@@ -130,4 +258,9 @@ SLICES: Final[Resource[EndpointSlice]] = Resource(
 )
 AnyResource = Resource[Service] | Resource[LiveNode] | Resource[LivePod] | Resource[EndpointSlice]
 RESOURCES: Final[tuple[AnyResource, ...]] = (SERVICES, NODES, PODS, SLICES)
-"""Every kind that is read."""
+"""Every kind that is listed and watched."""
+
+LEASES: Final = Place("Lease", "coordination.k8s.io/v1", "leases", Lease)
+EVENTS: Final = Place("Event", "events.k8s.io/v1", "events", Event)
+ENDPOINTS: Final = Place("Endpoints", "v1", "endpoints", LegacyEndpoints)
+NAMESPACES: Final = Place("Namespace", "v1", "namespaces", Namespace, namespaced=False)

@@ -7,6 +7,7 @@ import msgspec
 
 from zoneward.kube.objects import KINDS, EndpointSlice, Node, Object, Pod, PodMeta, PodStatus, Service
 from zoneward.sources.lists import Sink, write_json, write_yaml
+from zoneward.sources.resources import READY_SINCE
 from zoneward.sources.snapshot import Snapshot
 
 Form = Literal["json", "yaml"]
@@ -35,6 +36,7 @@ def documents(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
         for thing in things:
             document = _HEADS[struct] | msgspec.to_builtins(thing)
             if isinstance(thing, Pod | Node):
-                # Those of a live cluster know their version, which no file is read for.
+                # Those of a live cluster know their version, and Pods some times, which no file is read for.
                 document["metadata"].pop("resourceVersion", None)
+                document.get("status", {}).pop(READY_SINCE, None)
             yield document

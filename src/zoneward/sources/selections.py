@@ -24,9 +24,10 @@ _NONE: Final[Mapping[str, str]] = {}
 class _Group:
     """Pods of a namespace with the same labels, in the order in which they came, and the Services that select them."""
 
-    __slots__ = ("labels", "pods", "services")
+    __slots__ = ("labels", "namespace", "pods", "services")
 
-    def __init__(self, labels: dict[str, str]) -> None:
+    def __init__(self, namespace: str, labels: dict[str, str]) -> None:
+        self.namespace = namespace
         self.labels = labels
         self.pods: dict[Key, None] = {}
         self.services: set[Key] = set()
@@ -37,6 +38,8 @@ class Selections:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, frozenset[tuple[str, str]]], _Group] = {}
+        self._by_labels: dict[int, _Group] = {}
+        """By the identity of the dictionary that `add_pod` returned, which lives as long as the group."""
         self._groups_with: dict[_Pair, dict[_Group, None]] = {}
         self._places: dict[Key, tuple[_Pair, _Second]] = {}
         self._waiting: dict[_Pair, dict[str | None, dict[str | None, _Selectors]]] = {}
@@ -45,7 +48,11 @@ class Selections:
 
     def services_of(self, namespace: str, labels: Mapping[str, str] | None) -> list[Key]:
         """The Services that select a Pod with these labels, whether there is one or not; sorted."""
-        found = list(self._matching(namespace, labels or _NONE))
+        group = self._by_labels.get(id(labels))
+        if group is not None and group.labels is labels and group.namespace == namespace:
+            found = list(group.services)
+        else:
+            found = list(self._matching(namespace, labels or _NONE))
         return found if len(found) < 2 else sorted(found)
 
     def pods_of(self, service: Key) -> list[Key]:
@@ -59,7 +66,8 @@ class Selections:
         identity = (namespace, frozenset(labels.items()))
         group = self._groups.get(identity)
         if group is None:
-            group = self._groups[identity] = _Group(labels)
+            group = self._groups[identity] = _Group(namespace, labels)
+            self._by_labels.setdefault(id(labels), group)
             for key, value in labels.items():
                 self._groups_with.setdefault((namespace, key, value), {})[group] = None
             group.services.update(self._matching(namespace, labels))
@@ -77,6 +85,8 @@ class Selections:
         if group.pods:
             return
         del self._groups[identity]
+        if self._by_labels.get(id(group.labels)) is group:
+            del self._by_labels[id(group.labels)]
         for service in group.services:
             del self._selected[service][group]
         for key, value in labels.items():

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import BinaryIO, Final
 
 from zoneward.kube import names
+from zoneward.kube.adoption import selector_of
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, zone_of
 from zoneward.kube.reading import read, title
@@ -54,8 +55,8 @@ class Snapshot:
         return self.lists_pods or bool(self.pods)
 
     def pods_of(self, service: Service) -> tuple[Pod, ...]:
-        """The Pods that the Service selects; none where it has no selector."""
-        return self._pods.selected(service.metadata.namespace, service.spec.selector)
+        """The Pods that the Service selects, by its spec or by its mark; none where it has no selector."""
+        return self._pods.selected(service.metadata.namespace, selector_of(service))
 
     def slices_of(self, service: Service) -> tuple[EndpointSlice, ...]:
         """The EndpointSlices that say they belong to the Service, whoever manages them."""

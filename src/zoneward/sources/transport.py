@@ -38,6 +38,8 @@ stopped and started again for each block.
 _IDLE_CONNECTION: Final = 60.0
 """Seconds for which a connection is kept for the next request; API servers keep theirs for 90."""
 _LONGEST_ERROR: Final = 1 << 16
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""What a server that cannot take objects apart answers with is the whole object."""
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -50,6 +52,7 @@ class _Call:
     content_type: str | None = None
     is_compressed: bool = True
     is_repeatable: bool = True
+    metadata_only: bool = False
 
 
 class Transport:
@@ -125,15 +128,26 @@ class Transport:
         content_type: str = "application/json",
         query: Mapping[str, str] = _NO_QUERY,
         idempotent: bool = False,
+        once: bool = False,
+        metadata_only: bool = False,
+        timeout: float | None = None,
     ) -> bytes:
-        """Write. Not ``idempotent``: sent again only when it was certainly not done.
+        """Write. Not ``idempotent``: sent again only when it was certainly not done. ``timeout`` as of `get`.
 
+        ``once``: never sent again, but for a 401, whatever it failed of. For who would rather send something newer.
+        ``metadata_only``: the answer may come without the rest of the object, which saves both sides its JSON.
         Where it fails, ``CallFailed.sent`` and 5xx say that it may have been done nevertheless.
         """
         call = _Call(
-            method=method, path=path, query=query, body=body, content_type=content_type, is_repeatable=idempotent
+            method=method,
+            path=path,
+            query=query,
+            body=body,
+            content_type=content_type,
+            is_repeatable=idempotent,
+            metadata_only=metadata_only,
         )
-        return await self._repeated(call, TIME_LIMIT)
+        return await self._repeated(call, TIME_LIMIT if timeout is None else timeout, once=once)
 
     def stream(
         self, path: str, query: Mapping[str, str], *, idle: float
@@ -159,7 +173,7 @@ class Transport:
         finally:
             response.close()
 
-    async def _repeated(self, call: _Call, limit: float) -> bytes:
+    async def _repeated(self, call: _Call, limit: float, *, once: bool = False) -> bytes:
         # Logging in may take a person minutes. It has limits of its own.
         await self._credentials.current()
         deadline = self._clock() + limit
@@ -168,6 +182,8 @@ class Transport:
             try:
                 return await self._once(call, deadline - self._clock())
             except CallFailed as error:
+                if once:
+                    raise
                 failed += 1
                 pause = self._retries.pause(
                     error, failed=failed, is_repeatable=call.is_repeatable, chance=self._chance()
@@ -210,6 +226,8 @@ class Transport:
         headers["Accept-Encoding"] = "gzip" if call.is_compressed else "identity"
         if identity.authorization and self._is_private:
             headers["Authorization"] = identity.authorization
+        if call.metadata_only:
+            headers["Accept"] = _METADATA
         if call.content_type:
             headers["Content-Type"] = call.content_type
         try:

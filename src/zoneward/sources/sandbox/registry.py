@@ -73,7 +73,7 @@ class Deletion:
 
 
 class Registry:
-    """``now``: the time of day. ``chance`` makes generated names."""
+    """``now``: the time of day. ``chance`` makes generated names and UIDs."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Registry:
             metadata["name"] = self._generated(kind, namespace, str(metadata["generateName"]))
         for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(name, None)
-        metadata |= {"uid": new_uid(), "creationTimestamp": self._time()}
+        metadata |= {"uid": new_uid(self._chance), "creationTimestamp": self._time()}
         if kind.rules.has_generation:
             metadata["generation"] = 1
         kind.rules.default(new)
@@ -157,7 +157,7 @@ class Registry:
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
         put_into(kind, namespace, metadata)
-        metadata.setdefault("uid", new_uid())
+        metadata.setdefault("uid", new_uid(self._chance))
         metadata.setdefault("creationTimestamp", self._time())
         if kind.rules.has_generation:
             metadata.setdefault("generation", 1)

@@ -11,8 +11,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
+from random import Random
 from typing import Any, Final, Literal, NamedTuple
-from uuid import uuid4
+from uuid import UUID
 
 import msgspec
 
@@ -247,8 +248,8 @@ class Store:
 _NONE: Final[Mapping[str, str]] = {}
 
 
-def new_uid() -> str:
-    return str(uuid4())
+def new_uid(chance: Random) -> str:
+    return str(UUID(int=chance.getrandbits(128), version=4))
 
 
 def _path_of(key: Key) -> str:
