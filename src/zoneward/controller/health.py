@@ -1,0 +1,77 @@
+"""Whether the controller lives, and whether it does what it is there for: named checks, each a sentence where it fails.
+
+Alive is what a restart would mend, ready what an operator should know: a standby is ready. An API server that is away
+makes neither alive nor unready after the first list: a restart would cost the cache and mend nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+from zoneward.sources.resources import Key
+
+Check = Callable[[], str | None]
+"""What is wrong, or None. Asked in the event loop, so that it may not wait."""
+_NAMED: Final = 3
+"""Services that a sentence names; it says how many more there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Checks by name, in the order in which they are told."""
+
+    live: Mapping[str, Check] = field(default_factory=dict)
+    ready: Mapping[str, Check] = field(default_factory=dict)
+
+
+def faults(checks: Mapping[str, Check]) -> dict[str, str]:
+    """Every check that fails, and why; empty where all is well."""
+    return {name: wrong for name, check in checks.items() if (wrong := check()) is not None}
+
+
+class Heartbeat:
+    """A check that the event loop turns. ``limit``: seconds that a turn may take; ``clock`` counts seconds."""
+
+    def __init__(
+        self,
+        *,
+        limit: float = 30.0,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._limit, self._sleep = limit, sleep
+        self._clock = clock or asyncio.get_running_loop().time
+        self._last = self._clock()
+
+    async def run(self, *, every: float = 1.0) -> NoReturn:
+        while True:
+            self._last = self._clock()
+            await self._sleep(every)
+
+    def __call__(self) -> str | None:
+        silent = self._clock() - self._last
+        return None if silent <= self._limit else f"the event loop has not turned for {silent:.0f} s"
+
+
+def running(task: "asyncio.Task[object]") -> Check:
+    """A check that a task that has no end goes on: without it nothing would be heard, or written."""
+    return lambda: f"{task.get_name()} has ended" if task.done() else None
+
+
+def synced(is_synced: Callable[[], bool]) -> Check:
+    """A check that the cache has been filled."""
+    return lambda: None if is_synced() else "the cluster has not been listed yet"
+
+
+def alone(contested: Collection[Key]) -> Check:
+    """A check that no other controller writes slices of our Services. ``contested`` is looked at each time."""
+
+    def check() -> str | None:
+        if not contested:
+            return None
+        first = ", ".join("/".join(key) for key in sorted(contested)[:_NAMED])
+        more = f" and {len(contested) - _NAMED} more" if len(contested) > _NAMED else ""
+        return f"the built-in controller writes slices of {first}{more}"
+
+    return check

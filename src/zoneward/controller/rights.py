@@ -1,0 +1,56 @@
+"""Whether we may write what we are about to write, asked before the first of several writes."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from zoneward.sources.api_errors import ApiError, Forbidden, NotFound
+from zoneward.sources.resources import Place
+from zoneward.sources.writing import Sender
+
+Right = tuple[str, Place[Any]]
+"""An HTTP method, and the kind that it is for."""
+_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct, frozen=True, gc=False):
+    status: _Status = _Status()
+
+
+async def check_rights(connection: Sender, rights: Iterable[Right], *, namespace: str) -> None:
+    """Raises Forbidden for the first right that is missing, as the server would; CallFailed where it can't be asked.
+
+    A server that cannot be asked, or does not let us, leaves it to the writes themselves.
+    """
+    found = tuple(rights)
+    answers = await asyncio.gather(*(_is_granted(connection, right, namespace) for right in found))
+    for (method, place), is_granted in zip(found, answers, strict=True):
+        if not is_granted:
+            path = place.path(namespace=namespace, name=None if method == "POST" else "any")
+            raise Forbidden(403, "Forbidden", "", method=method, path=path)
+
+
+async def _is_granted(connection: Sender, right: Right, namespace: str) -> bool:
+    method, place = right
+    asked = {"namespace": namespace, "verb": _VERBS[method], "group": place.group, "resource": place.plural}
+    review = {
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "spec": {"resourceAttributes": asked},
+    }
+    try:
+        body = await connection.send("POST", _PATH, msgspec.json.encode(review), idempotent=True)
+        return msgspec.json.decode(body, type=_Review).status.allowed
+    except (NotFound, Forbidden, msgspec.MsgspecError):
+        return True
+    except ApiError as error:
+        if error.status == 405:
+            return True
+        raise

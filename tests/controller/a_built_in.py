@@ -1,0 +1,192 @@
+"""A Service on a sandbox, a stand-in for the built-in controller, and a count of endpoints that are ever missing.
+
+The stand-in keeps slices as current Kubernetes would and knows no Endpoints; the real thing is in ``e2e``.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from tests.contract.objects import a_node, a_pod, a_service
+from tests.sources.calling import transport
+from tests.sources.serving import access_to
+
+from zoneward.controller.adopting import Adopting, Link
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import demand_of
+from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.sources.resources import SLICES
+from zoneward.sources.retries import Retries
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.faults import Faults, parse_fault
+from zoneward.sources.sandbox.in_process import InProcess
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.registry import Registry
+from zoneward.sources.sandbox.serving import Serving
+from zoneward.sources.sandbox.store import Change
+from zoneward.sources.writing import encoded
+
+Object = dict[str, Any]
+KEY = ("default", "cart")
+KEPT = "endpointslices.discovery.k8s.io"
+LABELS = {"app": "cart"}
+NUMBER = 6
+
+
+@dataclass
+class Shop:
+    """A Service with six Pods in three zones. ``missing``: what was ever missing of what should not be."""
+
+    registry: Registry
+    link: Link
+    kubeconfig: Object
+    missing: list[set[str]] = field(default_factory=list)
+    steady: set[str] = field(default_factory=lambda: {f"10.0.0.{number}" for number in range(NUMBER)})
+    told: list[str] = field(default_factory=list)
+    lets_go: bool = True
+    runs: bool = True
+    _seen: int = -1
+
+    def adopting(self, **options: Any) -> Adopting:
+        given: Object = {"limit": 10.0, "settling": 0.1, "configuration": Configuration(), "tell": self.told.append}
+        return Adopting(self.link, KEY, **(given | options))
+
+    def objects(self, resource: str) -> list[Object]:
+        return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
+
+    def words(self) -> tuple[Object, ...]:
+        """What people wrote of the Service."""
+        service = self.registry.find("services", *KEY)
+        assert service is not None
+        metadata = service["metadata"]
+        return metadata.get("labels") or {}, metadata.get("annotations") or {}, service["spec"]
+
+    def slices(self, manager: str) -> list[Object]:
+        return [each for each in self.objects(KEPT) if each["metadata"]["labels"][names.MANAGED_BY_LABEL] == manager]
+
+    def listed(self) -> set[str]:
+        return {
+            address
+            for each in self.objects(KEPT)
+            for one in each.get("endpoints") or ()
+            if one["conditions"]["ready"]
+            for address in one["addresses"]
+        }
+
+    def delete_slice(self, name: str) -> None:
+        self._store.delete(self.registry.kinds[KEPT], KEY[0], name)
+
+    def change_service(self, change: Any) -> None:
+        kind = self.registry.kinds["services"]
+        self._store.update(kind, *KEY, lambda old: change(deepcopy(old)), manager="somebody")
+
+    def make_ready(self, number: int, ready: bool) -> None:
+        def change(pod: Object) -> Object:
+            conditions = [{"type": "Ready", "status": str(ready)}]
+            return pod | {"status": pod["status"] | {"conditions": conditions}}
+
+        kind = self.registry.kinds["pods"]
+        self._store.patch_status(kind, KEY[0], f"cart-{number}", change, manager="kubelet")
+
+    @property
+    def _store(self) -> InProcess:
+        return InProcess(self.registry)
+
+    def note(self, kind: Kind, _change: Change) -> None:
+        if kind.resource == KEPT and (gone := self.steady - self.listed()):
+            self.missing.append(gone)
+
+    # --- the built-in controller --------------------------------------------------------------------------------------
+
+    async def work(self) -> None:
+        while True:
+            await asyncio.sleep(0.005)
+            if self.runs and self._seen != self.registry.store.version:
+                self.sync()
+                self._seen = self.registry.store.version
+
+    async def quiet(self) -> None:
+        """The built-in controller has seen all that happened."""
+        while self._seen != self.registry.store.version:
+            await asyncio.sleep(0.005)
+
+    def sync(self) -> None:
+        found = self.registry.find("services", *KEY)
+        if found is None:
+            return
+        service = msgspec.convert(found, Service)
+        if not service.spec.selector:
+            if self.lets_go:
+                return
+            service = msgspec.structs.replace(service, spec=msgspec.structs.replace(service.spec, selector=LABELS))
+        nodes = msgspec.convert(self.objects("nodes"), list[Node])
+        plan = plan_service(
+            service,
+            pods=msgspec.convert(self.objects("pods"), list[Pod]),
+            slices=msgspec.convert(self.objects(KEPT), list[EndpointSlice]),
+            surroundings=Surroundings(
+                demand=demand_of(nodes),
+                node_zones={node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) for node in nodes},
+                configuration=Configuration().as_upstream(),
+            ),
+        )
+        kind = self.registry.kinds[KEPT]
+        for family in plan.families:
+            for each in family.changes.create:
+                self._store.create(kind, KEY[0], _written(each), manager="built-in")
+            for each in family.changes.update:
+                self._store.update(kind, KEY[0], each.metadata.name, _replaced_by(_written(each)), manager="built-in")
+            for each in family.changes.delete:
+                self._store.delete(kind, KEY[0], each.metadata.name)
+
+
+def _with(fields: Object) -> Callable[[Object], Object]:
+    return lambda old: old | fields
+
+
+def _replaced_by(new: Object) -> Callable[[Object], Object]:
+    return lambda _old: new
+
+
+def _written(each: EndpointSlice) -> Object:
+    thing: Object = msgspec.json.decode(encoded(SLICES, each))
+    return thing
+
+
+@asynccontextmanager
+async def a_shop(*faults: str) -> AsyncIterator[Shop]:
+    """In which the built-in controller has all in its slices."""
+    registry = begun()
+    store = InProcess(registry)
+    for zone in "abc":
+        store.create(registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone), manager="test")
+    for number in range(NUMBER):
+        pod = a_pod(f"cart-{number}", node=f"node-{'abc'[number % 3]}", address=f"10.0.0.{number}", labels=LABELS)
+        store.create(registry.kinds["pods"], KEY[0], pod, manager="test")
+        with_status = {"status": pod["status"]}
+        kind, name = registry.kinds["pods"], pod["metadata"]["name"]
+        store.patch_status(kind, KEY[0], name, _with(with_status), manager="kubelet")
+    service = a_service("cart", selector=LABELS, annotations={"a": "b"})
+    store.create(registry.kinds["services"], KEY[0], service, manager="test")
+    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    async with (
+        Serving(registry, faults=found) as server,
+        transport(access_to(server.address), retries=Retries()) as link,
+    ):
+        shop = Shop(registry, link, server.kubeconfig())
+        shop.sync()
+        assert shop.listed() == shop.steady
+        registry.store.listeners.append(shop.note)
+        work = asyncio.create_task(shop.work())
+        try:
+            yield shop
+        finally:
+            work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work

@@ -1,0 +1,221 @@
+"""A controller on a sandbox over HTTP, and a note of endpoints that were taken away while their Pods were ready."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import msgspec
+from tests.contract.objects import a_node, a_pod, a_service
+from tests.sources.calling import transport
+from tests.sources.serving import access_to
+
+from zoneward.controller.adopting import Link
+from zoneward.controller.batching import BackOff
+from zoneward.controller.loop import Controller, Mode
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import demand_of
+from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.sources.resources import LivePod
+from zoneward.sources.retries import Retries
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.faults import Faults, parse_fault
+from zoneward.sources.sandbox.in_process import InProcess
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.registry import Registry
+from zoneward.sources.sandbox.serving import Serving
+from zoneward.sources.sandbox.store import Change
+from zoneward.sources.snapshot import Snapshot
+from zoneward.sources.store import Store
+from zoneward.sources.writing import Writer
+
+Object = dict[str, Any]
+KEPT: Final = "endpointslices.discovery.k8s.io"
+LABELS: Final = {"app": "cart"}
+PODS: Final = 9
+LIMIT: Final = 20.0
+HASTE: Final = BackOff(first=0.02, longest=0.2, with_news=0.1)
+_LAG: Final = 1.0
+"""Seconds in which the controller may not know yet that a Pod is ready again."""
+
+
+@dataclass
+class Place:
+    """``missing``: addresses that were taken away while their Pod was ready."""
+
+    registry: Registry
+    link: Link
+    missing: list[set[str]] = field(default_factory=list)
+    _listed: set[str] = field(default_factory=set)
+    _ready_since: dict[str, float] = field(default_factory=dict)
+
+    # --- what happens there -------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> InProcess:
+        return InProcess(self.registry)
+
+    def node(self, name: str, zone: str) -> None:
+        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone), manager="test")
+
+    def pod(self, number: int, *, node: str) -> None:
+        pod = a_pod(f"cart-{number}", node=node, address=f"10.0.{number // 250}.{number % 250 + 1}", labels=LABELS)
+        self.store.create(self.registry.kinds["pods"], "default", pod, manager="test")
+        self._status(f"cart-{number}", {"status": pod["status"]})
+
+    def make_ready(self, number: int, ready: bool) -> None:
+        self._status(f"cart-{number}", {}, conditions=[{"type": "Ready", "status": str(ready)}])
+
+    def _status(self, name: str, fields: Object, **more: Any) -> None:
+        def change(pod: Object) -> Object:
+            return pod | fields if fields else pod | {"status": pod["status"] | more}
+
+        self.store.patch_status(self.registry.kinds["pods"], "default", name, change, manager="kubelet")
+
+    def service(self, name: str = "cart", **options: Any) -> None:
+        given = {"selector": LABELS} | options
+        self.store.create(self.registry.kinds["services"], "default", a_service(name, **given), manager="test")
+
+    def change(self, plural: str, namespace: str, name: str, change: Callable[[Object], Object]) -> None:
+        kind = self.registry.kinds[plural]
+        self.store.update(kind, namespace, name, lambda old: change(deepcopy(old)), manager="somebody")
+
+    def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
+        def change(thing: Object) -> Object:
+            return thing | {"metadata": thing["metadata"] | {"annotations": dict(annotations)}}
+
+        self.change("services", "default", name, change)
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+
+    def objects(self, resource: str) -> list[Object]:
+        return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
+
+    def slices(self, service: str = "cart") -> list[EndpointSlice]:
+        found = msgspec.convert(self.objects(KEPT), list[EndpointSlice])
+        return [each for each in found if (each.metadata.labels or {}).get(names.SERVICE_NAME_LABEL) == service]
+
+    def listed(self) -> set[str]:
+        return {
+            address
+            for each in self.objects(KEPT)
+            for one in each.get("endpoints") or ()
+            if one["conditions"].get("ready") is not False
+            for address in one["addresses"]
+        }
+
+    def plans(self, configuration: Configuration) -> Iterator[ServicePlan]:
+        """What every Service with a selector would come to now, planned from what the server has."""
+        snapshot = Snapshot(
+            services=tuple(msgspec.convert(self.objects("services"), list[Service])),
+            nodes=tuple(msgspec.convert(self.objects("nodes"), list[Node])),
+            pods=tuple(msgspec.convert(self.objects("pods"), list[Pod])),
+            slices=tuple(msgspec.convert(self.objects(KEPT), list[EndpointSlice])),
+            lists_pods=True,
+        )
+        surroundings = Surroundings(
+            demand=demand_of(snapshot.nodes),
+            node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
+            configuration=configuration,
+        )
+        for service in snapshot.services:
+            if service.spec.selector:
+                pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
+                yield plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
+
+    def note(self, kind: Kind, _change: Change) -> None:
+        if kind.resource == "pods":
+            self._note_pods()
+        elif kind.resource == KEPT:
+            listed, now = self.listed(), time.monotonic()
+            gone = {each for each in self._listed - listed if now - self._ready_since.get(each, now) > _LAG}
+            if gone:
+                self.missing.append(gone)
+            self._listed = listed
+
+    def _note_pods(self) -> None:
+        ready = {
+            pod.status.pod_ip
+            for pod in msgspec.convert(self.objects("pods"), list[LivePod])
+            if says_ready(pod.status.conditions) and pod.metadata.deletion_timestamp is None
+        }
+        for address in self._ready_since.keys() - ready:
+            del self._ready_since[address]
+        for address in ready:
+            self._ready_since.setdefault(address, time.monotonic())
+
+
+@asynccontextmanager
+async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
+    registry = begun()
+    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    async with (
+        Serving(registry, faults=found, ends_pods=ends_pods) as server,
+        transport(access_to(server.address), retries=Retries()) as link,
+    ):
+        place = Place(registry, link)
+        registry.store.listeners.append(place.note)
+        yield place
+
+
+class HasLink(Protocol):
+    @property
+    def link(self) -> Link: ...
+
+
+@asynccontextmanager
+async def at_work(place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any) -> AsyncIterator[Controller]:
+    """A controller that runs; it is over when the block is."""
+    given: Object = {"configuration": Configuration(), "writer": Writer(place.link), "back_off": HASTE}
+    controller = Controller(place.link, mode=mode, **(given | options))
+    running = asyncio.create_task(controller.run())
+    try:
+        yield controller
+        assert not running.done(), running.exception()
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def settle(place: Place, controller: Controller) -> None:
+    """Until the cache has all that the server has, and all that it leads to is written."""
+    end = time.monotonic() + LIMIT
+    while time.monotonic() < end:
+        version = place.registry.store.version
+        if await controller.settled(0.2) and _has_seen(place, controller) and version == place.registry.store.version:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"not settled after {LIMIT:g} s: {controller.queue.depth()}")
+
+
+def _has_seen(place: Place, controller: Controller) -> bool:
+    cache = controller.cache
+    stores: Mapping[str, Store[Any]] = {
+        "pods": cache.pods,
+        "services": cache.services,
+        "nodes": cache.nodes,
+        KEPT: cache.slices,
+    }
+    return all(
+        {each["metadata"]["resourceVersion"] for each in place.objects(resource)}
+        == {each.metadata.resource_version for each in store}
+        for resource, store in stores.items()
+    )
+
+
+def fill(place: Place, pods: int = PODS, **service: Any) -> None:
+    for zone in "abc":
+        place.node(f"node-{zone}", zone)
+    for number in range(pods):
+        place.pod(number, node=f"node-{'abc'[number % 3]}")
+    place.service(**service)
+
+
+def addresses(*numbers: int) -> set[str]:
+    return {f"10.0.{number // 250}.{number % 250 + 1}" for number in numbers}

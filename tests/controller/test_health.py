@@ -1,0 +1,51 @@
+"""A check says what is wrong in a sentence, and nothing where all is well."""
+
+import asyncio
+
+from zoneward.controller.health import Heartbeat, alone, faults, running, synced
+
+
+def test_only_what_fails_is_told() -> None:
+    checks = {"cache": synced(lambda: False), "loop": lambda: None}
+    assert faults(checks) == {"cache": "the cluster has not been listed yet"}
+    assert faults({"cache": synced(lambda: True)}) == {}
+
+
+def test_a_loop_that_stands_still_is_told_and_one_that_turns_again_is_well() -> None:
+    async def test() -> None:
+        now = 0.0
+        heartbeat = Heartbeat(limit=30, clock=lambda: now)
+        now = 30
+        assert heartbeat() is None
+        now = 41
+        assert heartbeat() == "the event loop has not turned for 41 s"
+        beating = asyncio.create_task(heartbeat.run(every=0))
+        await asyncio.sleep(0)
+        assert heartbeat() is None
+        beating.cancel()
+
+    asyncio.run(test())
+
+
+def test_a_task_that_has_ended_is_told_however_it_ended() -> None:
+    async def fails() -> None:
+        raise ValueError
+
+    async def test() -> None:
+        task = asyncio.create_task(fails(), name="workers")
+        assert running(task)() is None
+        await asyncio.wait([task])
+        assert running(task)() == "workers has ended"
+        assert task.exception() is not None
+
+    asyncio.run(test())
+
+
+def test_services_of_which_we_keep_off_are_named_and_no_more_than_three() -> None:
+    contested: set[tuple[str, str]] = set()
+    check = alone(contested)
+    assert check() is None
+    contested.add(("shop", "cart"))
+    assert check() == "the built-in controller writes slices of shop/cart"
+    contested.update(("shop", name) for name in "abcd")
+    assert check() == "the built-in controller writes slices of shop/a, shop/b, shop/c and 2 more"

@@ -1,0 +1,430 @@
+"""Services and clusters that are not like most: each is served as it should be, and nobody else suffers."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Self
+
+import msgspec
+from tests.contract.objects import a_node, a_pod, a_service, an_endpoint_slice
+from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.test_loop import is_as_planned, run
+
+from zoneward.controller.batching import BackOff
+from zoneward.controller.log import Told
+from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.metrics import Operation, SyncResult
+from zoneward.kube import names
+from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.objects import EndpointSlice, ObjectMeta
+from zoneward.routing.configuration import Configuration
+from zoneward.slices.plan import ServicePlan
+from zoneward.sources.api_errors import api_error
+from zoneward.sources.resources import Place as Kind
+from zoneward.sources.writing import Writer
+
+Object = dict[str, Any]
+KEY = ("default", "cart")
+PROXY_NAME = "service.kubernetes.io/service-proxy-name"
+
+
+class Lines:
+    """A log that is kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Told]]] = []
+
+    def bind(self, **_fields: Told) -> Self:
+        return self
+
+    def error(self, event: str, **fields: Told) -> None:
+        self.lines.append((event, fields))
+
+    debug = info = warning = error
+
+    def about(self, words: str) -> list[dict[str, Told]]:
+        return [fields for event, fields in self.lines if words in event]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def create(place: Place, plural: str, thing: Object, **changes: Any) -> None:
+    place.store.create(place.registry.kinds[plural], "default", thing | changes, manager="test")
+
+
+def create_pod(
+    place: Place, name: str, *, status: Object | None = None, containers: list[Object] | None = None
+) -> None:
+    pod = a_pod(name, node="node-a", address="10.1.0.1", labels=LABELS)
+    if containers is not None:
+        pod["spec"]["containers"] = containers
+    create(place, "pods", pod)
+    place._status(name, {"status": pod["status"] | (status or {})})
+
+
+def with_spec(name: str = "cart", *, selector: Object | None = LABELS, **spec: Any) -> Object:
+    service = a_service(name, selector=selector)
+    return service | {"spec": service["spec"] | spec}
+
+
+def nodes(place: Place) -> None:
+    for zone in "abc":
+        place.store.create(place.registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone), manager="test")
+
+
+def ready(place: Place, service: str = "cart") -> set[str]:
+    return {
+        address
+        for each in place.slices(service)
+        for one in each.endpoints or ()
+        if one.conditions is not None and one.conditions.ready
+        for address in one.addresses or ()
+    }
+
+
+def serving(prepare: Callable[[Place], None], check: Callable[[Place, Controller], None], **options: Any) -> None:
+    """What comes of some objects."""
+
+    async def scene() -> None:
+        async with a_place() as place:
+            nodes(place)
+            prepare(place)
+            async with at_work(place, **options) as controller:
+                await settle(place, controller)
+                check(place, controller)
+
+    asyncio.run(scene())
+
+
+# --- Services ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_that_becomes_an_external_name_loses_its_slices() -> None:
+    async def work(place: Place, controller: Controller) -> None:
+        def change(service: Object) -> Object:
+            spec = {"type": "ExternalName", "externalName": "example.com", "selector": LABELS}
+            return service | {"spec": spec}
+
+        place.change("services", "default", "cart", change)
+        await until(lambda: not place.slices())
+        place.missing.clear()
+        await settle(place, controller)
+        assert len(controller.metrics.accounts) == 0
+
+    run(work)
+
+
+def test_a_mark_without_a_selector_is_told_and_the_slices_stay() -> None:
+    lines = Lines()
+
+    async def work(place: Place, controller: Controller) -> None:
+        assert place.listed() == addresses(*range(PODS))
+        place.annotate("cart", {SELECTOR_ANNOTATION: "{"})
+        place.make_ready(1, False)
+        await settle(place, controller)
+        assert place.listed() == addresses(*range(PODS))
+        assert lines.about("its mark has no selector")[0] == {"service": "default/cart"}
+        place.annotate("cart", {SELECTOR_ANNOTATION: '{"app": "cart"}'})
+        await settle(place, controller)
+        assert place.listed() == addresses(0, *range(2, PODS))
+
+    async def scene() -> None:
+        async with a_place() as place:
+            fill(place, selector=None, annotations={SELECTOR_ANNOTATION: '{"app": "cart"}'})
+            async with at_work(place, mode=Mode.ONLY_MARKED, log=lines) as controller:
+                await settle(place, controller)
+                await work(place, controller)
+
+    asyncio.run(scene())
+
+
+def test_both_families_get_slices_of_their_own() -> None:
+    def prepare(place: Place) -> None:
+        create_pod(place, "both", status={"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd00::1"}]})
+        create_pod(place, "four", status={"podIP": "10.1.0.2", "podIPs": [{"ip": "10.1.0.2"}]})
+        create(place, "services", with_spec(ipFamilyPolicy="RequireDualStack"))
+
+    def check(place: Place, _controller: Controller) -> None:
+        found = {each.address_type: {one.addresses for one in each.endpoints or ()} for each in place.slices()}
+        assert found == {"IPv4": {("10.1.0.1",), ("10.1.0.2",)}, "IPv6": {("fd00::1",)}}
+        assert is_as_planned(place)
+
+    serving(prepare, check)
+
+
+def test_pods_that_are_over_are_not_listed_and_such_as_are_not_ready_where_it_is_asked_for() -> None:
+    def prepare(place: Place) -> None:
+        create_pod(place, "done", status={"phase": "Succeeded"})
+        create_pod(place, "failed", status={"phase": "Failed"})
+        unready = {"conditions": [{"type": "Ready", "status": "False"}]}
+        create_pod(place, "unready", status=unready | {"podIP": "10.1.0.2", "podIPs": [{"ip": "10.1.0.2"}]})
+        create(place, "services", with_spec("cart"))
+        create(place, "services", with_spec("all", publishNotReadyAddresses=True))
+
+    def check(place: Place, _controller: Controller) -> None:
+        listed = {one.addresses for each in place.slices() for one in each.endpoints or ()}
+        assert listed == {("10.1.0.2",)}
+        assert ready(place) == set()
+        assert ready(place, "all") == {"10.1.0.2"}
+
+    serving(prepare, check)
+
+
+def test_slices_of_a_headless_service_say_so() -> None:
+    def prepare(place: Place) -> None:
+        create_pod(place, "one")
+        create(place, "services", with_spec("cart", clusterIP="None"))
+        create(place, "services", with_spec("other"))
+        create(place, "services", with_spec("portless", clusterIP="None", ports=[]))
+
+    def check(place: Place, _controller: Controller) -> None:
+        for service, is_headless in (("cart", True), ("other", False), ("portless", True)):
+            (slice_,) = place.slices(service)
+            assert (names.HEADLESS_LABEL in (slice_.metadata.labels or {})) == is_headless
+            assert ready(place, service) == {"10.1.0.1"}
+
+    serving(prepare, check)
+
+
+def test_a_name_that_means_other_ports_in_other_pods_makes_slices_apart() -> None:
+    def prepare(place: Place) -> None:
+        for number, port in enumerate((8080, 8081, 8081)):
+            containers = [{"name": "main", "image": "main", "ports": [{"name": "http", "containerPort": port}]}]
+            ip = f"10.1.0.{number}"
+            create_pod(place, f"pod-{number}", containers=containers, status={"podIP": ip, "podIPs": [{"ip": ip}]})
+        create(place, "services", with_spec())
+
+    def check(place: Place, _controller: Controller) -> None:
+        found = {
+            port.port: {address for one in each.endpoints or () for address in one.addresses or ()}
+            for each in place.slices()
+            for port in each.ports or ()
+        }
+        assert found == {8080: {"10.1.0.0"}, 8081: {"10.1.0.1", "10.1.0.2"}}
+
+    serving(prepare, check)
+
+
+def test_a_service_of_another_proxy_gets_its_slices_and_they_say_so() -> None:
+    """As upstream: such a proxy reads slices too, and kube-proxy passes over those with the label."""
+
+    def prepare(place: Place) -> None:
+        create_pod(place, "one")
+        service = with_spec()
+        service["metadata"]["labels"] = {PROXY_NAME: "other"}
+        create(place, "services", service)
+
+    def check(place: Place, _controller: Controller) -> None:
+        (slice_,) = place.slices()
+        assert (slice_.metadata.labels or {})[PROXY_NAME] == "other"
+        assert ready(place) == {"10.1.0.1"}
+
+    serving(prepare, check)
+
+
+def test_slices_of_other_managers_are_never_written() -> None:
+    mirror = "endpointslicemirroring-controller.k8s.io"
+
+    async def scene() -> None:
+        async with a_place() as place:
+            fill(place)
+            place.service("unmanaged", selector=None)
+            for service in ("cart", "unmanaged"):
+                for manager in (mirror, "somebody"):
+                    name = f"{service}-{manager.partition('.')[0]}"
+                    slice_ = an_endpoint_slice(name, service=service, addresses=["10.9.0.1"], managed_by=manager)
+                    create(place, KEPT, slice_)
+            theirs = place.objects(KEPT)
+            async with at_work(place) as controller:
+                await settle(place, controller)
+                place.make_ready(1, False)
+                place.store.delete(place.registry.kinds[KEPT], "default", "cart-somebody")
+                place.missing.clear()
+                await settle(place, controller)
+                assert not controller.contested
+            left = [each for each in theirs if each["metadata"]["name"] != "cart-somebody"]
+            assert [each for each in place.objects(KEPT) if each in theirs] == left
+
+    asyncio.run(scene())
+
+
+def test_as_upstream_decides_it_writes_under_its_label() -> None:
+    configuration = Configuration().as_upstream()
+
+    async def scene() -> None:
+        async with a_place() as place:
+            fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+            async with at_work(place, configuration=configuration) as controller:
+                await settle(place, controller)
+                place.make_ready(1, False)
+                await settle(place, controller)
+                assert place.listed() == addresses(0, *range(2, PODS))
+                changes = [family.changes for plan in place.plans(configuration) for family in plan.families]
+                assert not any(each.create or each.update or each.delete for each in changes)
+                assert not controller.contested
+            managers = {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in place.slices()}
+            assert managers == {names.BUILT_IN_MANAGER}
+
+    asyncio.run(scene())
+
+
+def test_a_service_that_is_made_anew_gets_slices_anew() -> None:
+    async def work(place: Place, controller: Controller) -> None:
+        (before,) = place.slices()
+        place.store.delete(place.registry.kinds["services"], "default", "cart")
+        place.service()
+        await until(lambda: before.metadata.uid not in {each.metadata.uid for each in place.slices()})
+        place.missing.clear()
+        await settle(place, controller)
+        (after,) = place.slices()
+        (owner,) = after.metadata.owner_references or ()
+        (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
+        assert owner.uid == service["metadata"]["uid"]
+        assert after.metadata.name != before.metadata.name
+        assert place.listed() == addresses(*range(PODS))
+
+    run(work)
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_it() -> None:
+    lines = Lines()
+
+    async def work(place: Place, controller: Controller) -> None:
+        place.service("other")
+        await settle(place, controller)
+        plan, tries = controller._state.plan, 0
+
+        def broken(key: tuple[str, str], *given: Any, **options: Any) -> ServicePlan:
+            nonlocal tries
+            if key == KEY and tries < 12:
+                tries += 1
+                raise ZeroDivisionError("a mistake")
+            return plan(key, *given, **options)
+
+        controller._state.plan = broken  # type: ignore[method-assign]
+        place.make_ready(1, False)
+        await until(lambda: "10.0.0.2" not in ready(place, "other"))
+        await settle(place, controller)
+        assert tries == 12
+        assert place.listed() == addresses(0, *range(2, PODS))
+        (told,) = lines.about("a mistake in the program")
+        assert told["service"] == "default/cart"
+        assert told["error"] == "ZeroDivisionError: a mistake"
+        assert str(told["at"]).startswith("test_loop_situations.py:")
+        pauses = [fields["again_in"] for fields in lines.about("could not be synced")]
+        assert len(pauses) == 12
+        assert controller.metrics.syncs[SyncResult.ERROR] == 12
+
+    run(work, log=lines, workers=2, back_off=BackOff(first=0.01, longest=0.05, with_news=0.05))
+
+
+class Terminating(Writer):
+    """A namespace that is about to go takes nothing new."""
+
+    tries = 0
+
+    async def create(self, _place: Kind[Any], _thing: Any) -> ObjectMeta:
+        type(self).tries += 1
+        causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]
+        status = {"kind": "Status", "reason": "Forbidden", "details": {"causes": causes}}
+        raise api_error(403, msgspec.json.encode(status))
+
+
+def test_where_nothing_can_be_created_any_more_it_is_not_tried_again_and_again() -> None:
+    async def scene() -> None:
+        async with a_place() as place:
+            fill(place)
+            Terminating.tries = 0
+            async with at_work(place, writer=Terminating(place.link)) as controller:
+                await settle(place, controller)
+                await asyncio.sleep(0.3)
+                assert Terminating.tries == 1
+                place.make_ready(1, False)
+                await settle(place, controller)
+                assert Terminating.tries == 2
+
+    asyncio.run(scene())
+
+
+def test_a_namespace_that_goes_takes_all_with_it() -> None:
+    async def scene() -> None:
+        async with a_place() as place:
+            registry = place.registry
+            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}}, manager="test")
+            nodes(place)
+            pod = a_pod("one", node="node-a", address="10.1.0.1", namespace="doomed", labels=LABELS)
+            place.store.create(registry.kinds["pods"], "doomed", pod, manager="test")
+            service = a_service("cart", namespace="doomed", selector=LABELS)
+            place.store.create(registry.kinds["services"], "doomed", service, manager="test")
+            async with at_work(place) as controller:
+                await settle(place, controller)
+                assert place.slices()
+                place.store.delete(registry.kinds["namespaces"], "", "doomed")
+                await until(lambda: not place.slices() and controller.is_settled)
+
+    asyncio.run(scene())
+
+
+def test_a_slice_that_nobody_will_ever_see_is_awaited_only_until_it_is_looked_for() -> None:
+    async def work(place: Place, controller: Controller) -> None:
+        stale = controller.queue.stale
+        controller.queue.stale = lambda key: stale(key, limit=0.1)  # type: ignore[method-assign, assignment, misc]
+        labels = {names.SERVICE_NAME_LABEL: "cart"}
+        # Written by us, and deleted by somebody before the cache saw it.
+        ghost = ObjectMeta(name="cart-x", namespace="default", uid="ghost", resource_version="1", labels=labels)
+        controller._tracker.written(EndpointSlice(metadata=ghost))
+        place.make_ready(1, False)
+        await until(lambda: "10.0.0.2" not in place.listed())
+        await settle(place, controller)
+        assert controller.metrics.syncs[SyncResult.STALE] >= 1
+
+    run(work)
+
+
+def test_what_was_refused_for_its_load_is_decided_anew_before_it_is_sent_again() -> None:
+    """A body that is tried again and again would list what is long gone, and not what has come."""
+
+    async def scene() -> None:
+        async with a_place("429@0.15") as place:
+            fill(place)
+            async with at_work(place) as controller:
+                await settle(place, controller)
+                await asyncio.sleep(1.1)
+                for number in range(PODS, 18):
+                    place.pod(number, node="node-a")
+                    place.make_ready(number - PODS, number % 2 == 0)
+                    await asyncio.sleep(0.03)
+                await settle(place, controller)
+                assert is_as_planned(place)
+            assert place.missing == []
+
+    asyncio.run(scene())
+
+
+# --- the slow full resync ---------------------------------------------------------------------------------------------
+
+
+def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_written() -> None:
+    async def work(place: Place, controller: Controller) -> None:
+        place.service("other")
+        await settle(place, controller)
+        writes = place.registry.store.version
+        # What is kept of a Service, spoilt.
+        kept = controller._state._kept[KEY]
+        kept.service.pod(("default", "cart-1"), None)
+        syncs = sum(controller.metrics.syncs.values())
+        await until(lambda: sum(controller.metrics.syncs.values()) >= syncs + 4)
+        assert place.registry.store.version == writes
+        assert controller._state._kept[KEY] is not kept
+        place.make_ready(2, False)
+        await settle(place, controller)
+        assert place.listed() == addresses(0, 1, *range(3, PODS))
+        assert controller.metrics.changes[Operation.UPDATE] == 2
+
+    run(work, resync=0.5)

@@ -1,0 +1,314 @@
+"""One replica in this process: what it tells, and in which order it ends, whatever state it is in."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import pytest
+from tests.controller.a_controller import Place, a_place, addresses, fill
+from tests.sources.serving import access_to, json_status, served
+
+from zoneward.controller import running
+from zoneward.controller.health import faults
+from zoneward.controller.log import Told
+from zoneward.controller.loop import Controller
+from zoneward.controller.mode import Mode
+from zoneward.controller.observing import Observer
+from zoneward.controller.running import Replica
+from zoneward.controller.settings import Listen, Settings
+from zoneward.routing.configuration import Configuration
+from zoneward.sources.api_errors import Forbidden, Unreachable
+from zoneward.sources.resources import SLICES, Key
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.store import Change
+from zoneward.sources.standing import Standing
+from zoneward.sources.transport import Transport
+from zoneward.sources.writing import Writer
+
+LEASES = "leases.coordination.k8s.io"
+LIMIT = 20.0
+
+
+@dataclass
+class Lines:
+    """A log that is kept."""
+
+    told: list[tuple[str, dict[str, Told]]] = field(default_factory=list)
+
+    def bind(self, **_fields: Told) -> Self:
+        return self
+
+    def info(self, event: str, **fields: Told) -> None:
+        self.told.append((event, fields))
+
+    debug = warning = error = info
+
+    @property
+    def events(self) -> list[str]:
+        return [event for event, _ in self.told]
+
+
+@dataclass
+class Run:
+    replica: Replica
+    task: "asyncio.Task[None]"
+    stop: asyncio.Event
+    log: Lines
+
+    async def until(self, event: str) -> None:
+        async with asyncio.timeout(LIMIT):
+            while event not in self.log.events:
+                assert not self.task.done(), self.task.exception()
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def a_run(
+    url: str, *, lease: Key = ("kube-system", "zoneward-controller"), **settings: Any
+) -> AsyncIterator[Run]:
+    log, stop = Lines(), asyncio.Event()
+    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": Listen(port=0)}
+    replica = Replica(
+        access_to(url),
+        configuration=Configuration(),
+        settings=Settings(**(given | settings)),
+        lease=lease,
+        instance="replica-0",
+        log=log,
+        as_json=lambda plan: plan.service.metadata.name.encode(),
+    )
+    task = asyncio.create_task(replica.run(stop))
+    try:
+        yield Run(replica, task, stop, log)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def url_of(place: Place) -> str:
+    assert isinstance(place.link, Transport)
+    return place.link.access.cluster.server
+
+
+def lease_of(place: Place) -> Any:
+    return next((each["spec"] for each in place.objects(LEASES)), {})
+
+
+async def listed(place: Place, expected: set[str]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while place.listed() != expected:
+            await asyncio.sleep(0.005)
+
+
+def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
+    async def test() -> None:
+        # A write takes long enough to be under way when the end comes.
+        async with a_place("latency=200ms") as place, a_run(url_of(place)) as run:
+            fill(place)
+            await listed(place, addresses(*range(9)))
+            written: list[str] = []
+
+            def note(kind: Kind, _change: Change) -> None:
+                written.append(kind.resource)
+
+            place.make_ready(0, False)
+            place.registry.store.listeners.append(note)
+            await asyncio.sleep(0.35)
+            run.stop.set()
+            await asyncio.wait_for(run.task, LIMIT)
+            assert written[-1] == LEASES
+            assert not lease_of(place).get("holderIdentity")
+            assert run.log.events[-3:] == [
+                "stops when what was begun is written",
+                "stepped down",
+                "the Lease is let go",
+            ]
+            version = place.registry.store.version
+            await asyncio.sleep(0.5)
+            assert place.registry.store.version == version
+
+    asyncio.run(test())
+
+
+def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "DRAIN", 0.2)
+
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as run:
+            fill(place)
+            await listed(place, addresses(*range(9)))
+            begun = asyncio.Event()
+            send = Transport.send
+
+            async def silent(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
+                if "endpointslices" in path:
+                    begun.set()
+                    await asyncio.sleep(LIMIT)
+                return await send(self, method, path, body, **options)
+
+            monkeypatch.setattr(Transport, "send", silent)
+            place.make_ready(0, False)
+            await asyncio.wait_for(begun.wait(), LIMIT)
+            run.stop.set()
+            await asyncio.wait_for(run.task, LIMIT)
+            assert lease_of(place)["holderIdentity"]
+            assert run.log.events[-1].startswith("the Lease is left to run out")
+
+    asyncio.run(test())
+
+
+def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as run:
+            fill(place)
+            await listed(place, addresses(*range(9)))
+
+            def fail(_old: object, _new: object) -> None:
+                raise RuntimeError("a bug")
+
+            assert await run.replica._controller.settled(LIMIT)
+            assert await run.replica._teller.settled(LIMIT)
+            run.replica._controller.cache.services.subscribe(fail)
+            # One that is none of ours, so that no write is under way.
+            place.service("other", selector={})
+            with pytest.raises(RuntimeError, match="a bug"):
+                await asyncio.wait_for(run.task, LIMIT)
+            assert not lease_of(place).get("holderIdentity")
+
+    asyncio.run(test())
+
+
+def test_before_the_cluster_is_listed_the_end_waits_for_nothing() -> None:
+    async def test() -> None:
+        over = asyncio.Event()
+
+        async def silent(_request: object) -> Any:
+            await over.wait()
+
+        async with served(silent) as server, a_run(server.url) as run:
+            await run.until("status server listens")
+            await asyncio.sleep(0.1)
+            run.stop.set()
+            await asyncio.wait_for(run.task, 5.0)
+            over.set()
+            assert run.log.events == ["status server listens", "stops"]
+
+    asyncio.run(test())
+
+
+def test_without_election_it_writes_at_once_and_there_is_no_lease() -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place), leader_elect=False) as run:
+            fill(place)
+            await listed(place, addresses(*range(9)))
+            assert "leads" in run.log.events
+            run.stop.set()
+            await asyncio.wait_for(run.task, LIMIT)
+            assert not lease_of(place)
+
+    asyncio.run(test())
+
+
+def test_of_two_one_leads_and_the_other_says_so_and_follows() -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as first:
+            await first.until("leads")
+            async with a_run(url_of(place)) as second:
+                await second.until("another leads")
+                fill(place)
+                await listed(place, addresses(*range(9)))
+                assert "leads" not in second.log.events
+                first.stop.set()
+                await asyncio.wait_for(first.task, LIMIT)
+                await second.until("leads")
+                place.make_ready(0, False)
+                await listed(place, addresses(*range(1, 9)))
+
+    asyncio.run(test())
+
+
+def test_who_may_not_read_the_lease_at_first_does_not_stand_by_for_ever() -> None:
+    async def test() -> None:
+        async def refuse(_request: object) -> Any:
+            return json_status(403, "Forbidden", "")
+
+        async with served(refuse) as server, a_run(server.url) as run:
+            with pytest.raises(Forbidden):
+                await asyncio.wait_for(run.task, LIMIT)
+
+    asyncio.run(test())
+
+
+def test_what_breaks_off_is_counted_and_told() -> None:
+    async def test() -> None:
+        async with a_place("cut-watch") as place, a_run(url_of(place)) as run:
+            fill(place)
+            await run.until("a list or watch broke off")
+            assert run.replica._controller.metrics.watch_troubles
+
+    asyncio.run(test())
+
+
+def test_who_can_never_lead_is_not_ready() -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place), lease=("nowhere", "zoneward")) as run:
+            await run.until("the cluster is listed")
+            await run.until("the Lease could not be read or written")
+            checks = run.replica._ready
+            wrong = faults(checks)
+            assert list(wrong) == ["leader election"]
+            assert 'namespaces "nowhere" not found' in wrong["leader election"]
+            place.store.create(
+                place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}}, manager="somebody"
+            )
+            await run.until("leads")
+            assert faults(checks) == {}
+
+    asyncio.run(test())
+
+
+def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
+    async def test() -> None:
+        now, log = 0.0, Lines()
+        async with a_place() as place:
+            standing = Standing(place.link, clock=lambda: now)
+            controller = Controller(
+                place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+            )
+            observer = Observer(controller, standing=standing, candidate=None, log=log, said=str, clock=lambda: now)
+            standing.trouble(SLICES, Unreachable("no connection"))
+            for _ in range(4):
+                observer._look()
+                now += 0.6
+            async with standing.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
+                observer._look()
+                observer._look()
+        assert log.told == [
+            ("the cluster is not heard of", {"error": "no connection"}),
+            ("the cluster is heard of again", {"seconds": 2.4}),
+        ]
+
+    asyncio.run(test())
+
+
+def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_back_at_the_end() -> None:
+    async def test() -> None:
+        # Slow enough to be seen while the cluster is not listed yet.
+        async with a_place("latency=500ms") as place, a_run(url_of(place)) as run:
+            await run.until("status server listens")
+            assert not gc.isenabled()
+            fill(place)
+            await listed(place, addresses(*range(9)))
+            async with asyncio.timeout(LIMIT):
+                while not gc.isenabled():
+                    await asyncio.sleep(0.01)
+            assert gc.get_freeze_count()
+            run.stop.set()
+            await asyncio.wait_for(run.task, LIMIT)
+        assert gc.isenabled()
+        assert not gc.get_freeze_count()
+
+    asyncio.run(test())

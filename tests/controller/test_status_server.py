@@ -1,0 +1,275 @@
+"""What is asked over HTTP is answered in time, in bounds, and never at the cost of the work."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import aiohttp.test_utils
+import msgspec
+import pytest
+
+from zoneward.controller.exposition import CONTENT_TYPE, MetricsPage
+from zoneward.controller.health import Health
+from zoneward.controller.metrics import Metrics
+from zoneward.controller.status_server import StatusServer
+
+Ask = Callable[..., Coroutine[None, None, tuple[int, str]]]
+
+
+@asynccontextmanager
+async def serving(health: Health | None = None, **options: Any) -> AsyncIterator[Ask]:
+    """A server on a socket, and how to ask it."""
+    async with (
+        StatusServer(health or Health(), **options) as server,
+        aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session,
+    ):
+
+        async def ask(path: str, method: str = "GET") -> tuple[int, str]:
+            async with session.request(method, path) as response:
+                return response.status, await response.text()
+
+        yield ask
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(20):
+            await test()
+
+    asyncio.run(limited())
+
+
+def test_health_is_ok_or_says_in_a_sentence_what_is_not() -> None:
+    async def test() -> None:
+        wrong: str | None = None
+        health = Health(live={"loop": lambda: None}, ready={"cache": lambda: wrong, "alone": lambda: None})
+        async with serving(health) as ask:
+            assert await ask("/healthz") == (200, "ok")
+            assert await ask("/livez") == (200, "ok")
+            assert await ask("/readyz") == (200, "ok")
+            assert await ask("/readyz?verbose") == (200, "[+]cache ok\n[+]alone ok\n")
+            wrong = "the cluster has not been listed yet"
+            assert await ask("/readyz") == (503, "[-]cache failed: the cluster has not been listed yet\n[+]alone ok\n")
+            assert await ask("/healthz") == (200, "ok")
+
+    run(test)
+
+
+def test_metrics_are_served_as_prometheus_asks_for_them() -> None:
+    async def test() -> None:
+        page = MetricsPage(Metrics())
+        async with (
+            StatusServer(Health(), metrics=page.text, metrics_type=CONTENT_TYPE) as server,
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{server.port}/metrics") as response,
+        ):
+            assert response.status == 200
+            assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            assert "\nendpoint_slice_controller_num_endpoint_slices 0.0\n" in await response.text()
+
+    run(test)
+
+
+def test_decisions_are_made_outside_the_event_loop_from_what_was_gathered_in_it() -> None:
+    async def test() -> None:
+        threads: list[int] = []
+
+        def decisions(namespace: str, name: str) -> Callable[[], bytes] | None:
+            threads.append(threading.get_ident())
+
+            def work() -> bytes:
+                threads.append(threading.get_ident())
+                return msgspec.json.encode({"decisions": [f"{namespace}/{name}"]})
+
+            return work if name == "cart" else None
+
+        async with serving(decisions=decisions) as ask:
+            assert await ask("/debug/decisions/shop/cart") == (200, '{"decisions":["shop/cart"]}')
+            assert threads[0] == threading.get_ident() != threads[1]
+            assert await ask("/debug/decisions/shop/mail") == (404, "no Service shop/mail is known\n")
+            # A Service that is not there keeps nobody waiting.
+            assert (await ask("/debug/decisions/shop/cart"))[0] == 200
+
+    run(test)
+
+
+def test_the_loop_turns_and_health_is_told_while_a_decision_takes_long() -> None:
+    async def test() -> None:
+        let_go = threading.Event()
+
+        def work() -> bytes:
+            let_go.wait(10)
+            return b"{}"
+
+        async with serving(decisions=lambda _namespace, _name: work) as ask:
+            slow = asyncio.create_task(ask("/debug/decisions/shop/cart"))
+            await asyncio.sleep(0.05)
+            start = time.monotonic()
+            assert await ask("/healthz") == (200, "ok")
+            assert time.monotonic() - start < 1
+            assert not slow.done()
+            let_go.set()
+            assert await slow == (200, "{}")
+
+    run(test)
+
+
+def test_a_decision_that_takes_too_long_is_given_up_and_no_second_one_begins_beside_it() -> None:
+    async def test() -> None:
+        let_go, begun = threading.Event(), 0
+
+        def work() -> bytes:
+            nonlocal begun
+            begun += 1
+            let_go.wait(10)
+            return b"{}"
+
+        async with serving(decisions=lambda _namespace, _name: work, longest=0.1) as ask:
+            for _ in range(3):
+                assert await ask("/debug/decisions/shop/cart") == (503, "no answer within 0.1 s\n")
+            assert begun == 1
+            let_go.set()
+            while (await ask("/debug/decisions/shop/cart"))[0] != 200:
+                await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def test_a_decision_that_fails_keeps_no_turn() -> None:
+    async def test() -> None:
+        troubles: list[Exception] = []
+
+        def decisions(_namespace: str, name: str) -> Callable[[], bytes]:
+            if name == "early":
+                raise KeyError("early")
+            return lambda: msgspec.json.encode(1 / 0)
+
+        async with serving(decisions=decisions, on_trouble=troubles.append) as ask:
+            for name in ("early", "late", "early", "late"):
+                status, text = await ask(f"/debug/decisions/shop/{name}")
+                assert (status, text) == (500, "the answer could not be made; the log says why\n")
+        assert [type(each) for each in troubles] == [KeyError, ZeroDivisionError] * 2
+
+    run(test)
+
+
+def test_answers_at_once_are_limited_and_health_is_not() -> None:
+    async def test() -> None:
+        let_go = asyncio.Event()
+
+        async def metrics() -> bytes:
+            await let_go.wait()
+            return b""
+
+        async with serving(metrics=metrics, most=2) as ask:
+            slow = [asyncio.create_task(ask("/metrics")) for _ in range(2)]
+            await asyncio.sleep(0.05)
+            assert await ask("/metrics") == (503, "2 answers are under way, which is the limit\n")
+            assert await ask("/readyz") == (200, "ok")
+            let_go.set()
+            assert [await each for each in slow] == [(200, "")] * 2
+            assert await ask("/metrics") == (200, "")
+
+    run(test)
+
+
+def test_an_answer_that_is_too_large_is_not_sent() -> None:
+    async def test() -> None:
+        async def metrics() -> bytes:
+            return b"x" * 101
+
+        async with serving(metrics=metrics, largest=100) as ask:
+            assert await ask("/metrics") == (503, "the answer has 101 bytes, more than 100\n")
+
+    run(test)
+
+
+def test_the_queue_is_told_as_json() -> None:
+    async def test() -> None:
+        async with serving(queue=lambda: {"due": 2, "oldest": 0.5}) as ask:
+            assert await ask("/debug/queue") == (200, '{"due":2,"oldest":0.5}')
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics", "/debug/queue", "/debug/decisions/a/b", "/debug/decisions/a", "/debug/"]
+)
+def test_what_is_not_there_is_said_with_what_is(path: str) -> None:
+    async def test() -> None:
+        async with serving() as ask:
+            status, text = await ask(path)
+            assert (status, text.startswith("expected one of /healthz, ")) == (404, True)
+
+    run(test)
+
+
+@pytest.mark.parametrize("path", ["/debug/decisions//cart", "/debug/decisions/shop/", "/debug/decisions/shop/cart/x"])
+def test_a_service_has_a_namespace_and_a_name(path: str) -> None:
+    async def test() -> None:
+        async with serving(decisions=lambda _namespace, _name: lambda: b"{}") as ask:
+            assert (await ask(path))[0] == 404
+
+    run(test)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_changed(method: str) -> None:
+    async def test() -> None:
+        async with serving() as ask:
+            assert await ask("/healthz", method) == (405, f"expected GET, got {method}\n")
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("remote", "for_all", "status"),
+    [
+        ("127.0.0.1", False, 200),
+        ("::1", False, 200),
+        ("::ffff:127.0.0.1", False, 200),
+        ("10.0.0.7", False, 403),
+        ("", False, 403),
+        ("10.0.0.7", True, 200),
+    ],
+)
+def test_what_names_services_is_told_on_loopback_addresses_unless_asked_otherwise(
+    remote: str, for_all: bool, status: int
+) -> None:
+    async def test() -> None:
+        server = StatusServer(Health(), queue=dict, debug_for_all=for_all)
+        request = aiohttp.test_utils.make_mocked_request("GET", "/debug/queue").clone(remote=remote)
+        assert (await server.answer(request)).status == status
+
+    run(test)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", None])
+def test_it_listens_where_it_is_told_to_and_nowhere_once_it_is_left(host: str | None) -> None:
+    async def test() -> None:
+        async with StatusServer(Health(), host=host) as server:
+            served = [("::1" if ":" in host else "127.0.0.1", port) for host, port in server.addresses]
+            assert "127.0.0.1" in dict(served)
+            for address in served:
+                _, writer = await asyncio.open_connection(*address)
+                writer.close()
+                await writer.wait_closed()
+        for address in served:
+            with pytest.raises(OSError, match="Connect"):
+                await asyncio.open_connection(*address)
+
+    run(test)
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    async def test() -> None:
+        async with StatusServer(Health()) as server:
+            with pytest.raises(OSError, match="in use"):
+                async with StatusServer(Health(), port=server.port):
+                    pass
+
+    run(test)
