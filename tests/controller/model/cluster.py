@@ -1,0 +1,416 @@
+"""A cluster that others change: a kubelet, people, whoever writes to slices that are not theirs. And what has to be
+listed for its Pods, counted without any of the code that plans."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.contract.objects import SERVICE_NAME, ZONE, a_node, a_pod, a_service
+
+from zoneward.kube import names
+from zoneward.sources.sandbox.garbage import Garbage
+from zoneward.sources.sandbox.in_process import InProcess
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.refusals import Refusal
+from zoneward.sources.sandbox.registry import Registry
+
+Object = dict[str, Any]
+SLICES: Final = "endpointslices.discovery.k8s.io"
+"""As the registry calls them."""
+NAMESPACE: Final = "default"
+MOST_NODES: Final = 6
+MOST_PODS: Final = 12
+SERVICES: Final = ("cart", "all", "shop")
+_SELECTORS: Final = ({"app": "cart"}, {"tier": "front"}, {"app": "shop"}, {"app": "nobody"})
+_PORTS: Final = (
+    [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"}],
+    [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}],
+    [
+        {"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"},
+        {"name": "admin", "port": 81, "protocol": "TCP", "targetPort": 9000},
+    ],
+)
+_ZONES: Final = ("a", "b", "c", "d", None)
+_MODE, _SUBSETTING = names.TOPOLOGY_MODE_ANNOTATION, names.SUBSETTING_ANNOTATION
+ASKED: Final[tuple[tuple[dict[str, str], str | None], ...]] = (
+    ({}, None),
+    ({_MODE: "Auto"}, None),
+    ({_SUBSETTING: "Require", names.STARTING_THRESHOLD_ANNOTATION: "0.5"}, None),
+    ({}, "PreferSameZone"),
+    ({_SUBSETTING: "Auto", names.STARTING_THRESHOLD_ANNOTATION: "1"}, None),
+    ({}, "PreferSameNode"),
+    ({_MODE: "PreferZone"}, None),
+    ({_SUBSETTING: "Auto", names.STARTING_THRESHOLD_ANNOTATION: "0.5"}, None),
+    ({_MODE: "Banana"}, None),
+    ({_MODE: "Disabled"}, "PreferClose"),
+    ({"example.com/about": "nothing"}, None),
+)
+"""Annotations and the field of a Service: every approach."""
+_ALGORITHMS: Final = (None, "local-shared", "local", "local-opt")
+
+
+Ports = tuple[tuple[str, int], ...]
+"""By name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What slices have to say of one address."""
+
+    ready: bool
+    serving: bool
+    terminating: bool
+    node: str
+    zone: str | None
+    ports: Ports
+
+
+class Cluster:
+    """Changes that make no sense at the moment do nothing."""
+
+    def __init__(self, registry: Registry, *, collects_garbage: bool) -> None:
+        self.registry: Final = registry
+        self._store: Final = InProcess(registry)
+        self._garbage = Garbage(registry) if collects_garbage else None
+        self._lives = 0
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+
+    def kind(self, resource: str) -> Kind:
+        return self.registry.kinds[resource]
+
+    def objects(self, resource: str) -> list[Object]:
+        return [record.object() for _, record in self.registry.store.records(self.kind(resource))]
+
+    def services(self) -> list[Object]:
+        """But that of the API server."""
+        return [each for each in self.objects("services") if each["metadata"]["name"] in SERVICES]
+
+    def slices(self) -> list[Object]:
+        return self.objects(SLICES)
+
+    # --- what has to be listed ----------------------------------------------------------------------------------------
+
+    def expected(self, service: Object) -> dict[str, Listed]:
+        """By address, for a Service with a selector."""
+        spec = service["spec"]
+        nodes = {each["metadata"]["name"]: each["metadata"]["labels"].get(ZONE) for each in self.objects("nodes")}
+        publishes = bool(spec.get("publishNotReadyAddresses"))
+        found: dict[str, Listed] = {}
+        for pod in self.objects("pods"):
+            node, labels, status = pod["spec"]["nodeName"], pod["metadata"]["labels"], pod["status"]
+            if any(labels.get(name) != value for name, value in spec["selector"].items()):
+                continue
+            if status["phase"] in ("Failed", "Succeeded") or (nodes and node not in nodes and not publishes):
+                continue
+            serving = any(each["type"] == "Ready" and each["status"] == "True" for each in status["conditions"])
+            terminating = "deletionTimestamp" in pod["metadata"]
+            named = {each["name"]: each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]}
+            targets = [(each["name"], each["targetPort"]) for each in spec["ports"]]
+            ports = tuple(sorted((name, named.get(target, target)) for name, target in targets))
+            listed = Listed(
+                publishes or (serving and not terminating), serving, terminating, node, nodes.get(node), ports
+            )
+            for ip in (each["ip"] for each in status.get("podIPs") or ()):
+                if ("IPv6" if ":" in ip else "IPv4") in spec["ipFamilies"]:
+                    found[ip] = listed
+        return found
+
+    def listed(self, service: str) -> Iterator[tuple[str, Listed]]:
+        """By address, each as often as it is listed, in slices of ours."""
+        for each in self.slices():
+            if not is_own(each, service):
+                continue
+            ports = tuple(sorted((port["name"], port["port"]) for port in each.get("ports") or ()))
+            for one in each.get("endpoints") or ():
+                said = one["conditions"]
+                states = said["ready"], said["serving"], said["terminating"]
+                (address,) = one["addresses"]
+                yield address, Listed(*states, one["nodeName"], one.get("zone"), ports)
+
+    # --- Nodes --------------------------------------------------------------------------------------------------------
+
+    def node(self, number: int, zone: int) -> None:
+        """Comes, or is in another zone now."""
+        name, in_zone = f"node-{number % MOST_NODES}", _ZONES[zone % len(_ZONES)]
+        if self.registry.find("nodes", "", name) is None:
+            cpu, address = str(2 + zone % 3 * 2), f"192.168.0.{number % MOST_NODES + 1}"
+            self.registry.restore(self.kind("nodes"), a_node(name, zone=in_zone, cpu=cpu, address=address))
+            return
+
+        def moved(node: Object) -> Object:
+            labels = {name: value for name, value in node["metadata"]["labels"].items() if name != ZONE}
+            return _with(node, labels=labels | ({ZONE: in_zone} if in_zone else {}))
+
+        self._change("nodes", name, moved)
+
+    def node_gone(self, number: int) -> None:
+        self._delete("nodes", f"node-{number % MOST_NODES}")
+
+    def node_ready(self, number: int, ready: bool) -> None:
+        condition = {"type": "Ready", "status": str(ready), "reason": "x", "message": ""}
+        self._change(
+            "nodes",
+            f"node-{number % MOST_NODES}",
+            lambda node: node | {"status": node["status"] | {"conditions": [condition]}},
+            of_status=True,
+        )
+
+    # --- Pods ---------------------------------------------------------------------------------------------------------
+
+    def pod(self, number: int, node: int, *, ready: bool = True) -> None:
+        """A new one, with addresses that no other ever had."""
+        number %= MOST_PODS
+        name = f"pod-{number}"
+        if self.registry.find("pods", NAMESPACE, name) is not None:
+            return
+        labels = {"app": "shop" if number % 4 == 3 else "cart", "tier": "front"}
+        on = f"node-{node % MOST_NODES}"
+        ips = self._addresses(number)
+        pod = a_pod(name, node=on, address=ips[0]["ip"], labels=labels, ready=ready)
+        container = pod["spec"]["containers"][0]
+        container["ports"][0]["containerPort"] = 9090 if number % 5 == 4 else 8080
+        pod["spec"]["terminationGracePeriodSeconds"] = 30
+        pod["status"]["podIPs"] = ips
+        self.registry.restore(self.kind("pods"), pod)
+
+    def _addresses(self, number: int) -> list[Object]:
+        self._lives += 1
+        four = {"ip": f"10.0.{number}.{self._lives % 250 + 1}"}
+        return [four] if number % 4 == 2 else [four, {"ip": f"fd00::{number + 1:x}:{self._lives:x}"}]
+
+    def flip(self, number: int) -> None:
+        """Not ready any more, or ready again."""
+
+        def flipped(pod: Object) -> Object:
+            (condition,) = (each for each in pod["status"]["conditions"] if each["type"] == "Ready")
+            status = "False" if condition["status"] == "True" else "True"
+            now = self.registry.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            changed = condition | {"status": status, "lastTransitionTime": now}
+            return pod | {"status": pod["status"] | {"conditions": [changed]}}
+
+        self._change("pods", f"pod-{number % MOST_PODS}", flipped, of_status=True)
+
+    def readdress(self, number: int) -> None:
+        """Its sandbox was made anew."""
+        number %= MOST_PODS
+        ips = self._addresses(number)
+        status = {"podIP": ips[0]["ip"], "podIPs": ips}
+        self._change("pods", f"pod-{number}", lambda pod: pod | {"status": pod["status"] | status}, of_status=True)
+
+    def relabel(self, number: int, what: int) -> None:
+        labels = ({"app": "shop", "tier": "front"}, {"app": "cart", "tier": "front"}, {"app": "cart"}, {})[what % 4]
+        self._change("pods", f"pod-{number % MOST_PODS}", lambda pod: _with(pod, labels=labels))
+
+    def finish(self, number: int) -> None:
+        """Evicted, say."""
+        status = {"phase": "Failed"}
+        name = f"pod-{number % MOST_PODS}"
+        self._change("pods", name, lambda pod: pod | {"status": pod["status"] | status}, of_status=True)
+
+    def end(self, number: int) -> None:
+        """It is asked to go, and terminates until `pod_gone`."""
+        self._delete("pods", f"pod-{number % MOST_PODS}")
+
+    def pod_gone(self, number: int) -> None:
+        self._delete("pods", f"pod-{number % MOST_PODS}", grace=0)
+
+    def replace_pod(self, number: int, node: int) -> None:
+        """Gone and back under its name, as a StatefulSet has it."""
+        self.pod_gone(number)
+        self.pod(number, node)
+
+    # --- Services -----------------------------------------------------------------------------------------------------
+
+    def service(self, number: int, sort: int) -> None:
+        name = SERVICES[number % len(SERVICES)]
+        if self.registry.find("services", NAMESPACE, name) is not None:
+            return
+        annotations, distribution = ASKED[sort // 4 % len(ASKED)]
+        service = a_service(
+            name,
+            selector=_SELECTORS[number % len(SERVICES)],
+            annotations=annotations,
+            traffic_distribution=distribution,
+        )
+        match sort % 4:
+            case 1:
+                service["spec"] |= {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
+            case 3:
+                service["spec"]["clusterIP"] = "None"
+        self._store.create(self.kind("services"), NAMESPACE, service, manager="test")
+
+    def ask(self, number: int, what: int) -> None:
+        """Another approach."""
+        annotations, distribution = ASKED[what % len(ASKED)]
+        algorithm = _ALGORITHMS[what // len(ASKED) % len(_ALGORITHMS)]
+        if algorithm is not None and _SUBSETTING in annotations:
+            annotations = annotations | {names.SUBSETTING_ALGORITHM_ANNOTATION: algorithm}
+
+        def changed(service: Object) -> Object:
+            spec = {name: value for name, value in service["spec"].items() if name != "trafficDistribution"}
+            spec |= {} if distribution is None else {"trafficDistribution": distribution}
+            return _with(service, annotations=annotations) | {"spec": spec}
+
+        self._change("services", SERVICES[number % len(SERVICES)], changed)
+
+    def select(self, number: int, what: int) -> None:
+        self._specify(number, {"selector": _SELECTORS[what % len(_SELECTORS)]})
+
+    def ports(self, number: int, what: int) -> None:
+        self._specify(number, {"ports": _PORTS[what % len(_PORTS)]})
+
+    def publish(self, number: int, what: int) -> None:
+        self._specify(number, {"publishNotReadyAddresses": what % 2 == 0})
+
+    def families(self, number: int, what: int) -> None:
+        """One family or two."""
+        two = what % 2 == 0
+        policy = "RequireDualStack" if two else "SingleStack"
+
+        def changed(service: Object) -> Object:
+            spec = dict(service["spec"])
+            if not two:
+                spec |= {each: spec[each][:1] for each in ("ipFamilies", "clusterIPs") if each in spec}
+            return service | {"spec": spec | {"ipFamilyPolicy": policy}}
+
+        self._change("services", SERVICES[number % len(SERVICES)], changed)
+
+    def label_service(self, number: int, what: int) -> None:
+        """Labels of a Service are labels of its slices."""
+        labels = ({}, {"team": "one"}, {"team": "two", "x": "y"})[what % 3]
+        self._change("services", SERVICES[number % len(SERVICES)], lambda service: _with(service, labels=labels))
+
+    def service_gone(self, number: int) -> None:
+        self._delete("services", SERVICES[number % len(SERVICES)])
+
+    def replace_service(self, number: int, sort: int) -> None:
+        """Deleted and created under the same name."""
+        self.service_gone(number)
+        self.service(number, sort)
+
+    def _specify(self, number: int, fields: Object) -> None:
+        name = SERVICES[number % len(SERVICES)]
+        self._change("services", name, lambda service: service | {"spec": service["spec"] | fields})
+
+    # --- slices, by who wrote them before us --------------------------------------------------------------------------
+
+    def write_as_built_in(self) -> None:
+        """One slice for each Service, family and set of ports."""
+        for service in self.services():
+            groups: defaultdict[tuple[str, Ports], list[Object]] = defaultdict(list)
+            for address, each in self.expected(service).items():
+                conditions = {"ready": each.ready, "serving": each.serving, "terminating": each.terminating}
+                endpoint = {"addresses": [address], "conditions": conditions, "nodeName": each.node, "zone": each.zone}
+                groups["IPv6" if ":" in address else "IPv4", each.ports].append(endpoint)
+            for (family, ports), endpoints in groups.items():
+                name = service["metadata"]["name"]
+                labels = {SERVICE_NAME: name, names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
+                slice_ = {
+                    "metadata": {"generateName": f"{name}-", "labels": labels},
+                    "addressType": family,
+                    "endpoints": endpoints,
+                    "ports": [{"name": port, "port": number, "protocol": "TCP"} for port, number in ports],
+                }
+                self._store.create(self.kind(SLICES), NAMESPACE, slice_, manager="kube-controller-manager")
+
+    # --- slices, by somebody who should not ---------------------------------------------------------------------------
+
+    def meddle(self, number: int, what: int) -> None:
+        """With one of the slices that are there."""
+        found = [each for each in self.slices() if _manager(each) != names.BUILT_IN_MANAGER]
+        if not found:
+            return
+        slice_ = found[number % len(found)]
+        metadata, endpoints = slice_["metadata"], slice_.get("endpoints") or []
+        name, labels = metadata["name"], metadata["labels"]
+        some = what // 16
+        match what % 16:
+            case 0 | 1:
+                self._change(SLICES, name, lambda old: old | {"endpoints": endpoints[1:]})
+            case 2:
+                self._change(SLICES, name, lambda old: old | {"endpoints": []})
+            case 3:
+                self._delete(SLICES, name)
+            case 4:
+                self._copy(slice_, f"{name}-copy"[-60:], labels)
+            case 5:
+                # Gone, and something else has its name.
+                self._delete(SLICES, name)
+                self._copy(slice_, name, {**labels, names.MANAGED_BY_LABEL: "example.com"})
+            case 6:
+                self._relabel_slice(name, {**labels, names.MANAGED_BY_LABEL: "example.com"})
+            case 7:
+                self._relabel_slice(name, {**labels, SERVICE_NAME: SERVICES[some % len(SERVICES)]})
+            case 8:
+                self._relabel_slice(name, {each: labels[each] for each in labels if each != SERVICE_NAME})
+            case 9:
+                self._relabel_slice(name, {**labels, "x": str(some)})
+            case 10:
+                annotations = ({}, {"x": "y"}, {names.APPROACH_ANNOTATION: "?"})[some % 3]
+                self._change(SLICES, name, lambda old: _with(old, annotations=annotations))
+            case 11:
+                foreign = {"addresses": ["fd00::1:1" if slice_["addressType"] == "IPv6" else "10.9.9.9"]}
+                self._change(SLICES, name, lambda old: old | {"endpoints": [*endpoints, foreign]})
+            case 12:
+                unready = [each | {"conditions": {"ready": False}} for each in endpoints]
+                self._change(SLICES, name, lambda old: old | {"endpoints": unready})
+            case 13:
+                without = [{name: each[name] for name in each if name != "hints"} for each in endpoints]
+                self._change(SLICES, name, lambda old: old | {"endpoints": without})
+            case 14:
+                self._relabel_slice(name, labels | {names.ZONE_LABEL: "abcd"[some % 4]})
+            case 15:
+                ports = [{"name": "http", "port": 8081, "protocol": "TCP"}]
+                self._change(SLICES, name, lambda old: old | {"ports": ports})
+
+    def _copy(self, slice_: Object, name: str, labels: Object) -> None:
+        about = {
+            field: slice_["metadata"][field]
+            for field in ("annotations", "ownerReferences")
+            if field in slice_["metadata"]
+        }
+        copy = slice_ | {"metadata": about | {"name": name, "namespace": NAMESPACE, "labels": labels}}
+        try:
+            self._store.create(self.kind(SLICES), NAMESPACE, copy, manager="somebody")
+        except Refusal as refusal:
+            if refusal.code != 409:
+                raise
+
+    def _relabel_slice(self, name: str, labels: Object) -> None:
+        self._change(SLICES, name, lambda old: _with(old, labels=labels))
+
+    # --- all kinds ----------------------------------------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """What the garbage collector does, where there is one."""
+        while self._garbage is not None and not self._garbage.is_idle:
+            self._garbage.collect()
+
+    def _change(self, resource: str, name: str, change: Callable[[Object], Object], *, of_status: bool = False) -> None:
+        namespace = "" if resource == "nodes" else NAMESPACE
+        if self.registry.find(resource, namespace, name) is None:
+            return
+        write = self._store.patch_status if of_status else self._store.update
+        write(self.kind(resource), namespace, name, change, manager="somebody")
+
+    def _delete(self, resource: str, name: str, *, grace: int | None = None) -> None:
+        namespace = "" if resource == "nodes" else NAMESPACE
+        if self.registry.find(resource, namespace, name) is not None:
+            self._store.delete(self.kind(resource), namespace, name, grace=grace)
+
+
+def is_own(slice_: Object, service: str) -> bool:
+    """Whether it says that it is ours, and of this Service."""
+    labels = slice_["metadata"].get("labels") or {}
+    return (labels.get(SERVICE_NAME), labels.get(names.MANAGED_BY_LABEL)) == (service, names.MANAGER)
+
+
+def _manager(slice_: Object) -> str | None:
+    manager: str | None = (slice_["metadata"].get("labels") or {}).get(names.MANAGED_BY_LABEL)
+    return manager
+
+
+def _with(thing: Object, **metadata: Any) -> Object:
+    return thing | {"metadata": thing["metadata"] | metadata}

@@ -1,0 +1,188 @@
+"""One controller process, as a machine would run it."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+from tests.controller.an_election import KEY, seconds
+from tests.controller.model.judge import Judge
+from tests.controller.model.network import Link, Network
+
+from zoneward.controller.batching import Batching
+from zoneward.controller.election import Timing
+from zoneward.controller.lease import Candidate
+from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.telling import Teller
+from zoneward.kube.objects import Service, says_ready
+from zoneward.routing.configuration import Configuration
+from zoneward.sources import api_errors, listing, writing
+from zoneward.sources.resources import RESOURCES, Key
+
+TIMING: Final = Timing(lease_duration=9, renew_deadline=6, retry_period=2)
+_FAILURES: Final = {
+    name for module in (api_errors, writing, listing) for name, each in vars(module).items() if isinstance(each, type)
+}
+
+
+class Notes:
+    """A log that tells the judge of what went wrong in us rather than around us."""
+
+    def __init__(self, judge: Judge, name: str) -> None:
+        self._judge, self._name = judge, name
+
+    def bind(self, **_fields: Any) -> "Notes":
+        return self
+
+    def debug(self, event: str, **fields: Any) -> None: ...
+    def info(self, event: str, **fields: Any) -> None: ...
+
+    def warning(self, event: str, **fields: Any) -> None:
+        reason = fields.get("reason")
+        if reason is not None and reason not in _FAILURES:
+            self._judge.faults.append(f"{seconds():.3f} s: {self._name}: {event}: {reason}: {fields.get('error')}")
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._judge.faults.append(f"{seconds():.3f} s: {self._name}: {event}: {fields}")
+
+
+class _Telling(Teller):
+    """It is asked what was told of a Service immediately before each plan: the judge learns what is known then."""
+
+    def watched_by(self, replica: "Replica") -> None:
+        self._replica = replica
+
+    def as_told(self, service: Service) -> Service:
+        self._plans((service.metadata.namespace, service.metadata.name), self._replica.ready(service))
+        return super().as_told(service)
+
+    def forget(self, key: Key) -> None:
+        self._plans(key, frozenset())
+        super().forget(key)
+
+    def _plans(self, key: Key, ready: frozenset[str]) -> None:
+        slices = self._replica.controller.cache.slices_of(*key)
+        versions = {each.metadata.name: int(each.metadata.resource_version or 0) for each in slices}
+        self._replica.judge.planned(key, ready, versions)
+
+
+class Replica:
+    """Runs from being made until `kill` or `stop`. ``elects`` False: it is the only one, and need not lead."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        network: Network,
+        judge: Judge,
+        configuration: Configuration,
+        elects: bool,
+        batching: Batching,
+    ) -> None:
+        self.name, self.judge = name, judge
+        chance = Random(network.chance.random())
+        self.link = Link(network, name, judge)
+        self.candidate: Candidate | None = None
+        self.tasks: list[asyncio.Task[Any]] = []
+        if elects:
+            self.candidate = Candidate(
+                Link(network, name, judge),
+                key=KEY,
+                identity=name,
+                timing=TIMING,
+                on_change=self._leads,
+                clock=seconds,
+                now=lambda: network.registry.now,
+                chance=chance.random,
+            )
+            judge.deadlines[name] = lambda: judge.renewed.get(name, -60.0) + TIMING.renew_deadline - TIMING.write
+            writer = writing.Writer(self.link, limit=TIMING.write, may_write=self.candidate.may_write)
+        else:
+            writer = writing.Writer(self.link, limit=TIMING.write)
+        self.teller = _Telling(writer, instance=name, now=lambda: network.registry.now)
+        self.teller.watched_by(self)
+        self.controller = Controller(
+            self.link,
+            configuration=configuration,
+            mode=Mode.TAKE_OVER,
+            writer=writer,
+            leading=None if self.candidate is None else self.candidate.leading,
+            teller=self.teller,
+            log=Notes(judge, name),
+            batching=batching,
+            chance=chance,
+        )
+        self._network = network
+        self._run(self.controller.run())
+        if self.candidate is not None:
+            self._run(self.candidate.run())
+
+    def _run(self, work: Any) -> None:
+        self.tasks.append(asyncio.create_task(work))
+
+    def _leads(self, leads: bool) -> None:
+        if not leads:
+            self.controller.stepped_down()
+
+    @property
+    def writes(self) -> bool:
+        """Whether what has to be written is its work now."""
+        return self.candidate is None or self.candidate.leading.is_set()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has seen everything, written and told what comes of it, and the server has nothing newer."""
+        return self.controller.is_settled and not len(self.teller) and self._has_seen_all()
+
+    def ready(self, service: Service) -> frozenset[str]:
+        """The addresses that the cache knows to be ready for a Service."""
+        cache, selector = self.controller.cache, (service.spec.selector or {}).items()
+        nodes = {node.metadata.name for node in cache.nodes}
+        publishes = service.spec.publish_not_ready_addresses is True
+        return frozenset(
+            each.ip
+            for pod in cache.pods
+            if selector <= (pod.metadata.labels or {}).items()
+            and (publishes or (pod.spec.node_name in nodes and says_ready(pod.status.conditions)))
+            and (publishes or pod.metadata.deletion_timestamp is None)
+            and pod.status.phase not in ("Failed", "Succeeded")
+            for each in pod.status.pod_ips or ()
+            if ("IPv6" if ":" in each.ip else "IPv4") in (service.spec.ip_families or ())
+        )
+
+    def _has_seen_all(self) -> bool:
+        store, cache = self._network.registry.store, self.controller.cache
+        for resource in RESOURCES:
+            kind = self._network.registry.kinds[_full_name(resource)]
+            held: Iterable[Any] = cache.store(resource)
+            if {record.version for _, record in store.records(kind)} != {
+                int(each.metadata.resource_version) for each in held
+            }:
+                return False
+        return True
+
+    def check(self) -> None:
+        """Raises what ended it, where something did."""
+        for task in self.tasks:
+            if task.done() and not task.cancelled():
+                raise AssertionError(f"{self.name} ended by itself") from task.exception()
+
+    async def kill(self) -> None:
+        """At once, wherever it is; what has left arrives nevertheless."""
+        for task in self.tasks:
+            task.cancel()
+        for task in self.tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def stop(self) -> None:
+        """As on SIGTERM."""
+        await self.controller.drain(10.0)
+        await self.kill()
+        if self.candidate is not None:
+            await self.candidate.let_go()
+
+
+def _full_name(resource: Any) -> str:
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural

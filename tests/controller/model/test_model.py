@@ -1,0 +1,69 @@
+"""Random schedules: whatever happens, and whatever fails meanwhile, the cluster comes to what is planned, and stays so.
+
+A schedule is some Pods, Services, Nodes and slices that change, written to by others too, while watches lag, requests
+and answers are lost or late, replicas die and the Lease goes from one to another. Time passes only when all wait. After
+each one:
+
+- slices list exactly what Pods there are, each endpoint once, and a plan would write nothing and tell nothing;
+- a Service that is gone has no slice;
+- while nothing more happens, and when all replicas begin anew, nothing is written and no Event is told.
+
+And at no moment does a write of ours take a ready endpoint out of the last slice that lists it, or leave from a replica
+that does not lead.
+
+``ZONEWARD_SCHEDULES=10000`` runs more of them. What fails shrinks to the steps that matter, and says the seed with
+which ``ZONEWARD_SCHEDULE_SEED`` runs the same schedules again.
+"""
+
+import os
+from collections import Counter
+from random import SystemRandom
+from typing import Final
+
+import pytest
+from hypothesis import Phase, given, seed, settings
+from tests.controller.an_election import in_no_time
+from tests.controller.model.once_failed import ONCE_FAILED
+from tests.controller.model.schedules import Schedule, schedules
+from tests.controller.model.world import World
+from tests.properties.random_clusters import examples
+
+SCHEDULES: Final = int(os.environ.get("ZONEWARD_SCHEDULES") or 1_000)
+SEED: Final = os.environ.get("ZONEWARD_SCHEDULE_SEED")
+CASES: Final = 1 if SEED else 20
+"""Among which the schedules are split, so that they can run at the same time."""
+
+
+def play(schedule: Schedule) -> Counter[str]:
+    async def scene() -> Counter[str]:
+        return await World(schedule).play()
+
+    return in_no_time(scene())
+
+
+def seed_of(case: int) -> int:
+    """In CI the same every time: a commit passes there or does not."""
+    if SEED:
+        return int(SEED)
+    return case if os.environ.get("CI") else SystemRandom().getrandbits(32)
+
+
+@pytest.mark.parametrize("case", range(CASES))
+def test_after_any_schedule_the_cluster_is_as_planned(case: int) -> None:
+    number, met = seed_of(case), Counter[str]()
+
+    @seed(number)
+    @settings(examples(SCHEDULES // 20), database=None, print_blob=False, phases=(Phase.generate, Phase.shrink))
+    @given(schedules())
+    def holds(schedule: Schedule) -> None:
+        met.update(play(schedule))
+
+    # Shown where it fails, and with -rA.
+    print(f"ZONEWARD_SCHEDULE_SEED={number} ZONEWARD_SCHEDULES={SCHEDULES}")  # noqa: T201
+    holds()
+    assert met["endpointslices by us"] > SCHEDULES // 20, met
+
+
+@pytest.mark.parametrize("name", ONCE_FAILED)
+def test_what_once_failed_does_not_fail_again(name: str) -> None:
+    play(ONCE_FAILED[name])

@@ -1,0 +1,291 @@
+"""A cluster with its controllers, and what happens to them; in time that passes only when all wait."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from random import Random
+from typing import Any, Final
+
+import msgspec
+from tests.controller.an_election import NOON, seconds
+from tests.controller.model.cluster import SERVICES, SLICES, Cluster, is_own
+from tests.controller.model.judge import Judge
+from tests.controller.model.network import Network
+from tests.controller.model.replica import Replica
+from tests.controller.model.schedules import LAGS, ROUGH, WEATHERS, Schedule, Step
+
+from zoneward.controller.batching import Batching
+from zoneward.controller.conditions import ours, says_the_same
+from zoneward.kube import names
+from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, zone_of
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import demand_of
+from zoneward.routing.events import DISABLED, ENABLED
+from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.snapshot import Snapshot
+
+QUIET_WITHIN: Final = 200.0
+"""Seconds after which all must be written once nothing happens any more: pauses after failures grow to a minute."""
+_LOOK: Final = 0.25
+_KINDS: Final = ("pods", "endpointslices", "services", "nodes")
+_STALLS: Final = (0.02, 0.1, 0.5, 2.0, 8.0, 20.0)
+
+
+class World:
+    """``schedule`` is what will happen by `play`."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self._start = seconds()
+        chance = Random(schedule.seed)
+        registry = begun(now=lambda: NOON + timedelta(seconds=seconds()), chance=Random(schedule.seed))
+        self.cluster = Cluster(registry, collects_garbage=schedule.collects_garbage)
+        self.network = Network(registry, chance)
+        self.judge = Judge(self.cluster)
+        self.configuration = Configuration(max_endpoints_per_slice=schedule.most)
+        self.replicas: list[Replica] = []
+        self._ends: list[asyncio.Task[None]] = []
+        self._begun = 0
+        self._reworded: set[tuple[str, str]] = set()
+        """Services of which a plan would word a condition differently, where nothing else differs: shares of the Nodes
+        are named there, for which alone no Service is looked at."""
+        for number in range(3):
+            self.cluster.node(number, number)
+        for number in range(schedule.pods):
+            self.cluster.pod(number, number % 3)
+        for number in range(2):
+            self.cluster.service(number, number)
+        if schedule.takes_over:
+            self.cluster.write_as_built_in()
+
+    async def play(self) -> Counter[str]:
+        """All of it. Raises AssertionError, with what went wrong. Returns what was met on the way."""
+        schedule, network = self.schedule, self.network
+        try:
+            for _ in range(schedule.replicas):
+                self._begin()
+            if schedule.begins_settled:
+                await self.settle("at the beginning")
+            network.weather = WEATHERS[schedule.weather]
+            network.lags = dict(LAGS[schedule.lags])
+            for step in schedule.steps:
+                self._do(step)
+                self.check()
+                await asyncio.sleep(step.pause)
+                self.cluster.collect()
+            network.heal()
+            await self.settle("after all")
+            self._check_slices()
+            await self._stays_quiet(schedule.quiet, "afterwards")
+            for replica in self.replicas:
+                await replica.stop()
+            self.replicas = [self._new() for _ in range(schedule.replicas)]
+            await self._stays_quiet(2.0, "after a restart", begins=True)
+        finally:
+            for task in (
+                *(each for replica in self.replicas for each in replica.tasks),
+                *self._ends,
+                *network.in_flight,
+            ):
+                task.cancel()
+            await asyncio.gather(
+                *(each for replica in self.replicas for each in replica.tasks),
+                *self._ends,
+                *network.in_flight,
+                return_exceptions=True,
+            )
+        self.check()
+        return network.met + self.judge.by
+
+    # --- replicas -----------------------------------------------------------------------------------------------------
+
+    def _new(self) -> Replica:
+        self._begun += 1
+        return Replica(
+            f"replica-{self._begun}",
+            network=self.network,
+            judge=self.judge,
+            configuration=self.configuration,
+            elects=self.schedule.elects,
+            batching=Batching(period=self.schedule.period),
+        )
+
+    def _begin(self) -> None:
+        self.replicas.append(self._new())
+
+    def _end(self, number: int, how: Callable[[Replica], Any]) -> None:
+        """One goes, and another one comes in its place: where nobody has to lead, once it is gone."""
+        if not self.replicas:
+            return
+        replica = self.replicas.pop(number % len(self.replicas))
+
+        async def end() -> None:
+            await how(replica)
+            if not self.schedule.elects:
+                self._begin()
+
+        self._ends.append(asyncio.create_task(end()))
+        if self.schedule.elects:
+            self._begin()
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def _do(self, step: Step) -> None:
+        cluster, network, name, a, b = self.cluster, self.network, step.name, step.a, step.b
+        now = seconds()
+        match name:
+            case "flip" | "readdress" | "finish" | "end" | "pod_gone":
+                getattr(cluster, name)(a)
+            case "flip_some":
+                for number in range(a, a + 2 + b % 4):
+                    cluster.flip(number)
+            case "scale_up":
+                for number in range(a, a + 2 + b % 4):
+                    cluster.pod(number, number + b)
+            case "scale_down":
+                for number in range(a, a + 2 + b % 4):
+                    cluster.pod_gone(number)
+            case "pod":
+                cluster.pod(a, b, ready=b % 5 != 4)
+            case "node_gone" | "service_gone":
+                getattr(cluster, name)(a)
+            case "node_ready":
+                cluster.node_ready(a, b % 3 == 0)
+            case "meddle":
+                cluster.meddle(a, b)
+            case "meddle_before_next_write":
+                network.before_next.append(lambda: cluster.meddle(a, b))
+            case "stall":
+                plural = _KINDS[a % len(_KINDS)]
+                network.stalled[plural] = now + _STALLS[b % len(_STALLS)]
+            case "break_watch":
+                network.breaks[_KINDS[a % len(_KINDS)]] += 1
+            case "lose_history":
+                network.breaks.update(_KINDS if a % 2 else [_KINDS[b % len(_KINDS)]])
+                cluster.registry.store.compact()
+            case "rough":
+                network.rough, network.rough_until = ROUGH[a % len(ROUGH)], now + _STALLS[b % len(_STALLS)]
+            case "kill":
+                self._end(a, Replica.kill)
+            case "stop":
+                self._end(a, Replica.stop)
+            case "cut":
+                for replica in self.replicas[a % 3 : a % 3 + 1]:
+                    network.cut[replica.name] = now + _STALLS[b % len(_STALLS)]
+            case _:
+                getattr(cluster, name)(a, b)
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        for replica in self.replicas:
+            replica.check()
+        assert not self.judge.faults, "\n".join(self.judge.faults)
+
+    async def settle(self, when: str) -> None:
+        """Until nothing is left to do, and nothing is on its way."""
+        end = seconds() + QUIET_WITHIN
+        while True:
+            self.check()
+            self.cluster.collect()
+            writing = [each for each in self.replicas if each.writes]
+            if writing and not self._is_busy() and all(each.is_settled for each in writing):
+                return
+            assert seconds() < end, f"{when}: not settled after {QUIET_WITHIN:g} s: {self._problems()}"
+            await asyncio.sleep(_LOOK)
+
+    def _is_busy(self) -> bool:
+        """Whether requests are on their way that may come very late."""
+        return bool(self.network.writes_in_flight) or any(not task.done() for task in self._ends)
+
+    def _problems(self) -> str:
+        return "; ".join(
+            f"{each.name} writes={each.writes} {each.controller.queue.depth()} telling={len(each.teller)}"
+            for each in self.replicas
+        )
+
+    async def _stays_quiet(self, for_seconds: float, when: str, *, begins: bool = False) -> None:
+        """Nobody writes anything but the Lease; or, who begins, words that were left as they are."""
+        before = len(self.judge.log)
+        if begins:
+            await self.settle(when)
+        await asyncio.sleep(for_seconds)
+        self.check()
+        written = [each for each in self.judge.log[before:] if not begins or each[1:] not in self._reworded]
+        assert not written, f"{when}: written though nothing happened: {written}"
+
+    def _check_slices(self) -> None:
+        """They are what a plan says, and list exactly what there is."""
+        cluster = self.cluster
+        services = {each["metadata"]["name"]: each for each in cluster.services()}
+        for name in SERVICES:
+            listed = list(cluster.listed(name))
+            if name not in services:
+                left = [each["metadata"]["name"] for each in cluster.slices() if is_own(each, name)]
+                assert not left, f"{name} is gone, and its slices are not: {left}"
+                continue
+            twice = [address for address, number in Counter(each for each, _ in listed).items() if number > 1]
+            assert not twice, f"{name} lists {twice} twice"
+            expected = cluster.expected(services[name])
+            assert dict(listed) == expected, f"{name}: {_difference(dict(listed), expected)}"
+        self._check_plans(list(services.values()))
+
+    def _check_plans(self, services: list[dict[str, Any]]) -> None:
+        objects, convert = self.cluster.objects, msgspec.convert
+        snapshot = Snapshot(
+            services=convert(services, tuple[Service, ...]),
+            nodes=convert(objects("nodes"), tuple[Node, ...]),
+            pods=convert(objects("pods"), tuple[Pod, ...]),
+            slices=convert(objects(SLICES), tuple[EndpointSlice, ...]),
+            lists_pods=True,
+        )
+        surroundings = Surroundings(
+            demand=demand_of(snapshot.nodes),
+            node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
+            configuration=self.configuration,
+        )
+        for service in snapshot.services:
+            pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
+            plan = plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
+            changes = [each.changes for each in plan.families]
+            left = [
+                [each.create, each.update, each.delete] for each in changes if each.create or each.update or each.delete
+            ]
+            name = service.metadata.name
+            assert not left, f"{name}: a plan would write {left}"
+            assert not plan.surplus, f"{name}: a plan would delete {plan.surplus}"
+            told = ours(service)
+            assert _states(told) == _states(plan.conditions), f"{name}: told {told}, a plan says {plan.conditions}"
+            if not says_the_same(told, plan.conditions):
+                self._reworded.add(("services", name))
+            assert not plan.events, f"{name}: a plan would tell {plan.events}"
+            self._check_events(service)
+
+    def _check_events(self, service: Service) -> None:
+        """The last Event says what the condition says."""
+        if self.schedule.elects or self._ends:
+            # Whoever ends between the two has told one without the other.
+            return
+        programmed = next((each for each in ours(service) if each.type == names.PROGRAMMED_CONDITION), None)
+        if programmed is None or not programmed.message.startswith("Hints/"):
+            return
+        uid = service.metadata.uid
+        records = (record for _, record in self.cluster.registry.store.records(self.cluster.kind("events")))
+        found = sorted((each.version, each.object()) for each in records)
+        told = [each["reason"] for _, each in found if each["involvedObject"]["uid"] == uid]
+        expected = ENABLED if programmed.status == "True" else DISABLED
+        assert told[-1:] == [expected], f"{service.metadata.name}: told {told}, and it is {programmed}"
+
+
+def _states(conditions: Iterable[Condition]) -> set[tuple[object, ...]]:
+    return {(each.type, each.status, each.reason) for each in conditions}
+
+
+def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{address}: listed {one.get(address)}, expected {other.get(address)}"
+        for address in sorted({*one, *other})
+        if one.get(address) != other.get(address)
+    )
