@@ -13,7 +13,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -404,11 +404,11 @@ def _nobody() -> bytes:
 class Terminal:
     """The command on a pseudo terminal, and all bytes that came from it."""
 
-    def __init__(self, *arguments: str, lines: int, columns: int) -> None:
+    def __init__(self, *arguments: str, command: Sequence[str] = COMMAND, lines: int, columns: int) -> None:
         self.process, self._file = pty.fork()
         if self.process == 0:
             os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8")
-            os.execv(sys.executable, [*COMMAND, *arguments])
+            os.execv(sys.executable, [*command, *arguments])
         self.seen = b""
         self.resize(lines, columns)
 

@@ -1,12 +1,15 @@
 """The configuration file, and the flags that win over it."""
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.malformed import Malformed
 from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
+
+if TYPE_CHECKING:
+    from zoneward.controller.settings import Settings
 
 _LARGEST: Final = 1 << 20
 """Bytes. A configuration is a page; what is larger is another file."""
@@ -14,16 +17,19 @@ _LARGEST: Final = 1 << 20
 
 def configuration_for(options: Options) -> Configuration:
     """Read ``--config`` where it is given, and apply ``--compat``. Raises InputError with the file and the field."""
-    configuration = Configuration() if options.config is None else _read(options.config)
+    configuration = Configuration() if options.config is None else read_configuration(options.config)[0]
     return configuration.as_upstream() if options.upstream else configuration
 
 
-def _read(name: str) -> Configuration:
+def read_configuration(name: str) -> "tuple[Configuration, Settings]":
+    """What decisions depend on, and what is set for the controller. Raises InputError with the file and the field."""
+    from zoneward.controller.settings import SECTION, settings_from
+
     document = _document(name)
     if not isinstance(document, dict):
         raise InputError(name, f"expected a map with kind ZonewardConfiguration, got {show(document)}")
     try:
-        return configuration_from(document)
+        return configuration_from(document), settings_from(document.get(SECTION))
     except ConfigurationError as error:
         raise InputError(name, str(error)) from error
 

@@ -14,6 +14,10 @@ _COMMANDS: Final = {
     "simulate": ("zoneward.cli.simulate", "Score algorithms over millions of inputs."),
     "snapshot": ("zoneward.cli.snapshot", "Save what decisions need into one file for -f, anonymized if wanted."),
     "sandbox": ("zoneward.cli.sandbox", "Run an API server in memory, for kubectl and for Zoneward."),
+    "demo": ("zoneward.cli.demo", "Watch the controller at work, without a cluster."),
+    "adopt": ("zoneward.cli.adopt", "Take one Service over from the built-in controller, without a gap."),
+    "release": ("zoneward.cli.release", "Give an adopted Service back to the built-in controller."),
+    "controller": ("zoneward.cli.controller", "Run the controller, which keeps a cluster's EndpointSlices."),
     "version": ("zoneward.cli.version", "Print the version."),
     "completion": ("zoneward.cli.completion", "Print a shell completion script."),
 }

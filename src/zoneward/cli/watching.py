@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from zoneward.cli.configuring import configuration_for
 from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.options import Note, Options, tell
+from zoneward.cli.running_together import first_to_end
 from zoneward.cli.snapshots import no_services, services_in
 from zoneward.cli.uncollected import uncollected
 from zoneward.cli.watch_views import View, view_for
@@ -86,27 +86,12 @@ async def _watch(
     async with Transport(access) as transport:
         standing = Standing(transport, clock=time.monotonic)
         view = view_for(output, plans, cache, options, server=access.cluster.server)
-        await _first_to_end(
+        await first_to_end(
             follow(standing, cache, namespace=namespace, patient=False, on_trouble=standing.trouble),
             _plan(plans, cache, changed, view, options),
             _look(standing, access, view),
             view.run(),
         )
-
-
-async def _first_to_end(*works: Awaitable[None]) -> None:
-    """Run all until one fails; raises what it raised."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            if task.done():
-                task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        # One that draws on a screen leaves it before anything else is said.
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _plan(plans: CurrentPlans, cache: Cache, changed: asyncio.Event, view: View, options: Options) -> None:

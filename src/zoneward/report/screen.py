@@ -44,10 +44,10 @@ def screen(
         group = plan_table(shown, demand=demand, configuration=configuration, width=width, wide=wide)
         assert isinstance(group, Group)
         heading, table, legend = group.renderables
-        return heading, _marked(table, shown, marked), legend
+        return heading, with_marked(table, shown, marked), legend
 
     def lines(what: RenderableType) -> list[str]:
-        return _lines(what, width=width, color=color)
+        return lines_of(what, width=width, color=color)
 
     top = lines(status)[: max(1, min(_MOST_STATUS, height // 4))]
     above = lines(table_of(())[0])
@@ -93,7 +93,7 @@ def _rows(plan: ServicePlan) -> int:
     return max(1, len(plan.families))
 
 
-def _marked(table: RenderableType, plans: Sequence[ServicePlan], marked: Collection[_Key]) -> RenderableType:
+def with_marked(table: RenderableType, plans: Sequence[ServicePlan], marked: Collection[_Key]) -> RenderableType:
     """The same table with the rows of some Services in reverse."""
     rows: list[int] = []
     number = 0
@@ -113,7 +113,7 @@ def _marked(table: RenderableType, plans: Sequence[ServicePlan], marked: Collect
     return Text("\n", no_wrap=True).join(lines)
 
 
-def _lines(what: RenderableType, *, width: int, color: bool) -> list[str]:
+def lines_of(what: RenderableType, *, width: int, color: bool) -> list[str]:
     """Rendered for a terminal: without colour it can still show what is bold, dim or in reverse."""
     console = Console(width=width, force_terminal=True, no_color=not color, color_system="standard")
     is_table = isinstance(what, Text) and what.no_wrap is True

@@ -57,15 +57,23 @@ _IN_SHORT = {
 
 
 def plan_table(
-    plans: Sequence[ServicePlan], *, demand: Demand, configuration: Configuration, width: int, wide: bool = False
+    plans: Sequence[ServicePlan],
+    *,
+    demand: Demand,
+    configuration: Configuration,
+    width: int,
+    wide: bool = False,
+    known_zones: Collection[str] = (),
 ) -> RenderableType:
     """What each Service would get, a line each, in ``width`` columns.
 
-    ``wide`` tells the approach and the whole reason, over as many lines as that takes.
+    ``wide`` tells the approach and the whole reason, over as many lines as that takes. ``known_zones`` have their
+    column though no traffic may start there.
     """
-    zones = demand.zones if len(demand.zones) <= _MOST_ZONE_COLUMNS else ()
-    short = _short_names(demand.zones)
-    short_of = dict(zip(demand.zones, short, strict=True))
+    every = tuple(sorted({*demand.zones, *known_zones}))
+    zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
+    short = short_names(every)
+    short_of = dict(zip(every, short, strict=True))
     columns = ["SERVICE"]
     if wide:
         columns.append("APPROACH")
@@ -84,7 +92,8 @@ def plan_table(
             if wide:
                 cells.append(_share(traffic.mean_overload if traffic else None))
                 cells.append(Text(str(family.decision.moved)))
-            rows.append([*cells, _changes(plan, family), _goes_to(plan.service, family, short_of, whole=wide)])
+            goes_to = _goes_to(plan.service, family, short_of, zones=len(demand.zones), whole=wide)
+            rows.append([*cells, _changes(plan, family), goes_to])
         if not plan.families:
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
             rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
@@ -95,7 +104,7 @@ def plan_table(
         width=width,
         whole=wide,
     )
-    return Group(_heading(demand, short), table, _legend(plans, each_zone=bool(zones), wide=wide))
+    return Group(_heading(demand, short_of), table, _legend(plans, each_zone=bool(zones), wide=wide))
 
 
 def aligned(
@@ -157,7 +166,7 @@ def _shortened(columns: Sequence[str], rows: Sequence[Sequence[Text]], width: in
     return shortened
 
 
-def _heading(demand: Demand, short: Sequence[str]) -> Text:
+def _heading(demand: Demand, short: Mapping[str, str]) -> Text:
     text = Text()
     if not demand.zones:
         return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
@@ -165,7 +174,7 @@ def _heading(demand: Demand, short: Sequence[str]) -> Text:
     text.append("Demand: ")
     everything = demand.total + demand.unzoned
     for number, (zone, weight) in enumerate(demand.weight_of.items()):
-        label = zone if short[number] == zone else f"{short[number]} = {zone}"
+        label = zone if short[zone] == zone else f"{short[zone]} = {zone}"
         text.append("  " if number else "").append(label, "bold").append(f" {weight / everything:.0%}")
     if demand.unzoned:
         text.append("  without a zone", "yellow").append(f" {demand.unzoned / everything:.0%}")
@@ -243,8 +252,8 @@ def _changes(plan: ServicePlan, family: FamilyPlan) -> Text:
     return text
 
 
-def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, whole: bool) -> Text:
-    """Where traffic goes, and why: the whole reason, or a few words for it."""
+def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, zones: int, whole: bool) -> Text:
+    """Where traffic goes, and why: the whole reason, or a few words for it. Traffic starts in so many ``zones``."""
     decision, traffic = family.decision, family.traffic
     if service.spec.internal_traffic_policy == "Local":
         text = Text("its own node only", "default")
@@ -258,7 +267,7 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
     if not decision.active:
         why = decision.message
         if not whole:
-            why = in_short(decision, zones=len(short))
+            why = in_short(decision, zones=zones)
         return Text("all zones", "yellow").append(f": {why}", "default")
     if family.void_hints is not None:
         why = family.void_hints if whole else "others lack hints"
@@ -298,7 +307,7 @@ def _groups(allocation: Allocation, short: Mapping[str, str]) -> str:
     return ", ".join(parts)
 
 
-def _short_names(zones: Sequence[str]) -> list[str]:
+def short_names(zones: Sequence[str]) -> list[str]:
     """Zone names without what they have in common: ``a b c`` for ``eu-central-1a``, ``-1b``, ``-1c``."""
     common = 0
     while len(zones) > 1 and len({zone[: common + 1] for zone in zones}) == 1 and common < len(zones[0]):

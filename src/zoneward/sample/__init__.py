@@ -1,4 +1,6 @@
-"""A sample cluster that comes with the package: an online shop in three zones, for a first look and for tests."""
+"""A sample cluster that comes with the package: an online shop in three zones, for a first look and for tests; and a
+play in which a part of that shop lives for a while.
+"""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -11,3 +13,8 @@ def cluster() -> Traversable:
     package is installed as an archive. ``examples/sample/make.py`` makes the file.
     """
     return files(__name__) / "cluster.yaml"
+
+
+def play() -> Traversable:
+    """What ``zoneward demo`` plays: a YAML file as ``zoneward sandbox --play`` takes it."""
+    return files(__name__) / "play.yaml"

@@ -1,0 +1,29 @@
+"""``zoneward demo``: the controller at work on a small cluster that lives for forty seconds, all in this process."""
+
+import click
+
+
+@click.command("demo")
+@click.option(
+    "--speed",
+    type=click.FloatRange(0.25, 100),
+    default=1.0,
+    show_default=True,
+    help="How many times as fast the script goes.",
+)
+@click.option("--plain", is_flag=True, help="Lines, as where there is no terminal.")
+@click.option("--save", metavar="FILE", help="Keep the cluster as it is at the end, for -f of other commands (JSON).")
+def command(*, speed: float, plain: bool, save: str | None) -> int:
+    """Watch the controller at work, without a cluster: an API server in memory, a shop in three zones, and a script
+    that scales, rolls out, takes a zone down and brings it back. It ends by itself after forty seconds; Ctrl-C ends
+    it sooner. Nothing is written but to its own API server, which only this process can use.
+
+    \b
+    zoneward demo
+    zoneward demo --speed 4 --plain
+    """
+    from pathlib import Path
+
+    from zoneward.cli.demoing import show
+
+    return show(speed=speed, plain=plain, save=None if save is None else Path(save))

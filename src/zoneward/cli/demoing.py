@@ -1,0 +1,216 @@
+"""A demonstration from its beginning to its end: a sandbox, a controller on it, and a script that keeps it busy."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from zoneward import sample
+from zoneward.cli.demo_clock import WaitingClock
+from zoneward.cli.demo_story import Heard, Story
+from zoneward.cli.demo_views import view_for
+from zoneward.cli.interrupting import INTERRUPTED
+from zoneward.cli.running_together import first_to_end
+from zoneward.cli.whole_file import whole_file
+from zoneward.controller.batching import Batching
+from zoneward.controller.loop import Controller
+from zoneward.controller.metrics import Operation
+from zoneward.controller.mode import Mode
+from zoneward.controller.telling import Teller
+from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import zone_of
+from zoneward.report.comparisons import totals
+from zoneward.routing.approach import NO_APPROACH
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import demand_of
+from zoneward.routing.rules import counted
+from zoneward.slices.comparison import compare_service
+from zoneward.slices.planned import Surroundings
+from zoneward.sources.access import Access, Cluster, User
+from zoneward.sources.api_errors import CallFailed
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.in_process import InProcess
+from zoneward.sources.sandbox.playing.driver import play as perform
+from zoneward.sources.sandbox.playing.plays import Outage, Play
+from zoneward.sources.sandbox.playing.reading import play_from
+from zoneward.sources.sandbox.registry import Registry
+from zoneward.sources.sandbox.saving import write_all
+from zoneward.sources.sandbox.serving import Serving
+from zoneward.sources.transport import Transport
+from zoneward.sources.writing import Writer
+
+_AFTER: Final = 3.0
+"""Seconds of the play from its last step to its end."""
+_PERIOD: Final = 0.5
+"""Seconds for which changes of a Service are gathered: a log is to be read."""
+_STEP: Final = 0.005
+"""Seconds between two looks at the play's clock, at least."""
+_LOOK: Final = 0.05
+"""Seconds between two looks at the nodes."""
+_LAST: Final = 3.0
+"""Seconds, at most, until all is written and told at the end."""
+
+
+def show(*, speed: float, plain: bool, save: Path | None) -> int:
+    """Returns the exit status. Raises InputError for a file that cannot be written, and BrokenPipeError when nobody
+    reads any more.
+    """
+    source = sample.play()
+    play = play_from(source.name, source.read_bytes())
+    play = replace(play, speed=play.speed * speed)
+    try:
+        return _show(play, plain=plain, save=save)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _show(play: Play, *, plain: bool, save: Path | None) -> int:
+    registry, story = begun(), Story()
+    with ExitStack() as stack:
+        # A name that cannot be written is told before anybody has waited.
+        stream = None if save is None else stack.enter_context(whole_file(save, option="--save"))
+        # What is there now stays: looking through it again and again would be in vain.
+        gc.freeze()
+        stack.callback(gc.unfreeze)
+        try:
+            asyncio.run(_run(play, registry, story, plain=plain))
+        except CallFailed as error:
+            raise InputError("the sandbox", f"expected an answer, got: {error}") from error
+        if stream is not None:
+            write_all(registry, stream)
+    return 0
+
+
+async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> None:
+    end = _end_of(play)
+    async with AsyncExitStack() as stack:
+        try:
+            serving = await stack.enter_async_context(Serving(registry, ends_pods=False))
+        except OSError as error:
+            raise InputError("127.0.0.1", f"expected a port that is free, got: {error.strerror}") from error
+        access = Access(cluster=Cluster(server=serving.address), user=User())
+        transport = await stack.enter_async_context(Transport(access, is_terminal=False))
+        writer = Writer(transport)
+        teller = Teller(writer, instance="demo")
+        controller = Controller(
+            transport,
+            configuration=Configuration(),
+            mode=Mode.TAKE_OVER,
+            writer=writer,
+            teller=teller,
+            metrics=Heard(story),
+            batching=Batching(period=_PERIOD / play.speed),
+        )
+        view = view_for(story, controller.cache, length=end / play.speed, plain=plain)
+
+        async def perform_it() -> None:
+            await _perform(play, registry, controller, story, until=end)
+            await controller.settled(_LAST)
+            await teller.settled(_LAST)
+            _look(controller, story)
+
+        await first_to_end(perform_it(), controller.run(), _follow(controller, story), view.run())
+        await view.end()
+        for line in _summary(controller, story):
+            click.echo(line)
+
+
+def _end_of(play: Play) -> float:
+    return max((step.at for step in play.steps), default=0.0) + _AFTER
+
+
+def _moments(play: Play) -> Iterator[float]:
+    """When something begins that is to be seen on its own."""
+    for step in play.steps:
+        yield step.at
+        outage = step.happening
+        if isinstance(outage, Outage):
+            noticed = step.at + outage.noticed_after
+            yield from (noticed, noticed + outage.evicted_after)
+            if outage.duration is not None:
+                yield step.at + outage.duration
+
+
+async def _perform(play: Play, registry: Registry, controller: Controller, story: Story, *, until: float) -> None:
+    """The play's own words go into the story."""
+    seen = -1
+
+    def is_done() -> bool:
+        nonlocal seen
+        before, seen = seen, registry.store.version
+        return before == seen and controller.is_settled
+
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(max(seconds, _STEP) if seconds else 0)
+
+    def tell(line: str) -> None:
+        _, is_step, what = line.partition(": ")
+        if is_step:
+            story.did(what)
+
+    await perform(
+        play,
+        InProcess(registry),
+        kinds={(kind.api, kind.kind): kind for kind in registry.kinds.values()},
+        clock=WaitingClock([moment / play.speed for moment in _moments(play)], is_done=is_done),
+        sleep=sleep,
+        tell=tell,
+        until=until,
+    )
+
+
+async def _follow(controller: Controller, story: Story) -> None:
+    """Where traffic starts may change what becomes of a Service that needs no write for it."""
+    known = demand_of(controller.cache.nodes)
+    while True:
+        await asyncio.sleep(_LOOK)
+        demand = demand_of(controller.cache.nodes)
+        if demand != known and controller.is_settled:
+            known = demand
+            _look(controller, story)
+
+
+def _look(controller: Controller, story: Story) -> None:
+    for plan in story.plans:
+        fresh = controller.decision(plan.service.metadata.namespace, plan.service.metadata.name)
+        if fresh is not None:
+            story.looked(fresh)
+
+
+def _summary(controller: Controller, story: Story) -> list[str]:
+    """What was written, and what it is worth, as ``zoneward compare`` says it."""
+    changes, cache = controller.metrics.changes, controller.cache
+    surroundings = Surroundings(
+        demand=demand_of(cache.nodes),
+        node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
+        configuration=Configuration(),
+    )
+    comparisons = [
+        comparison
+        for plan in story.plans
+        for comparison in compare_service(
+            plan.service,
+            approaches=(NO_APPROACH,),
+            pods=cache.pods_of(plan.service.metadata.namespace, plan.service.metadata.name),
+            slices=cache.slices_of(plan.service.metadata.namespace, plan.service.metadata.name),
+            surroundings=surroundings,
+        )
+    ]
+    kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")
+    lines = [
+        f"{counted(len(story.plans), 'Service')} in {story.seconds:.0f} s: slices "
+        + ", ".join(f"{changes[operation]} {what}" for operation, what in kinds)
+        + f"; {counted(story.events, 'Event')} told."
+    ]
+    shares = [row.in_zone_traffic for row in totals(comparisons)]
+    if len(shares) == 2 and None not in shares:
+        lines.append(
+            f"{shares[0]:.0%} of the traffic stays in its zone; {shares[1]:.0%} would if every zone used all endpoints."
+        )
+    lines.append("On your own cluster: zoneward plan -A --watch (it only reads).")
+    return lines

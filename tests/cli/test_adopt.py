@@ -1,0 +1,150 @@
+"""``zoneward adopt`` and ``release`` on an API server: what they say, what they show first, what they refuse."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cli.running import Commands
+from tests.controller.a_built_in import Shop, a_shop
+
+from zoneward.kube import names
+from zoneward.kube.adoption import SELECTOR_ANNOTATION
+
+
+@dataclass
+class Cluster:
+    """A sandbox with a built-in controller, in a thread of its own."""
+
+    shop: Shop
+    loop: asyncio.AbstractEventLoop
+
+    def do(self, change: Callable[[Shop], Any]) -> Any:
+        async def run() -> Any:
+            return change(self.shop)
+
+        return self.wait(run())
+
+    def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
+
+    @property
+    def version(self) -> int:
+        self.wait(self.shop.quiet())
+        return self.shop.registry.store.version
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        standing = a_shop()
+        shop = asyncio.run_coroutine_threadsafe(standing.__aenter__(), loop).result(10)
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(shop.kubeconfig))
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        yield Cluster(shop, loop)
+        assert shop.missing == []
+        asyncio.run_coroutine_threadsafe(standing.__aexit__(None, None, None), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_steps_are_told_as_they_are_done_and_what_came_of_it(zoneward: Commands, cluster: Cluster) -> None:
+    before = cluster.do(Shop.words)
+    adopted = zoneward("adopt", "default/cart")
+    assert (adopted.status, adopted.out) == (0, "Service default/cart: Zoneward has it, with 1 EndpointSlice\n")
+    assert [line.removeprefix("zoneward: Service default/cart: ") for line in adopted.err.splitlines()] == [
+        "label the Service endpointslice.kubernetes.io/skip-mirror: 'true', and remember what was there before",
+        "move the selector into the annotation zoneward.dev/selector: the built-in controller lets go",
+        "write 1 EndpointSlice of ours, with 6 endpoints",
+        "delete 1 EndpointSlice of the built-in controller",
+        "zoneward: nobody but `zoneward controller` keeps its slices current from now on",
+    ]
+    released = zoneward("release", "default/cart", "--quiet")
+    assert (released.status, released.out) == (0, "Service default/cart: the built-in controller has it\n")
+    assert released.err == ""
+    assert cluster.do(Shop.words) == before
+
+
+def test_a_dry_run_shows_every_step_and_object_and_writes_nothing(zoneward: Commands, cluster: Cluster) -> None:
+    version = cluster.version
+    shown = zoneward("adopt", "cart", "--dry-run")
+    assert (shown.status, shown.err) == (0, "")
+    assert cluster.version == version
+    steps = [line for line in shown.out.splitlines() if line.startswith("# ") and line[2].isdigit()]
+    assert [step.split(". ")[0] for step in steps] == ["# 1", "# 2", "# 3", "# 4", "# 5"]
+    label, move, slice_ = (each for each in yaml.safe_load_all(shown.out) if each)
+    assert label["metadata"]["labels"] == {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    assert move == {"metadata": {"annotations": {SELECTOR_ANNOTATION: '{"app":"cart"}'}}, "spec": {"selector": None}}
+    assert slice_["kind"] == "EndpointSlice"
+    assert zoneward("adopt", "cart").status == 0
+    (written,) = cluster.do(lambda shop: shop.slices(names.MANAGER))
+    assert slice_["metadata"]["name"] == written["metadata"]["name"]
+    assert len(slice_["endpoints"]) == len(written["endpoints"])
+    version = cluster.version
+    back = zoneward("release", "cart", "--dry-run")
+    assert back.status == 0
+    assert "# 2. wait for the built-in controller to list every ready endpoint" in back.out
+    assert cluster.version == version
+
+
+@pytest.mark.parametrize("command", ["adopt", "release"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("default/none",), "Service default/none: expected a Service, found none"),
+        (("default/kubernetes",), "Service default/kubernetes: expected a selector, got none: its EndpointSlices are"),
+        (("a/b/c",), "expected [NAMESPACE/]SERVICE, got 'a/b/c'"),
+        (("shop/",), "expected [NAMESPACE/]SERVICE, got 'shop/'"),
+        (("/cart",), "expected [NAMESPACE/]SERVICE, got '/cart'"),
+        (("default/cart", "-n", "shop"), "-n: expected default, as in default/cart, got shop"),
+        (("cart", "-n", "shop"), "Service shop/cart: expected a Service, found none"),
+    ],
+    ids=str,
+)
+def test_what_is_refused_is_told_in_one_line(
+    zoneward: Commands, cluster: Cluster, command: str, arguments: tuple[str, ...], words: str
+) -> None:
+    version = cluster.version
+    result = zoneward(command, *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"zoneward: {words}")
+    assert result.err.count("\n") == 1
+    assert cluster.version == version
+
+
+def test_a_controller_that_does_not_let_go_is_told_with_what_to_do(zoneward: Commands, cluster: Cluster) -> None:
+    cluster.do(lambda shop: setattr(shop, "lets_go", False))
+    result = zoneward("adopt", "cart", "--timeout", "0.5", "--quiet")
+    assert (result.status, result.out) == (2, "")
+    assert "not within 0.5 s: the built-in controller still writes cart-" in result.err
+    assert result.err.endswith("No endpoint is missing; the same command again goes on\n")
+    assert result.err.count("\n") == 1
+    cluster.do(lambda shop: setattr(shop, "lets_go", True))
+    assert zoneward("adopt", "cart", "--quiet").status == 0
+
+
+@pytest.mark.usefixtures("cluster")
+def test_ctrl_c_half_way_says_how_to_go_on(zoneward: Commands) -> None:
+    command = [sys.executable, "-m", "zoneward", "adopt", "cart"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        while "delete 1 EndpointSlice" not in running.stderr.readline():
+            pass
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert told == "zoneward: cut off half way; to go on: zoneward adopt default/cart\n"
+    assert zoneward("adopt", "cart", "-q").status == 0

@@ -1,0 +1,341 @@
+"""``zoneward controller`` as a process: what it writes and tells, how it ends, and who goes on when it is killed."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
+from tests.cli.a_replica import Replica, a_replica, kubeconfig_of, until
+from tests.cli.running import SAMPLE, Commands
+from tests.cli.test_live import configuration
+from tests.controller.a_controller import KEPT, Place, addresses, fill
+from tests.sources.calling import transport
+from tests.sources.serving import access_to, json_status, refused_port, served
+
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.filling import fill as fill_from
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.serving import Serving
+from zoneward.sources.sandbox.store import Change
+
+LEASES = "leases.coordination.k8s.io"
+QUICK = (
+    "--take-over",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2200ms",
+    "--leader-elect-retry-period=300ms",
+)
+
+
+@dataclass
+class Site:
+    """``written``: the kinds that were written by controllers, in their order."""
+
+    place: Place
+    kubeconfig: Path
+    written: list[str] = field(default_factory=list)
+
+    def note(self, kind: Kind, _change: Change) -> None:
+        if kind.resource in (KEPT, LEASES, "events.events.k8s.io", "events"):
+            self.written.append(kind.resource)
+
+    @property
+    def lease(self) -> Any:
+        return next((each["spec"] for each in self.place.objects(LEASES)), {})
+
+
+@asynccontextmanager
+async def a_site(directory: Path, *, sample: bool = False) -> AsyncIterator[Site]:
+    registry = begun()
+    if sample:
+        fill_from(registry, [("the sample", SAMPLE.read_bytes())])
+    async with Serving(registry) as server, transport(access_to(server.address)) as link:
+        site = Site(Place(registry, link), kubeconfig_of(server, directory))
+        registry.store.listeners.append(site.note)
+        if not sample:
+            fill(site.place)
+        yield site
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+async def elsewhere(*arguments: str) -> str:
+    """What another command prints; it is a process, for the sandbox is in this one."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "zoneward", *arguments), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
+
+
+async def idle(replica: Replica) -> None:
+    """Until all that was there at first is written."""
+    await replica.line("leads")
+    await replica.line("the cluster is listed")
+    for _ in range(1000):
+        queue = json.loads((await replica.get("/debug/queue"))[1])
+        if not sum(queue[state] for state in ("due", "gathering", "failing", "stale", "working")):
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"never idle: {queue}")
+
+
+# --- what it does and tells -------------------------------------------------------------------------------------------
+
+
+def test_the_sample_cluster_gets_all_slices_and_every_page_tells_of_them(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with (
+            a_site(tmp_path, sample=True) as site,
+            a_replica(site.kubeconfig, "--take-over", "--predictions") as one,
+        ):
+            await idle(one)
+            listens = one.log[0]
+            assert (listens["event"], listens["host"], listens["mode"]) == (
+                "status server listens",
+                "127.0.0.1",
+                "take-over",
+            )
+            planned, cart = await asyncio.gather(
+                elsewhere("plan", "-A", "-o", "json", "--kubeconfig", str(site.kubeconfig)),
+                elsewhere("plan", "shop/cart", "-o", "json", "--kubeconfig", str(site.kubeconfig)),
+            )
+            decisions = json.loads(planned)["decisions"]
+            assert len(decisions) > 15
+            for each in decisions:
+                assert {each["slices"][what] for what in ("create", "update", "delete")} == {0}, each["service"]
+            assert await one.get("/debug/decisions/shop/cart") == (200, cart)
+            assert (await one.get("/debug/decisions/shop/mail"))[0] == 404
+            assert await one.get("/healthz") == (200, "ok")
+            assert await one.get("/readyz") == (200, "ok")
+            metrics = {each.name: each for each in text_string_to_metric_families((await one.get("/metrics"))[1])}
+            assert metrics["zoneward_controller_leader"].samples[0].value == 1
+            kept = sum(each["slices"]["unchanged"] for each in decisions)
+            assert metrics["endpoint_slice_controller_num_endpoint_slices"].samples[0].value == kept
+            assert "zoneward_controller_service_in_zone_traffic" in metrics
+            reporters = {each["reportingController"] for each in site.place.objects("events.events.k8s.io")}
+            assert reporters <= {"zoneward.dev/endpointslice-controller"}
+
+    run(test())
+
+
+# --- how it ends ------------------------------------------------------------------------------------------------------
+
+
+def test_after_sigterm_the_lease_is_let_go_and_nothing_is_written_after_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with a_site(tmp_path) as site, a_replica(site.kubeconfig) as one:
+            await until(lambda: site.place.listed() == addresses(*range(9)))
+            assert site.lease["holderIdentity"]
+            for number in range(9):
+                site.place.make_ready(number, False)
+                await asyncio.sleep(0.01)
+            one.end()
+            assert await one.ended() == 0
+            assert not site.lease.get("holderIdentity")
+            assert site.written[-1] == LEASES
+            assert one.log[-1]["event"] == "the Lease is let go"
+
+    run(test())
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with a_site(tmp_path) as site, a_replica(site.kubeconfig) as one:
+            await one.line("leads")
+            # Both arrive before it can have ended.
+            os.kill(one.process.pid, signal.SIGSTOP)
+            one.end()
+            one.end(signal.SIGINT)
+            os.kill(one.process.pid, signal.SIGCONT)
+            assert await one.ended() in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+            assert one.log[-1]["event"] == "ends at once"
+
+    run(test())
+
+
+def test_a_server_that_is_away_is_waited_for_and_sigterm_ends_the_wait(tmp_path: Path) -> None:
+    async def test() -> None:
+        kubeconfig = tmp_path / "kubeconfig.yaml"
+        kubeconfig.write_text(json.dumps(configuration(f"http://127.0.0.1:{refused_port()}")))
+        async with a_replica(kubeconfig) as one:
+            line = await one.line("a list or watch broke off")
+            assert "expected an API server there, got none" in line["error"]
+            assert await one.get("/healthz") == (200, "ok")
+            status, told = await one.get("/readyz")
+            assert status == 503
+            assert told.startswith("[-]cache failed: the cluster has not been listed yet\n[+]alone ok\n")
+            one.end()
+            assert await one.ended() == 0
+
+    run(test())
+
+
+@pytest.mark.parametrize("arguments", [("--take-over",), ("--take-over", "--no-leader-elect")], ids=["lease", "alone"])
+def test_without_a_right_it_ends_with_a_line_that_names_verb_and_resource(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    async def refuse(_request: web.BaseRequest) -> web.Response:
+        return json_status(403, "Forbidden", "")
+
+    async def test() -> None:
+        async with served(refuse) as server:
+            kubeconfig = tmp_path / "kubeconfig.yaml"
+            kubeconfig.write_text(json.dumps(configuration(server.url)))
+            async with a_replica(kubeconfig, *arguments) as one:
+                assert await one.ended() == 1
+                line = one.lines("the controller ends: the server refuses it")[0]
+                assert line["level"] == "error"
+                assert "you may not " in line["error"]
+                assert 'verbs: ["' in line["error"]
+
+    run(test())
+
+
+# --- several replicas -------------------------------------------------------------------------------------------------
+
+
+def test_when_the_leader_is_killed_another_goes_on_and_when_a_standby_ends_nothing_happens(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with a_site(tmp_path) as site, a_replica(site.kubeconfig, *QUICK) as first:
+            await first.line("leads")
+            async with a_replica(site.kubeconfig, *QUICK) as second, a_replica(site.kubeconfig, *QUICK) as third:
+                for each in (second, third):
+                    await each.line("the cluster is listed")
+                    assert await each.get("/readyz") == (200, "ok")
+                replicas = (first, second, third)
+                await until(lambda: sum(_leads(each) for each in replicas) == 1)
+                leader = next(each for each in replicas if _leads(each))
+                standby, heir = (each for each in replicas if each is not leader)
+                standby.end()
+                assert await standby.ended() == 0
+                assert not standby.lines("the Lease is let go")
+                await until(lambda: site.place.listed() == addresses(*range(9)))
+                leader.process.kill()
+                site.place.make_ready(0, False)
+                await heir.line("leads")
+                await until(lambda: site.place.listed() == addresses(*range(1, 9)))
+
+    run(test())
+
+
+def _leads(replica: Replica) -> bool:
+    return len(replica.lines("leads")) > len(replica.lines("stepped down"))
+
+
+# --- bad usage --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), "expected one of --take-over and --only-marked, or `controller.mode` in --config"),
+        (("--take-over", "--only-marked"), "--take-over and --only-marked: expected one of them, got both"),
+        (("--take-over", "-q", "-v"), "-q and -v: expected one of them, got both"),
+        (
+            ("--take-over", "--endpointslice-updates-batch-period", "5"),
+            "--endpointslice-updates-batch-period: expected a duration (500ms, 15s, 1m30s), got '5'",
+        ),
+        (
+            ("--take-over", "--concurrent-service-endpoint-syncs=0"),
+            "--concurrent-service-endpoint-syncs: expected a number from 1 to 100, got 0",
+        ),
+        (
+            ("--take-over", "--leader-elect-lease-duration=5s"),
+            "--leader-elect-lease-duration: expected more than --leader-elect-renew-deadline (10 s), got 5 s",
+        ),
+        (
+            ("--take-over", "--listen", "localhost"),
+            "--listen: expected [HOST]:PORT (127.0.0.1:10271, or :10271 for all addresses), got 'localhost'",
+        ),
+        (("--take-over", "--kubeconfig", "missing"), "missing: expected a kubeconfig file, got none"),
+    ],
+    ids=["no-mode", "both-modes", "loudness", "duration", "syncs", "timing", "listen", "kubeconfig"],
+)
+def test_bad_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], expected: str) -> None:
+    result = zoneward("controller", *arguments)
+    assert (result.status, result.out, result.err) == (2, "", f"zoneward: {expected}\n")
+
+
+def test_a_port_that_is_taken_is_one_line_after_those_of_the_log(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with a_site(tmp_path) as site, served(_nothing) as server:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "zoneward", "controller", "--take-over"),
+                *("--kubeconfig", str(site.kubeconfig), "--listen", f"127.0.0.1:{server.port}"),
+                stderr=asyncio.subprocess.PIPE,
+            )
+            _, told = await process.communicate()
+            assert process.returncode == 2
+            assert told.decode().startswith(
+                f"zoneward: --listen: 127.0.0.1:{server.port}: expected an address that is free, got: "
+            )
+            assert not site.lease
+
+    run(test())
+
+
+async def _nothing(_request: web.BaseRequest) -> web.Response:
+    return web.Response()
+
+
+def test_without_the_extra_one_line_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['structlog'] = None; from zoneward.cli.main import run;"
+        " sys.exit(run(['controller', '--take-over']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "zoneward: zoneward controller: expected the libraries for it, install them with:"
+        " pip install 'zoneward[controller]' (no structlog found)\n"
+    )
+
+
+# --- the configuration file -------------------------------------------------------------------------------------------
+
+
+def test_the_file_sets_what_flags_set_and_flags_win(tmp_path: Path) -> None:
+    file = tmp_path / "configuration.yaml"
+    file.write_text(
+        "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+        "controller: {mode: only-marked, listen: '127.0.0.1:1', leaderElection: {leaderElect: false}}\n"
+    )
+
+    async def test() -> None:
+        async with a_site(tmp_path) as site:
+            async with a_replica(site.kubeconfig, "--config", str(file)) as one:
+                # The flag of `a_replica` wins, or port 1 would be served.
+                assert (await one.line("status server listens"))["mode"] == "only-marked"
+                await one.line("the cluster is listed")
+                assert not site.lease
+            async with a_replica(site.kubeconfig, "--config", str(file), "--take-over", "--leader-elect") as other:
+                assert (await other.line("status server listens"))["mode"] == "take-over"
+                await other.line("leads")
+                assert site.lease["holderIdentity"]
+
+    run(test())
+
+
+def test_plan_takes_the_same_file_and_refuses_what_is_wrong_in_it(zoneward: Commands, tmp_path: Path) -> None:
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file = tmp_path / "configuration.yaml"
+    file.write_text(head + "controller: {mode: take-over}\n")
+    assert zoneward("plan", "--sample", "-o", "json", "--config", file).status == 0
+    file.write_text(head + "controller: {mode: both}\n")
+    result = zoneward("plan", "--sample", "--config", file)
+    assert (result.status, result.out) == (2, "")
+    assert result.err == f"zoneward: {file}: controller.mode: expected take-over or only-marked, got 'both'\n"

@@ -1,0 +1,189 @@
+"""``zoneward demo`` from beginning to end: what it tells, on a terminal and without, and how it ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.running import Commands
+from tests.cli.test_watch import Terminal
+
+from zoneward import sample
+from zoneward.sources.sandbox.playing.reading import play_from
+
+COMMAND = (sys.executable, "-m", "zoneward", "demo")
+FAST = ("--speed", "60")
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A whole demonstration without a terminal, and the cluster that it left."""
+
+    status: int
+    lines: list[str]
+    err: str
+    saved: Path
+
+    def place(self, pattern: str, *, after: int = -1) -> int:
+        """The first line behind another one that is like that."""
+        for number, line in enumerate(self.lines[after + 1 :], start=after + 1):
+            if re.search(pattern, line):
+                return number
+        raise AssertionError("\n".join((f"no {pattern!r} behind line {after}:", *self.lines)))
+
+    def in_order(self, *patterns: str) -> None:
+        place = -1
+        for pattern in patterns:
+            place = self.place(pattern, after=place)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    saved = tmp_path_factory.mktemp("demo") / "cluster.json"
+    done = subprocess.run(
+        [*COMMAND, *FAST, "--save", str(saved)], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    return Shown(done.returncode, done.stdout.splitlines(), done.stderr, saved)
+
+
+def test_it_ends_by_itself_and_complains_of_nothing(shown: Shown) -> None:
+    assert (shown.status, shown.err) == (0, "")
+
+
+def test_scaling_turns_hints_on_and_off(shown: Shown) -> None:
+    shown.in_order(
+        r"shop/checkout +1 slice (created|updated): .*no hints \(TopologyAwareRoutingDisabled\): 4 endpoints for",
+        r"script: shop/checkout is scaled to 12",
+        r"shop/checkout +1 slice updated: .*pods? ready.*; hints on \(TopologyAwareRoutingEnabled\)",
+        r"script: shop/checkout is scaled to 5",
+        r"shop/checkout .*hints off \(TopologyAwareRoutingDisabled\): 5 endpoints for 3 zones",
+    )
+
+
+def test_a_rollout_is_told_pod_by_pod(shown: Shown) -> None:
+    begin = shown.place(r"script: shop/cart is rolled out")
+    end = shown.place(r"script: zone eu-central-1b: silent", after=begin)
+    told = [line for line in shown.lines[begin + 1 : end] if re.search(r"shop/cart +\d slices? updated", line)]
+    assert told
+    ready = sum(int(number) for line in told for number in re.findall(r"(\d+) pods? ready", line))
+    assert ready == 6, "each pod has one that takes its place"
+    assert not [line for line in shown.lines[begin + 1 : end] if re.search(r"shop/(catalog|search)", line)]
+
+
+def test_a_zone_that_goes_out_and_comes_back_is_told_with_what_it_does_to_traffic(shown: Shown) -> None:
+    shown.in_order(
+        r"script: zone eu-central-1b: silent for 10s",
+        r"script: 4 nodes and 26 pods no longer ready",
+        r"shop/catalog +1 slice updated: eu-central-1b has no ready node, 8 pods not ready",
+        r"script: 26 pods of silent nodes replaced",
+        r"shop/catalog +1 slice updated: .*8 pods ready|shop/catalog +1 slice updated: .*8 pods ending",
+        r"script: 4 nodes back",
+        r"shop/catalog +1 slice updated: .*eu-central-1b has ready nodes.* serve other zones, in zone \d+% > 68%",
+        r"script: shop/catalog is rolled out",
+        r"shop/catalog +1 slice updated: .*pods? ready",
+    )
+    # Its decision does not depend on nodes: its traffic does.
+    shown.in_order(
+        r"script: 4 nodes back",
+        r"shop/cart +.*in zone 100% > 68%",
+        r"script: shop/cart is rolled out",
+        r"shop/cart +1 slice updated: .*in zone 68% > 100%",
+    )
+
+
+def test_the_script_is_that_of_the_play(shown: Shown) -> None:
+    steps = play_from("the play", sample.play().read_bytes()).steps
+    told = [line.partition("script: ")[2] for line in shown.lines if "script: " in line]
+    assert len([line for line in told if re.search("is scaled|is rolled out|silent for", line)]) == len(steps)
+
+
+def test_figures_at_the_end_are_those_of_other_commands(shown: Shown, zoneward: Commands) -> None:
+    """On the cluster as it was left: nothing is left to write, either."""
+    table = zoneward("plan", "-f", shown.saved).out.splitlines()
+    start = shown.place("^SERVICE")
+    end = shown.place("^4>3", after=start)
+    rows = [line.split() for line in shown.lines[start + 2 : end]]
+    assert len(rows) == 6
+    planned = {line.split()[0]: line.split() for line in table if "/" in line}
+    assert [planned[row[0]] for row in rows] == rows
+    assert all(re.fullmatch(r"=\d", row[6]) for row in rows)
+    (summary,) = (line for line in shown.lines if "of the traffic stays in its zone" in line)
+    total: Any = json.loads(zoneward("compare", "-f", shown.saved, "--only", "none", "-o", "json").out)["total"]
+    assert re.findall(r"(\d+%)", summary) == [f"{row['inZoneTraffic']:.0%}" for row in total]
+
+
+def test_a_file_that_cannot_be_written_is_told_at_once(zoneward: Commands, tmp_path: Path) -> None:
+    result = zoneward("demo", "--save", tmp_path / "none" / "cluster.json")
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("zoneward: --save: ")
+    assert result.err.count("\n") == 1
+
+
+def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
+    saved = tmp_path / "cluster.json"
+    with subprocess.Popen([*COMMAND, "--save", str(saved)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert b"script: 16 nodes" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_ends_quietly_when_its_reader_goes_away() -> None:
+    with subprocess.Popen([*COMMAND, *FAST], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.wait(PATIENCE) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+def test_a_terminal_shows_it_live_gets_its_screen_back_and_keeps_the_end() -> None:
+    terminal = Terminal(*FAST, command=COMMAND, lines=40, columns=110)
+    terminal.until(lambda: "eu-central-1b has no ready node" in "".join(terminal.picture()))
+    picture = "\n".join(terminal.picture())
+    assert "zoneward demo" in picture
+    assert "written, and why" in picture
+    assert re.search(r"eu-central-1b.*out", picture)
+    assert terminal.end() == 0
+    live, _, after = terminal.seen.rpartition(b"\x1b[?25h\x1b[?1049l")
+    assert live.count(b"\x1b[?1049h") == 1
+    assert b"of the traffic stays in its zone" in after
+    assert b"shop/checkout is scaled to 5" in after
+    assert b"Traceback" not in terminal.seen
+
+
+def test_ctrl_c_on_a_terminal_leaves_the_screen_first() -> None:
+    terminal = Terminal(command=COMMAND, lines=24, columns=80)
+    terminal.until(lambda: b"written, and why" in terminal.seen)
+    assert len(terminal.picture()) <= 24
+    begin = time.monotonic()
+    terminal.type(b"\x03")
+    assert terminal.end() == 130
+    assert time.monotonic() - begin < PATIENCE / 2
+    assert terminal.seen.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")
+
+
+def test_plain_lines_come_on_a_terminal_too_where_they_are_asked_for() -> None:
+    terminal = Terminal("--plain", command=COMMAND, lines=24, columns=80)
+    terminal.until(lambda: b"script: 16 nodes" in terminal.seen)
+    os.kill(terminal.process, signal.SIGINT)
+    assert terminal.end() == 130
+    assert b"\x1b[?1049h" not in terminal.seen

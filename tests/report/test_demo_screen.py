@@ -1,0 +1,99 @@
+"""The screen of a controller at work: it fits, shows what is new, and sums up as a comparison does."""
+
+import re
+
+import pytest
+from rich.cells import cell_len
+from rich.text import Text
+from tests.report.test_screen import REVERSE, plain, planned
+
+from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen, log_text, sum_of
+from zoneward.routing.configuration import Configuration
+
+ZONES = (
+    ZoneNow("eu-central-1a", 0.6, nodes=3, ready_nodes=3, pods=9, ready_pods=8),
+    ZoneNow("eu-central-1b", 0.0, nodes=2, ready_nodes=0, pods=5, ready_pods=0),
+    ZoneNow("eu-central-1c", 0.4, nodes=2, ready_nodes=2, pods=4, ready_pods=4),
+)
+LOG = [
+    LogLine(float(number), "shop/cart", f"{number} slices updated: {number} pods ready; " + "so " * (number % 40))
+    for number in range(60)
+]
+
+
+def shown(
+    *,
+    height: int,
+    width: int = 100,
+    services: int = 6,
+    log: list[LogLine] = LOG,
+    marked: tuple[tuple[str, str], ...] = (),
+    color: bool = False,
+) -> list[str]:
+    demand, plans = planned()
+    return demo_screen(
+        plans[:services],
+        marked=marked,
+        zones=ZONES,
+        status=Text("the status"),
+        log=log,
+        demand=demand,
+        configuration=Configuration(),
+        width=width,
+        height=height,
+        color=color,
+    )
+
+
+@pytest.mark.parametrize("width", [20, 46, 80, 120])
+@pytest.mark.parametrize("height", [1, 2, 5, 9, 12, 19, 20, 24, 40, 200])
+@pytest.mark.parametrize("services", [0, 6, 16])
+def test_it_never_has_more_lines_or_columns_than_there_are(width: int, height: int, services: int) -> None:
+    lines = [plain(line) for line in shown(height=height, width=width, services=services)]
+    assert len(lines) <= height
+    assert all(cell_len(line.rstrip()) <= width for line in lines), max(lines, key=cell_len)
+    assert lines[0].rstrip() == "the status"
+
+
+def test_the_newest_line_of_the_log_is_the_last_one_and_all_room_is_used() -> None:
+    lines = [plain(line) for line in shown(height=24, width=80)]
+    assert len(lines) == 24
+    assert "59 slices updated" in "".join(lines[-3:])
+    assert sum("slices updated" in line for line in lines) > 2
+
+
+def test_a_short_log_is_shown_from_its_beginning() -> None:
+    script = LogLine(2.5, "", "zone eu-central-1b: silent for 10s")
+    lines = [plain(line).rstrip() for line in shown(height=40, log=[*LOG[1:2], script])]
+    assert lines[-2:] == ["  1.0  shop/cart  1 slices updated: 1 pods ready; so", "  2.5  script: " + script.text]
+
+
+def test_services_that_find_no_room_are_counted() -> None:
+    lines = [plain(line).rstrip() for line in shown(height=24, services=16)]
+    (said,) = (line for line in lines if re.fullmatch(r"and \d+ more", line))
+    rows = sum(line.startswith(("kube-system/", "payments/", "shop/")) for line in lines)
+    _, plans = planned()
+    assert rows + int(said.split()[1]) == sum(max(1, len(plan.families)) for plan in plans)
+
+
+def test_a_zone_without_ready_nodes_is_out_and_keeps_its_column() -> None:
+    lines = [plain(line) for line in shown(height=40)]
+    assert [line.rstrip().endswith("out") for line in lines[1:4]] == [False, True, False]
+    assert re.search(r"SERVICE +a +b +c", "".join(lines))
+
+
+@pytest.mark.parametrize("color", [True, False])
+def test_what_was_written_just_now_stands_out(color: bool) -> None:
+    lines = shown(height=40, marked=(("payments", "api"),), color=color)
+    assert {plain(line).split()[0] for line in lines if REVERSE.search(line)} == {"payments/api"}
+
+
+def test_a_line_of_the_log_has_its_time_its_service_and_what_was_done() -> None:
+    assert log_text(LogLine(9.31, "shop/cart", "1 slice updated"), names=13).plain == (
+        "  9.3  shop/cart      1 slice updated"
+    )
+    assert log_text(LogLine(120.0, "", "it is out")).plain == "120.0  script: it is out"
+
+
+def test_nothing_is_known_of_no_service() -> None:
+    assert (sum_of(()).in_zone, sum_of(()).worst) == (None, None)
