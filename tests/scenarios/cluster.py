@@ -1,0 +1,271 @@
+"""The cluster of a scenario: what its steps do to it, as a user, a kubelet, or another version would have done it."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from msgspec import UNSET
+from tests.contract.api import Object
+from tests.contract.objects import (
+    MANAGED_BY,
+    SERVICE_NAME,
+    ZONE,
+    a_namespace,
+    a_node,
+    a_pod,
+    a_service,
+    an_endpoint_slice,
+)
+from tests.scenarios.client import Client
+from tests.scenarios.history import APP, SLICES, History, addresses_of, path_in, service_of
+from tests.scenarios.scenario import Counts, NodeChange, Rewriting, Roll, ServiceChange, annotations_of
+
+from zoneward.kube.names import APPROACH_ANNOTATION, ZONES_ANNOTATION
+
+PER_SLICE: Final = 100
+OTHER: Final = "somebody.example"
+"""Manager of slices that are neither ours nor the built-in controller's."""
+
+
+@dataclass
+class Cluster:
+    """``zones`` by name of the node, and the Pods of each workload in the order of their creation."""
+
+    client: Client
+    namespace: str
+    history: History
+    ipv6: bool = False
+    zones: dict[str, str | None] = field(default_factory=dict)
+    pods: dict[str, list[Object]] = field(default_factory=lambda: defaultdict(list))
+    services: set[str] = field(default_factory=set)
+    _silent: set[str] = field(default_factory=set)
+    _numbers: Any = field(default_factory=lambda: count(1))
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    async def change_nodes(self, changes: Mapping[str, NodeChange | None]) -> None:
+        for name, change in changes.items():
+            if change is None:
+                del self.zones[name]
+                # Pods on a node that is gone are on their way, whatever they say.
+                alone = [pod for each in self.pods.values() for pod in each if pod["spec"]["nodeName"] == name]
+                self.history.excuse(address for pod in alone for address in addresses_of(pod))
+                await self.client.delete(_node(name))
+            elif name in self.zones:
+                await self._change_node(name, change)
+            else:
+                await self._add_node(name, change)
+
+    async def _add_node(self, name: str, change: NodeChange) -> None:
+        zone = self.zones[name] = change.zone if change.zone is not UNSET else None
+        cpu = change.cpu if change.cpu is not UNSET else 4
+        node = a_node(name, zone=zone, cpu=str(cpu), ready=change.ready is not False)
+        node["metadata"]["labels"] |= change.labels
+        if cpu is None:
+            del node["status"]["allocatable"]["cpu"], node["status"]["capacity"]["cpu"]
+        await self.client.create(node)
+
+    async def _change_node(self, name: str, change: NodeChange) -> None:
+        labels: dict[str, str | None] = dict(change.labels)
+        if change.zone is not UNSET:
+            self.zones[name] = labels[ZONE] = change.zone
+        if labels:
+            await self.client.patch(_node(name), {"metadata": {"labels": labels}})
+        status: Object = {}
+        if change.cpu is not UNSET:
+            cpu = None if change.cpu is None else str(change.cpu)
+            status |= {"allocatable": {"cpu": cpu}, "capacity": {"cpu": cpu}}
+        if change.ready is not UNSET:
+            status["conditions"] = [_ready(change.ready)]
+        if status:
+            await self.client.patch(_node(name), {"status": status}, subresource="status")
+
+    async def silence(self, zone: str) -> None:
+        """Its nodes are heard of no more; its Pods stay, and are not ready."""
+        await self._tell_zone(zone, ready=False)
+
+    async def wake(self, zone: str) -> None:
+        await self._tell_zone(zone, ready=True)
+
+    async def _tell_zone(self, zone: str, *, ready: bool) -> None:
+        nodes = {name for name, place in self.zones.items() if place == zone}
+        self._silent = self._silent - nodes if ready else self._silent | nodes
+        condition = {"status": {"conditions": [_ready(ready)]}}
+        await self.client.patch_all(map(_node, sorted(nodes)), condition, subresource="status")
+        pods = [pod for each in self.pods.values() for pod in each if pod["spec"]["nodeName"] in nodes]
+        await self.client.patch_all(pods, condition, subresource="status")
+
+    # --- Services -----------------------------------------------------------------------------------------------------
+
+    async def change_services(self, changes: Mapping[str, ServiceChange | None]) -> None:
+        for name, change in changes.items():
+            thing = a_service(name, namespace=self.namespace, selector={APP: name})
+            if change is None:
+                self.services.discard(name)
+                self.history.deleted.add(name)
+                await self.client.delete(thing)
+            elif name in self.services:
+                patch = {"metadata": {"annotations": annotations_of(change)}, "spec": change.spec}
+                await self.client.patch(thing, patch)
+            else:
+                self.services.add(name)
+                thing["metadata"]["annotations"] = annotations_of(change)
+                thing["spec"] |= change.spec
+                await self.client.create(thing)
+
+    # --- Pods ---------------------------------------------------------------------------------------------------------
+
+    async def scale(self, workload: str, counts: Counts) -> None:
+        """To so many Pods in a zone or on a node; the newest go first."""
+        new: list[Object] = []
+        gone: list[Object] = []
+        for place, wanted in counts.items():
+            there = [pod for pod in self.pods[workload] if place in self._places(pod)]
+            gone += there[wanted:]
+            new += [self._pod(workload, place, number) for number in range(len(there), wanted)]
+        self._replace(workload, gone, new)
+        await self.client.create(*new)
+        await self.client.delete(*gone)
+
+    async def make_ready(self, workload: str, unready: Counts) -> None:
+        """So many Pods of a zone or node, the oldest, are not ready; all others of it are."""
+        for place, number in unready.items():
+            there = [pod for pod in self.pods[workload] if place in self._places(pod)]
+            for pods, ready in ((there[:number], False), (there[number:], True)):
+                await self.client.patch_all(pods, {"status": {"conditions": [_ready(ready)]}}, subresource="status")
+
+    async def roll(self, workload: str, how: Roll) -> None:
+        old = list(self.pods[workload])
+        to = how.to or self.count(workload)
+        new = [self._pod(workload, place, number) for place, wanted in to.items() for number in range(wanted)]
+        if how.deletes_first and how.at_once < len(old):
+            # In turn from all zones, as a Deployment's are.
+            old.sort(key=lambda pod: pod["metadata"]["name"][::-1])
+        self._replace(workload, old, new)
+        for begin in range(0, max(len(old), len(new)), how.at_once):
+            coming, going = new[begin : begin + how.at_once], old[begin : begin + how.at_once]
+            if how.deletes_first:
+                await self.client.delete(*going)
+                await self.client.create(*coming)
+            else:
+                await self.client.create(*coming)
+                await self.client.delete(*going)
+
+    def count(self, workload: str) -> Counts:
+        found: dict[str, int] = defaultdict(int)
+        for pod in self.pods[workload]:
+            found[self.zones[pod["spec"]["nodeName"]] or pod["spec"]["nodeName"]] += 1
+        return found
+
+    def _places(self, pod: Object) -> tuple[str, str | None]:
+        node = pod["spec"]["nodeName"]
+        return node, self.zones.get(node)
+
+    def _pod(self, workload: str, place: str, number: int) -> Object:
+        nodes = [name for name, zone in self.zones.items() if zone == place and name not in self._silent] or [place]
+        unique = next(self._numbers)
+        address = f"10.{unique // 62500 + 1}.{unique // 250 % 250}.{unique % 250 + 1}"
+        name = f"{workload}-{place}-{unique}"
+        node = nodes[number % len(nodes)]
+        pod = a_pod(name, node=node, address=address, namespace=self.namespace, labels={APP: workload})
+        if self.ipv6:
+            pod["status"]["podIPs"].append({"ip": f"fd00:1::{unique:x}"})
+        return pod
+
+    def _replace(self, workload: str, gone: list[Object], new: list[Object]) -> None:
+        names = {pod["metadata"]["name"] for pod in gone}
+        self.pods[workload] = [pod for pod in self.pods[workload] if pod["metadata"]["name"] not in names] + new
+
+    # --- slices that another version wrote ----------------------------------------------------------------------------
+
+    async def rewrite(self, service: str, how: Rewriting) -> None:
+        path = path_in(self.namespace, SLICES)
+        found, _ = await self.client.items(path)
+        slices = [_whole(each) for each in found if service_of(each) == service]
+        if how.beside is not None:
+            await self._write_beside(service, how.beside)
+            return
+        if how.by is not None:
+            await self._replaced_by(how.by, service, slices, how)
+            return
+        for each in slices[: how.only]:
+            if how.drop is not None:
+                if each["metadata"]["labels"].get(ZONE) == how.drop:
+                    await self.client.delete(each)
+                continue
+            changed = await self.client.replace(_rewritten(each, how))
+            self.history.ours.add(changed["metadata"]["resourceVersion"])
+
+    async def _write_beside(self, service: str, number: int) -> None:
+        addresses = [f"10.200.0.{each}" for each in range(1, number + 1)]
+        other = an_endpoint_slice(
+            f"{service}-other", service=service, addresses=addresses, namespace=self.namespace, managed_by=OTHER
+        )
+        await self.client.create(other)
+        self.history.writes[service] -= 1
+
+    async def _replaced_by(self, manager: str, service: str, slices: list[Object], how: Rewriting) -> None:
+        endpoints = [endpoint for each in slices for endpoint in each.get("endpoints") or ()]
+        new = []
+        for number, begin in enumerate(range(0, max(len(endpoints), 1), PER_SLICE)):
+            name = f"{service}-{'xyz'[number]}7k2p"
+            labels = {SERVICE_NAME: service, MANAGED_BY: manager}
+            metadata = {"name": name, "namespace": self.namespace, "labels": labels}
+            owners = slices[0]["metadata"].get("ownerReferences")
+            one = slices[0] | {
+                "metadata": metadata | ({"ownerReferences": owners} if owners else {}),
+                "endpoints": endpoints[begin : begin + PER_SLICE],
+            }
+            new.append(_rewritten(one, how))
+        await self.client.create(*new)
+        await self.client.delete(*slices)
+
+    # --- as a whole ---------------------------------------------------------------------------------------------------
+
+    async def end(self) -> None:
+        """All that others would notice."""
+        await self.client.delete(*(_service(name, self.namespace) for name in self.services))
+        await self.client.delete(*(pod for each in self.pods.values() for pod in each))
+        slices, _ = await self.client.items(path_in(self.namespace, SLICES))
+        await self.client.delete(*map(_whole, slices))
+        await self.client.delete(*map(_node, self.zones), a_namespace(self.namespace))
+
+
+def _node(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+def _service(name: str, namespace: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}}
+
+
+def _ready(ready: bool) -> Object:
+    return {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+def _whole(item: Object) -> Object:
+    """A list has kind and version but once."""
+    return {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"} | item
+
+
+def _rewritten(slice_: Object, how: Rewriting) -> Object:
+    metadata = slice_["metadata"]
+    labels, annotations = dict(metadata.get("labels") or {}), dict(metadata.get("annotations") or {})
+    if how.groups == "none":
+        labels.pop(ZONE, None)
+        annotations.pop(ZONES_ANNOTATION, None)
+    if how.approach == "none":
+        annotations.pop(APPROACH_ANNOTATION, None)
+    changed = slice_ | {"metadata": metadata | {"labels": labels, "annotations": annotations}}
+    if how.hints != "keep":
+        changed["endpoints"] = [_hinted(each, how.hints) for each in slice_.get("endpoints") or ()]
+    return changed
+
+
+def _hinted(endpoint: Object, hints: str) -> Object:
+    plain = {name: value for name, value in endpoint.items() if name != "hints"}
+    if hints == "none" or "zone" not in endpoint:
+        return plain
+    return plain | {"hints": {"forZones": [{"name": endpoint["zone"]}]}}

@@ -1,0 +1,157 @@
+"""What happened to Pods and slices, in the order in which the server did it: what was written, and what was missing.
+
+Versions of objects come from one counter, on a real server as on a sandbox, so that events of two watches fall into
+place. An endpoint is missing where a slice let it go although its Pod was ready ever since it was listed: that is a
+move of our own, and not one that a Pod asked for.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.contract.api import Object
+from tests.contract.objects import SERVICE_NAME
+from tests.scenarios.client import Client
+
+PODS: Final = "pods"
+SLICES: Final = "endpointslices"
+APP: Final = "app"
+"""The label by which a Service selects its Pods."""
+_LIMIT: Final = 20.0
+_Happened = tuple[int, str, str, Object]
+
+
+def path_in(namespace: str, plural: str) -> str:
+    root = "/apis/discovery.k8s.io/v1" if plural == SLICES else "/api/v1"
+    return f"{root}/namespaces/{namespace}/{plural}"
+
+
+def versions(things: Iterable[Object]) -> dict[str, str]:
+    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in things}
+
+
+@dataclass
+class History:
+    """Both kinds are followed from the beginning. ``ours`` are versions of slices that the scenario itself wrote."""
+
+    ours: set[str] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
+    writes: Counter[str] = field(default_factory=Counter)
+    """Writes of slices that were not the scenario's, by Service."""
+    deleted: set[str] = field(default_factory=set)
+    """Services that went since the last look: their slices go with them."""
+    _now: dict[str, dict[str, Object]] = field(default_factory=lambda: {PODS: {}, SLICES: {}})
+    _waiting: list[_Happened] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _pods: dict[str, Object] = field(default_factory=dict)
+    _slices: dict[str, Object] = field(default_factory=dict)
+    _excused: set[str] = field(default_factory=set)
+
+    async def follow(self, client: Client, namespace: str, plural: str, version: str) -> None:
+        async for event in client.watch(path_in(namespace, plural), version):
+            kind, thing = event["type"], event["object"]
+            name = thing["metadata"]["name"]
+            if kind == "DELETED":
+                self._now[plural].pop(name, None)
+            else:
+                self._now[plural][name] = thing
+            self._waiting.append((int(thing["metadata"]["resourceVersion"]), plural, kind, thing))
+            self._news.set()
+
+    async def caught_up(self, *, pods: Iterable[Object], slices: Iterable[Object]) -> None:
+        """Until the watches have told of all that the lists have."""
+        there = {PODS: versions(pods), SLICES: versions(slices)}
+        async with asyncio.timeout(_LIMIT):
+            while {plural: versions(known.values()) for plural, known in self._now.items()} != there:
+                self._news.clear()
+                await self._news.wait()
+        self._look_through()
+        # From here on whoever is ready and listed has no excuse to go.
+        self._excused -= self._ready()
+        self.deleted.clear()
+
+    def excuse(self, addresses: Iterable[str]) -> None:
+        """These may go, though their Pods are ready."""
+        self._excused.update(addresses)
+
+    def _look_through(self) -> None:
+        for version, plural, kind, thing in sorted(self._waiting, key=lambda each: each[0]):
+            if plural == PODS:
+                self._pod(kind, thing)
+            else:
+                self._slice(version, kind, thing)
+        self._waiting.clear()
+
+    def _pod(self, kind: str, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        if kind == "DELETED":
+            self._pods.pop(name, None)
+        else:
+            self._pods[name] = pod
+        if kind == "DELETED" or not is_ready(pod):
+            self.excuse(addresses_of(pod))
+
+    def _slice(self, version: int, kind: str, slice_: Object) -> None:
+        service, name = service_of(slice_), slice_["metadata"]["name"]
+        before = listed(self._slices, service)
+        if kind == "DELETED":
+            self._slices.pop(name, None)
+        else:
+            self._slices[name] = slice_
+        if str(version) not in self.ours:
+            self.writes[service] += 1
+        after = listed(self._slices, service)
+        if service not in self.deleted:
+            gone = sorted(before.keys() - after.keys() - self._excused)
+            self.missing += [f"{address} of {service} at version {version}" for address in gone]
+        self._excused -= (after.keys() - before.keys()) & self._ready()
+
+    def _ready(self) -> set[str]:
+        return {address for pod in self._pods.values() if is_ready(pod) for address in addresses_of(pod)}
+
+
+@asynccontextmanager
+async def following(client: Client, namespace: str) -> AsyncIterator[History]:
+    """A history of a namespace in which nothing has happened yet."""
+    history = History()
+    tasks = []
+    for plural in (PODS, SLICES):
+        _, version = await client.items(path_in(namespace, plural))
+        tasks.append(asyncio.create_task(history.follow(client, namespace, plural, version)))
+    try:
+        yield history
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return "deletionTimestamp" not in pod["metadata"] and any(
+        each["type"] == "Ready" and each["status"] == "True" for each in conditions
+    )
+
+
+def addresses_of(pod: Object) -> list[str]:
+    """Of every family."""
+    return [each["ip"] for each in pod.get("status", {}).get("podIPs") or ()]
+
+
+def service_of(slice_: Object) -> str:
+    return str((slice_["metadata"].get("labels") or {}).get(SERVICE_NAME, ""))
+
+
+def listed(slices: Mapping[str, Object], service: str) -> Counter[str]:
+    """Ready addresses of a Service, and in how many slices each stands."""
+    return Counter(
+        address
+        for each in slices.values()
+        if service_of(each) == service
+        for endpoint in each.get("endpoints") or ()
+        if endpoint["conditions"].get("ready") is not False
+        for address in endpoint["addresses"]
+    )
