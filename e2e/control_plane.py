@@ -346,5 +346,8 @@ def _says_ok(url: str) -> bool:
 
 
 def _write_private(file: Path, text: str) -> None:
-    file.touch(mode=0o600)
-    file.write_text(text)
+    """In one step: programs that run read such a file again."""
+    new = file.with_name(f"{file.name}.new")
+    new.touch(mode=0o600)
+    new.write_text(text)
+    new.replace(file)

@@ -1,0 +1,156 @@
+"""The controller is killed again and again in the middle of a rollout: nobody notices, and nothing is left of it."""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from e2e.control_plane import ControlPlane
+from e2e.controllers import ZonewardController, decisions, to_write
+from e2e.recording import Listed, Recording
+from tests.contract.api import Api, Object
+from tests.contract.objects import SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+
+from zoneward.kube import names
+
+PODS, KILLS, SEED = 500, 30, 20260117
+LABELS = {"app": "cart"}
+SERVICES = ("plain", "near", "auto", "grouped")
+ANNOTATIONS = {
+    "auto": {"service.kubernetes.io/topology-mode": "Auto"},
+    "grouped": {"endpointslice.kubernetes.io/subsetting": "Auto"},
+}
+NODES = {"node-a1": "a", "node-a2": "a", "node-b1": "b", "node-c1": "c"}
+CPU = {"a": "4", "b": "8", "c": "4"}
+LATE = 10.0
+"""Seconds until a ready Pod is listed, at most: of two controllers in a row, each may be killed before it can write."""
+KEEP = 0.3
+"""The share above fair from which hints are given up."""
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        plane.api().create_all(a_node(name, zone=zone, cpu=CPU[zone]) for name, zone in NODES.items())
+        yield plane
+
+
+def pod(namespace: str, generation: int, number: int) -> Object:
+    nodes = list(NODES)
+    return a_pod(
+        f"cart-{generation}-{number}",
+        namespace=namespace,
+        node=nodes[number % len(nodes)],
+        address=f"10.{generation}.{number // 250}.{number % 250 + 1}",
+        labels=LABELS,
+    )
+
+
+class Rollout:
+    """Of one Deployment, as its controller does it: a few Pods more, and once they are ready as many old ones less."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.api, self.namespace = api, namespace
+        self.steps = [range(PODS)[PODS * at // KILLS : PODS * (at + 1) // KILLS] for at in range(KILLS)]
+        api.create_all([a_namespace(namespace), *(pod(namespace, 1, number) for number in range(PODS))])
+        for name in SERVICES:
+            near = names.PREFER_SAME_ZONE if name == "near" else None
+            annotations = ANNOTATIONS.get(name)
+            api.create(
+                a_service(
+                    name, namespace=namespace, selector=LABELS, annotations=annotations, traffic_distribution=near
+                )
+            )
+
+    def step(self, numbers: range) -> None:
+        self.api.create_all((pod(self.namespace, 2, number) for number in numbers), in_flight=4)
+        for number in numbers:
+            self.api.delete(pod(self.namespace, 1, number))
+
+    def run(self) -> None:
+        for each in self.steps:
+            self.step(each)
+
+    def slices(self, service: str) -> list[Object]:
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices"
+        found: list[Object] = self.api.get(path, labelSelector=f"{SERVICE_NAME}={service}")["items"]
+        return found
+
+    def endpoints(self, service: str) -> list[Object]:
+        return [one for each in self.slices(service) for one in each["endpoints"] or ()]
+
+
+def hints(endpoint: Object) -> str:
+    return ",".join(each["name"] for each in endpoint.get("hints", {}).get("forZones", ()))
+
+
+def recorded(plane: ControlPlane, rollout: Rollout, roll: Callable[[], None]) -> dict[str, Listed]:
+    """What was seen of a rollout, until all that `plan` says is written."""
+    with Recording(plane.api(), rollout.namespace, SERVICES) as recording:
+        roll()
+        plane.wait_until(lambda: not to_write(plane, "-n", rollout.namespace), what="what plan says")
+    return recording.services
+
+
+def undisturbed(plane: ControlPlane) -> Rollout:
+    rollout = Rollout(plane.api(), "undisturbed")
+    with ZonewardController(plane):
+        plane.wait_until(lambda: not to_write(plane, "-n", rollout.namespace), what="the first slices")
+        recorded(plane, rollout, rollout.run)
+    return rollout
+
+
+def rolled_out_while_killed(plane: ControlPlane, rollout: Rollout) -> dict[str, Listed]:
+    chance = random.Random(SEED)
+    go_on = threading.Semaphore(0)
+
+    def roll() -> None:
+        for each in rollout.steps:
+            go_on.acquire()
+            rollout.step(each)
+
+    def kill_and_kill() -> None:
+        rolling = threading.Thread(target=roll, daemon=True)
+        rolling.start()
+        for number, _ in enumerate(rollout.steps):
+            controller.start()
+            # Some die before they have a cache, the others with Pods changing under their hands.
+            if number % 5:
+                controller.wait_until(lambda: controller.is_ready, what="the controller")
+            go_on.release()
+            time.sleep(chance.uniform(0, 0.35))
+            controller.kill()
+        rolling.join(30)
+        assert not rolling.is_alive()
+        controller.start()
+
+    controller = ZonewardController(plane)
+    with controller:
+        plane.wait_until(lambda: not to_write(plane, "-n", rollout.namespace), what="the first slices")
+        controller.kill()
+        return recorded(plane, rollout, kill_and_kill)
+
+
+def test_killed_thirty_times_during_a_rollout_it_comes_to_the_same(plane: ControlPlane) -> None:
+    calm = undisturbed(plane)
+    rollout = Rollout(plane.api(), "killed")
+    listed = rolled_out_while_killed(plane, rollout)
+    wanted = sorted(pod("", 2, number)["status"]["podIP"] for number in range(PODS))
+    for name in SERVICES:
+        seen = listed[name]
+        assert seen.taken_away == []
+        assert seen.late < LATE, seen
+        endpoints, alike = rollout.endpoints(name), calm.endpoints(name)
+        assert sorted(one["addresses"][0] for one in endpoints) == wanted
+        if name != "auto":
+            # There, what was hinted before counts, as long as nobody is overloaded.
+            assert Counter(map(hints, endpoints)) == Counter(map(hints, alike))
+        assert len(rollout.slices(name)) <= len(calm.slices(name)) + 1
+    by_address = [{one["addresses"][0]: hints(one) for one in each.endpoints("near")} for each in (rollout, calm)]
+    assert by_address[0] == by_address[1]
+    for namespace in (rollout.namespace, calm.namespace):
+        (auto,) = decisions(plane, f"{namespace}/auto")
+        assert auto["active"]
+        assert auto["maxOverload"] < KEEP

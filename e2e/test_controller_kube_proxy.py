@@ -1,0 +1,130 @@
+"""A real kube-proxy on a node of each zone programs our slices as `zoneward route` says, before and after a change."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from e2e.control_plane import ControlPlane
+from e2e.controllers import ZonewardController, to_write
+from e2e.kube_proxy import KubeProxy
+from tests.contract.api import Object
+from tests.contract.objects import a_namespace, a_node, a_pod, a_service
+
+NAMESPACE = "shop"
+LABELS = {"app": "cart"}
+NODES = {"node-a1": ("a", "4"), "node-a2": ("a", "4"), "node-b1": ("b", "8"), "node-c1": ("c", "4")}
+PODS = {"node-a1": 4, "node-a2": 3, "node-b1": 4, "node-c1": 4}
+SERVICES: dict[str, dict[str, str]] = {
+    "anywhere": {},
+    "auto": {"service.kubernetes.io/topology-mode": "Auto"},
+    "prefer-zone": {"service.kubernetes.io/topology-mode": "PreferZone"},
+    "same-zone": {},
+    "same-node": {},
+    "grouped": {"endpointslice.kubernetes.io/subsetting": "Auto"},
+}
+DISTRIBUTIONS = {"same-zone": "PreferSameZone", "same-node": "PreferSameNode"}
+CONFIGURATION = """
+apiVersion: zoneward.dev/v1alpha1
+kind: ZonewardConfiguration
+subsetting: {encoding: hints}
+"""
+Programmed = dict[str, frozenset[str]]
+"""By Service, where connections to it go."""
+
+
+def pod(node: str, number: int) -> Object:
+    address = f"10.{list(NODES).index(node) + 1}.0.{number + 1}"
+    return a_pod(f"cart-{node}-{number}", namespace=NAMESPACE, node=node, address=address, labels=LABELS)
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as plane:
+        api = plane.api()
+        nodes = (a_node(name, zone=zone, cpu=cpu) for name, (zone, cpu) in NODES.items())
+        api.create_all([a_namespace(NAMESPACE), *nodes])
+        api.create_all(pod(node, number) for node, count in PODS.items() for number in range(count))
+        for name, annotations in SERVICES.items():
+            distribution = DISTRIBUTIONS.get(name)
+            api.create(
+                a_service(
+                    name,
+                    namespace=NAMESPACE,
+                    selector=LABELS,
+                    annotations=annotations,
+                    traffic_distribution=distribution,
+                )
+            )
+        (plane.folder / "configuration.yaml").write_text(CONFIGURATION)
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def proxies(plane: ControlPlane) -> Iterator[dict[str, KubeProxy]]:
+    """By node, one in each zone."""
+    with ExitStack() as running:
+        flags = ("--config", str(plane.folder / "configuration.yaml"))
+        running.enter_context(ZonewardController(plane, *flags))
+        yield {node: running.enter_context(KubeProxy(plane, node=node)) for node in ("node-a1", "node-b1", "node-c1")}
+
+
+def routed(plane: ControlPlane, node: str) -> Programmed:
+    """What Zoneward says that the proxy on a node selects."""
+    command = [sys.executable, "-m", "zoneward", "route", "-n", NAMESPACE, "--node", node, "-o", "json"]
+    where = ("--kubeconfig", str(plane.kubeconfig()), "--config", str(plane.folder / "configuration.yaml"))
+    done = subprocess.run([*command, *where], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {port["service"]: frozenset(port["cluster"]) for port in json.loads(done.stdout)["ports"]}
+
+
+def programmed(plane: ControlPlane, proxy: KubeProxy) -> Programmed:
+    services = plane.api().get(f"/api/v1/namespaces/{NAMESPACE}/services")["items"]
+    return {each["metadata"]["name"]: frozenset(proxy.endpoints(each["spec"]["clusterIP"], 80)) for each in services}
+
+
+def compared(plane: ControlPlane, proxies: dict[str, KubeProxy]) -> dict[str, Programmed]:
+    """What all of them have programmed, once our slices are as planned: the same as `route` says."""
+    configuration = str(plane.folder / "configuration.yaml")
+    plane.wait_until(lambda: to_write(plane, "-n", NAMESPACE, "--config", configuration) == {}, what="our slices")
+    found = {}
+    for node, proxy in proxies.items():
+        wanted = routed(plane, node)
+        assert wanted.keys() == SERVICES.keys()
+        plane.wait_until(lambda wanted=wanted, proxy=proxy: programmed(plane, proxy) == wanted, what=f"proxy of {node}")  # type: ignore[misc]
+        found[node] = wanted
+    return found
+
+
+def addresses(*nodes: str, pods: dict[str, int]) -> frozenset[str]:
+    listed = (pod(node, number) for node in nodes for number in range(pods[node]))
+    return frozenset(f"{each['status']['podIP']}:8080" for each in listed)
+
+
+def test_each_node_s_proxy_programs_what_route_says(plane: ControlPlane, proxies: dict[str, KubeProxy]) -> None:
+    found = compared(plane, proxies)
+    for node, services in found.items():
+        assert services["anywhere"] == addresses(*PODS, pods=PODS)
+        assert services["same-node"] == addresses(node, pods=PODS)
+    assert found["node-a1"]["same-zone"] == addresses("node-a1", "node-a2", pods=PODS)
+    # Zone b has two fifths of the CPU and a quarter of the Pods: others lend it some.
+    assert found["node-b1"]["auto"] > addresses("node-b1", pods=PODS)
+    assert found["node-b1"]["grouped"] > addresses("node-b1", pods=PODS)
+    for name in ("auto", "grouped"):
+        assert len({services[name] for services in found.values()}) == len(found)
+
+
+def test_the_same_after_pods_have_left_a_zone_and_come_back(plane: ControlPlane, proxies: dict[str, KubeProxy]) -> None:
+    api = plane.api()
+    gone = [pod("node-c1", number) for number in range(PODS["node-c1"])]
+    for each in gone:
+        api.delete(each)
+    left = PODS | {"node-c1": 0}
+    found = compared(plane, proxies)
+    assert found["node-c1"]["same-node"] == found["node-c1"]["same-zone"] == addresses(*PODS, pods=left)
+    assert found["node-a1"]["same-node"] == addresses("node-a1", pods=PODS)
+    assert not any(found[node][name] & addresses("node-c1", pods=PODS) for node in found for name in SERVICES)
+    api.create_all(gone)
+    assert compared(plane, proxies)["node-c1"]["same-node"] == addresses("node-c1", pods=PODS)

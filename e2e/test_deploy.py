@@ -1,0 +1,450 @@
+"""What ``deploy/`` grants is what a replica needs on a real API server, and the server takes every manifest."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+from e2e.control_plane import SLICE_CONTROLLERS, ControlPlane, User
+from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController
+from e2e.programs import find_programs
+from tests.contract.api import MERGE_PATCH, ApiError, Object
+from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from tests.deploy.manifests import DEPLOY, ROOT, Right, container, granted, the
+
+from zoneward.kube import names
+from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
+
+NAMESPACE = "shop"
+LABELS = {"app": "cart"}
+MOVING = ROOT / "docs" / "moving-from-topology-mode.md"
+PODS = 12
+MARKS = {SELECTOR_ANNOTATION: json.dumps(LABELS), ENDPOINTS_ANNOTATION: "keep"}
+"""Of a Service that is ours from the beginning."""
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
+FREE: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
+"""Everybody who is known to a cluster has it."""
+SELDOM: set[Right] = {
+    # For servers that do not stream lists, and where a watch did not show our own writes.
+    *((group, kind, "list") for group, kind in (("", "nodes"), ("", "pods"), ("", "services"))),
+    ("discovery.k8s.io", "endpointslices", "list"),
+    # Where somebody else writes our slices, or an answer is lost.
+    ("discovery.k8s.io", "endpointslices", "get"),
+}
+"""What a scene in which all goes well has no use for; `tests/deploy` shows their use."""
+ADMITTED: Right = ("", "services/finalizers", "update")
+"""Asked for by an admission plugin, which the audit log does not tell of."""
+
+
+class Cluster:
+    """A control plane to which a folder of ``deploy/`` was applied."""
+
+    def __init__(self, plane: ControlPlane, audit: Path, mode: str) -> None:
+        self.plane, self.api, self._audit, self.mode = plane, plane.api(), audit, mode
+        self.namespace: str = the("Namespace", mode)["metadata"]["name"]
+
+    def kubectl(self, *arguments: str, user: User | str = "admin", check: bool = True) -> str:
+        kubectl = str(find_programs(environment=os.environ)["kubectl"])
+        command = [kubectl, "--kubeconfig", str(self.plane.kubeconfig(user)), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0 or not check, done.stderr
+        return done.stdout + done.stderr
+
+    def account(self) -> User:
+        """The service account of the manifests, with a token."""
+        name = the("ServiceAccount", self.mode)["metadata"]["name"]
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{name}/token"
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        token = self.api.request("POST", path, asked)["status"]["token"]
+        return User(f"system:serviceaccount:{self.namespace}:{name}", token=token)
+
+    def controller(self, user: User | str, folder: Path, *flags: str) -> ZonewardController:
+        """The command as the Deployment has it, but for where it listens."""
+        configuration = folder / "configuration.yaml"
+        (text,) = the("ConfigMap", self.mode)["data"].values()
+        configuration.write_text(text)
+        given = [
+            re.sub(r"^--config=.*", f"--config={configuration}", each)
+            for each in container(self.mode)["args"]
+            if not each.startswith("--listen") and each != f"--{self.mode}"
+        ]
+        lease = ("--leader-elect-resource-namespace", self.namespace)
+        return ZonewardController(self.plane, *given, *lease, *flags, mode=self.mode, user=user, elects=True)
+
+    def asked(self, user: str) -> tuple[set[Right], list[str]]:
+        """Every right that a user made use of, and what the server refused it."""
+        used, refused = set(), []
+        for entry in self._entries():
+            about = entry["objectRef"]
+            if entry["user"]["username"] != user:
+                continue
+            resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+            right = about.get("apiGroup", ""), resource, entry["verb"]
+            used.add(right)
+            if entry["responseStatus"]["code"] in (401, 403):
+                refused.append(f"{right}: {entry['responseStatus'].get('message')}")
+        return used, refused
+
+    def updates(self, slice_: Object) -> int:
+        """How often a slice was written since it was made."""
+        name = slice_["metadata"]["name"]
+        return sum((each["verb"], each["objectRef"].get("name")) == ("update", name) for each in self._entries())
+
+    def _entries(self) -> Iterator[Object]:
+        """Of the audit log, those about objects."""
+        for line in self._audit.read_text().splitlines():
+            entry = json.loads(line)
+            if "objectRef" in entry:
+                yield entry
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+
+    def slices(self, service: str = "cart", manager: str = names.MANAGER) -> list[Object]:
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+        labels = f"{SERVICE_NAME}={service},{MANAGED_BY}={manager}"
+        items: list[Object] = self.api.get(path, labelSelector=labels)["items"]
+        return items
+
+    def ready(self, service: str = "cart") -> int:
+        return sum(bool(one["conditions"]["ready"]) for each in self.slices(service) for one in each["endpoints"] or ())
+
+    def endpoints(self, service: str) -> Object | None:
+        try:
+            return self.api.get(f"/api/v1/namespaces/{NAMESPACE}/endpoints/{service}")
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    def addresses(self, service: str) -> int:
+        """Ready ones of the Endpoints object."""
+        found = self.endpoints(service)
+        return sum(len(each.get("addresses") or ()) for each in (found or {}).get("subsets") or ())
+
+    def told(self) -> int:
+        """Events about Services, each as often as it was told."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+        return sum((each.get("series") or {"count": 1})["count"] for each in self.api.get(path)["items"])
+
+    def conditions(self, service: str = "cart") -> dict[str, str]:
+        found = self.api.read(_service(service))["status"].get("conditions", ())
+        return {each["type"]: each["reason"] for each in found}
+
+    # --- what happens there -------------------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        self.api.create_all([a_namespace(NAMESPACE), *(a_node(f"node-{zone}", zone=zone) for zone in "abc")])
+        self.api.create_all(
+            a_pod(
+                f"cart-{number}",
+                namespace=NAMESPACE,
+                node=f"node-{'abc'[number % 3]}",
+                address=f"10.1.0.{number + 1}",
+                labels=LABELS,
+            )
+            for number in range(PODS)
+        )
+
+    def service(self, name: str = "cart", **annotations: str) -> None:
+        self.api.create(a_service(name, namespace=NAMESPACE, selector=LABELS, annotations=annotations))
+
+    def annotate(self, annotations: Object, service: str = "cart") -> None:
+        self.api.patch(_service(service), {"metadata": {"annotations": annotations}}, content_type=MERGE_PATCH)
+
+    def make_ready(self, number: int, ready: bool) -> None:
+        condition = {"type": "Ready", "status": str(ready)}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"cart-{number}", "namespace": NAMESPACE}}
+        self.api.patch(pod, {"status": {"conditions": [condition]}}, subresource="status")
+
+
+def _service(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE}}
+
+
+@contextmanager
+def a_cluster(folder: Path, mode: str, **options: object) -> Iterator[Cluster]:
+    policy, audit = folder / "audit-policy.yaml", folder / "audit.log"
+    policy.write_text(yaml.safe_dump(AUDIT))
+    flags = (
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={audit}",
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+    )
+    with ControlPlane(server_flags=flags, **options) as plane:  # type: ignore[arg-type]
+        cluster = Cluster(plane, audit, mode)
+        cluster.kubectl("apply", "--kustomize", str(DEPLOY / mode), "--validate=strict")
+        cluster.fill()
+        yield cluster
+
+
+LESS = sorted(granted(TAKE_OVER) - SELDOM)
+"""Rights of which users lack one each."""
+
+
+@pytest.fixture(scope="module")
+def taken_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    users = [f"less-{number}" for number in range(len(LESS))]
+    with a_cluster(tmp_path_factory.mktemp("take-over"), TAKE_OVER, users=users) as cluster:
+        yield cluster
+
+
+def test_the_server_takes_every_manifest_and_a_pod_of_the_deployment(taken_over: Cluster) -> None:
+    template = the("Deployment", TAKE_OVER)["spec"]["template"]
+    pod: Object = {"apiVersion": "v1", "kind": "Pod", **template}
+    pod["metadata"] = template["metadata"] | {"name": "controller-0", "namespace": taken_over.namespace}
+    path = f"/api/v1/namespaces/{taken_over.namespace}/pods"
+    strict = {"dryRun": "All", "fieldValidation": "Strict"}
+    taken_over.api.request("POST", path, pod, query=strict)
+    # The namespace's standard is in force, or this would mean nothing.
+    pod["spec"] = template["spec"] | {"hostNetwork": True}
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        taken_over.api.request("POST", path, pod, query=strict)
+    taken_over.kubectl("apply", "--kustomize", str(DEPLOY / ONLY_MARKED), "--validate=strict", "--dry-run=server")
+
+
+def test_under_the_roles_of_take_over_nothing_is_refused_and_nothing_granted_is_left_over(
+    taken_over: Cluster, tmp_path: Path
+) -> None:
+    account = taken_over.account()
+    with taken_over.controller(account, tmp_path) as controller:
+        _scene(taken_over, controller, account.name)
+        assert controller.metric("zoneward_controller_api_errors_total", kind="refused") == 0
+        assert controller.terminate() == 0
+    used, refused = taken_over.asked(account.name)
+    assert refused == []
+    assert controller.told("a right is missing") == []
+    assert used | SELDOM | {ADMITTED} == granted(TAKE_OVER) | {FREE}
+
+
+def _scene(cluster: Cluster, controller: ZonewardController, account: str) -> None:
+    wait = controller.wait_until
+    cluster.service()
+    wait(lambda: cluster.ready() == PODS, what="slices")
+    cluster.annotate({names.SUBSETTING_ANNOTATION: "Auto"})
+    wait(lambda: len(cluster.slices()) == 3, what="a slice for each zone")
+    cluster.annotate({names.SUBSETTING_ANNOTATION: None})
+    wait(lambda: len(cluster.slices()) == 1, what="one slice")
+    for told, value in enumerate(("Auto", None, "Auto", None), 1):
+        cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
+        wait(partial(_has_told, cluster, told), what=f"Event {told}: {value}")
+    cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+    wait(lambda: cluster.conditions().get(names.PROGRAMMED_CONDITION) == "Enabled", what="a condition")
+    cluster.make_ready(0, False)
+    wait(lambda: cluster.ready() == PODS - 1, what="a Pod that is not ready")
+    cluster.make_ready(0, True)
+    wait(lambda: cluster.ready() == PODS, what="all Pods")
+    cluster.api.delete(_service("cart"))
+    wait(lambda: not cluster.slices(), what="no slices of a Service that is gone")
+    # One that was adopted before the whole cluster was taken over.
+    cluster.api.create(a_service("kept", namespace=NAMESPACE, annotations=MARKS))
+    wait(lambda: cluster.addresses("kept") == PODS, what="an Endpoints object")
+    cluster.make_ready(0, False)
+    wait(lambda: cluster.addresses("kept") == PODS - 1, what="one address less")
+    cluster.make_ready(0, True)
+    cluster.api.delete(_service("kept"))
+    wait(lambda: cluster.endpoints("kept") is None, what="no Endpoints object of a Service that is gone")
+    # An API server deletes that of a Service as well, and is faster.
+    wait(lambda: ("", "endpoints", "delete") in cluster.asked(account)[0], what="a deletion")
+
+
+def test_the_field_first_and_the_annotation_after_writes_a_slice_once(taken_over: Cluster, tmp_path: Path) -> None:
+    """As `docs/moving-from-topology-mode.md` has it, with the commands that it has."""
+    commands = re.findall(r"^ *kubectl ((?:patch|annotate) .*)$", MOVING.read_text(), re.MULTILINE)
+    field, annotation, back = (shlex.split(each) for each in commands)
+    with taken_over.controller(taken_over.account(), tmp_path) as controller:
+        wait = controller.wait_until
+        taken_over.service("search", **{names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+        wait(partial(_is_in_force, taken_over, "Hints/ProportionalZoneCPU"), what="hints from demand")
+        (kept,) = taken_over.slices("search")
+        before = taken_over.updates(kept)
+        for step, in_force in ((field, "Hints"), (annotation, "TrafficDistribution/PreferSameZone"), (back, "Hints")):
+            taken_over.kubectl(*step)
+            wait(partial(_is_in_force, taken_over, in_force), what=in_force)
+        assert taken_over.updates(kept) == before + 2
+        taken_over.api.delete(_service("search"))
+        wait(lambda: not taken_over.slices("search"), what="no slices of a Service that is gone")
+        controller.terminate()
+
+
+def _is_in_force(cluster: Cluster, approach: str) -> bool:
+    """Whether slices and condition say so."""
+    found = cluster.api.read(_service("search"))["status"].get("conditions", ())
+    said = [each["message"] for each in found if each["type"] == names.PROGRAMMED_CONDITION]
+    written = [each["metadata"]["annotations"].get(names.APPROACH_ANNOTATION, "") for each in cluster.slices("search")]
+    return any(said) and all(each.startswith(approach) for each in (*said, *written))
+
+
+def _has_told(cluster: Cluster, times: int) -> bool:
+    return cluster.told() >= times
+
+
+def test_without_one_right_something_fails_and_the_log_says_which(taken_over: Cluster, tmp_path: Path) -> None:
+    """Each of them in turn, whatever it is that fails."""
+    users = dict(zip(LESS, taken_over.plane.users, strict=True))
+    for lacking, user in users.items():
+        rules = [
+            {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+            for group, resource, verb in granted(TAKE_OVER) - {lacking}
+        ]
+        taken_over.plane.allow(user, rules)
+    unseen = []
+    for (_, resource, verb), user in users.items():
+        controller = taken_over.controller(user, tmp_path, f"--leader-elect-resource-name={user}")
+        controller.start()
+        try:
+            if not _fails(taken_over, user, partial(_complains, controller, resource)):
+                unseen.append(f"{verb} {resource}")
+        finally:
+            controller.kill()
+    assert unseen == []
+
+
+def _complains(controller: ZonewardController, resource: str) -> bool:
+    """Whether it has said that a right for that resource is missing."""
+    what = resource.rpartition("/")[2]
+    lines = controller.log.read_text().splitlines()
+    return any(what in line and ("(403)" in line or "Forbidden" in line) for line in lines)
+
+
+def _fails(cluster: Cluster, service: str, met: Callable[[], bool]) -> bool:
+    """Whether something does, while a Service comes, changes and goes."""
+    kept = f"{service}-kept"
+    steps = (
+        lambda: cluster.service(service, **{names.TOPOLOGY_MODE_ANNOTATION: "Auto"}),
+        lambda: cluster.api.create(a_service(kept, namespace=NAMESPACE, annotations=MARKS)),
+        lambda: cluster.make_ready(0, False),
+        lambda: cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: None}, service),
+        lambda: cluster.make_ready(0, True),
+        lambda: cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: "Auto"}, service),
+        lambda: cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: None}, service),
+        lambda: cluster.api.delete(_service(service)),
+        lambda: cluster.api.delete(_service(kept)),
+    )
+    for step in steps:
+        step()
+        if _within(1.2, met):
+            return True
+    return _within(5.0, met)
+
+
+def _within(seconds: float, met: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + seconds
+    while not met():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+# --- the other mode ---------------------------------------------------------------------------------------------------
+
+
+def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_is_left_over(tmp_path: Path) -> None:
+    controllers = ("endpoints-controller", *SLICE_CONTROLLERS)
+    with a_cluster(tmp_path, ONLY_MARKED, controllers=controllers) as cluster:
+        for name in ("cart", "kept"):
+            cluster.service(name)
+            cluster.plane.wait_until(partial(_is_built_in, cluster, name), what="slices of the built-in controller")
+        _adopt(cluster, "cart")
+        # An Endpoints object that was deleted first is created again.
+        _adopt(cluster, "kept", "--endpoints=delete")
+        _adopt(cluster, "kept", "--endpoints=keep")
+        account = cluster.account()
+        with cluster.controller(account, tmp_path) as controller:
+            wait = controller.wait_until
+            wait(lambda: cluster.addresses("kept") == PODS, what="an Endpoints object")
+            cluster.make_ready(0, False)
+            wait(lambda: cluster.ready() == PODS - 1 == cluster.addresses("cart"), what="a Pod that is not ready")
+            cluster.make_ready(0, True)
+            wait(lambda: cluster.ready("kept") == PODS == cluster.ready(), what="all Pods")
+            for told, value in enumerate(("Auto", None, "Auto", None), 1):
+                cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
+                wait(partial(_has_told, cluster, told), what=f"Event {told}: {value}")
+            cluster.annotate({names.SUBSETTING_ANNOTATION: "Auto"}, "kept")
+            wait(lambda: len(cluster.slices("kept")) == 3, what="a slice for each zone")
+            wait(lambda: names.PROGRAMMED_CONDITION in cluster.conditions("kept"), what="a condition")
+            cluster.api.patch(_service("cart"), {"spec": {"selector": LABELS}})
+            wait(lambda: not cluster.slices(), what="a Service that is given back")
+            wait(lambda: not _marks(cluster, "cart"), what="a Service without our marks")
+            cluster.api.delete(_service("kept"))
+            wait(lambda: not cluster.slices("kept"), what="no slices of a Service that is gone")
+            wait(lambda: ("", "endpoints", "delete") in cluster.asked(account.name)[0], what="a deletion")
+            assert controller.metric("zoneward_controller_api_errors_total", kind="refused") == 0
+            assert controller.terminate() == 0
+        used, refused = cluster.asked(account.name)
+        assert refused == []
+        assert controller.told("a right is missing") == []
+        assert used | SELDOM | {ADMITTED} == granted(ONLY_MARKED) | {FREE}
+
+
+def _adopt(cluster: Cluster, name: str, *options: str) -> None:
+    kubeconfig = str(cluster.plane.kubeconfig())
+    command = [sys.executable, "-m", "zoneward", "adopt", f"{NAMESPACE}/{name}", *options, "--kubeconfig", kubeconfig]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def _is_built_in(cluster: Cluster, name: str) -> bool:
+    slices = cluster.slices(name, manager=names.BUILT_IN_MANAGER)
+    return sum(len(each["endpoints"] or ()) for each in slices) == PODS == cluster.addresses(name)
+
+
+def _marks(cluster: Cluster, name: str) -> list[str]:
+    annotations = cluster.api.read(_service(name))["metadata"].get("annotations") or {}
+    return [each for each in annotations if each.startswith(names.DOMAIN)]
+
+
+# --- the image --------------------------------------------------------------------------------------------------------
+
+
+def test_the_steps_of_the_dockerfile_install_a_controller_that_needs_nothing_else(tmp_path: Path) -> None:
+    """Its lines as they are, in a folder that stands for the image: images may be built elsewhere."""
+    text = re.sub(r"\\\n\s*", "", (DEPLOY / "Dockerfile").read_text())
+    source, target = tmp_path / "source", tmp_path / "image"
+    source.mkdir()
+    # Of the machine's, only the interpreter: what it has installed is not in the image.
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "python"], check=True)
+    environment = {**os.environ, "PATH": f"{tmp_path / 'python' / 'bin'}:{os.environ['PATH']}"}
+    for gone in ("PYTHONPATH", "VIRTUAL_ENV", "PIP_CONSTRAINT"):
+        environment.pop(gone, None)
+    for word, _, rest in (line.partition(" ") for line in text.splitlines()):
+        if word == "COPY" and not rest.startswith("--from"):
+            for name in rest.split()[:-1]:
+                subprocess.run(["cp", "-r", ROOT / name, source], check=True)
+        elif word == "RUN":
+            line = rest.replace("/opt/zoneward", str(target))
+            done = subprocess.run(
+                ["sh", "-ec", line], cwd=source, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    checked = subprocess.run(
+        [tmp_path / "python" / "bin" / "pip", "--python", target / "bin" / "python", "check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout
+    installed = {path.name for path in (target / "lib").glob("python*/site-packages/*")}
+    assert {"aiohttp", "msgspec", "prometheus_client", "structlog", "zoneward"} <= installed
+    assert not {"numba", "numpy", "polars", "matplotlib", "distributed", "pip", "setuptools"} & installed
+    # As the image is run: nothing can be written anywhere, and no file of the machine's helps.
+    read_only = ["unshare", "--mount", "sh", "-ec", 'mount -o remount,bind,ro / && exec "$@"', "sh"]
+    helped = subprocess.run(
+        [*read_only, target / "bin" / "zoneward", "controller", "--help"],
+        cwd="/", env={"PATH": os.environ["PATH"], "HOME": "/", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert helped.returncode == 0, helped.stderr
+    assert all(word in helped.stdout for word in ("--take-over", "--only-marked"))

@@ -1,0 +1,146 @@
+"""Our Endpoints objects beside those that the real endpoints controller writes for the same Services and Pods."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from e2e.control_plane import ControlPlane
+from tests.contract.api import Api, ApiError, Object
+from tests.contract.objects import a_namespace, a_node, a_pod, a_service
+
+from zoneward.controller.legacy_endpoints import MANAGED_BY_LABEL, renewed
+from zoneward.kube.adoption import SKIP_MIRROR_LABEL
+from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
+from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.sources.resources import LegacyEndpoints, LegacySubset, LivePod
+
+NAMESPACE = "shop"
+LABELS = {"app": "cart"}
+MANY = {"app": "many"}
+NUMBER = 1050
+HTTP = {"name": "http", "port": 80, "targetPort": "http"}
+SPECS: dict[str, Object] = {
+    "plain": {},
+    "number": {"ports": [{"port": 80, "targetPort": 9000}]},
+    "same": {"ports": [{"port": 80}]},
+    "several": {"ports": [HTTP, {"name": "metrics", "port": 81, "targetPort": "metrics", "appProtocol": "h2c"}]},
+    "missing": {"ports": [{"name": "x", "port": 80, "targetPort": "nobody-has-it"}]},
+    "headless": {"clusterIP": "None"},
+    "portless": {"clusterIP": "None", "ports": []},
+    "publishes": {"publishNotReadyAddresses": True},
+    "six": {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]},
+    "nobody": {"selector": {"app": "nobody"}},
+    "many": {"selector": MANY},
+}
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    """Pods of many kinds, and Services that select them."""
+    with ControlPlane(controllers=("endpoints-controller",)) as plane:
+        api = plane.api()
+        api.create_all([a_namespace(NAMESPACE), a_node("node-a")])
+        api.create_all(pods())
+        for name, spec in SPECS.items():
+            service = a_service(name, namespace=NAMESPACE, selector=LABELS)
+            service["metadata"]["labels"] = {"team": name}
+            service["spec"] |= spec
+            api.create(service)
+        # It will not be ready again, and its grace has no end.
+        api.send("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/ending", {"gracePeriodSeconds": 600})
+        plane.wait_until(lambda: has_settled(api), what="Endpoints of all Services")
+        yield api
+
+
+def pods() -> Iterator[Object]:
+    for number in range(5):
+        pod = a_pod(f"cart-{number}", namespace=NAMESPACE, node="node-a", address=f"10.1.0.{number}", labels=LABELS)
+        main = pod["spec"]["containers"][0]
+        if number == 1:
+            pod["spec"] |= {"hostname": "one", "subdomain": "plain"}
+            main["ports"].append({"name": "metrics", "containerPort": 9090})
+            pod["status"]["podIPs"].append({"ip": "fd00::1"})
+        if number == 2:
+            main["ports"] = [{"name": "http", "containerPort": 8081}, {"name": "metrics", "containerPort": 9090}]
+            pod["status"]["podIPs"].append({"ip": "fd00::2"})
+        if number == 3:
+            pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        if number == 4:
+            pod["status"] |= {"phase": "Succeeded"}
+        yield pod
+    yield a_pod("ending", namespace=NAMESPACE, node="node-a", address="10.1.0.9", labels=LABELS)
+    for number in range(NUMBER):
+        address, ready = f"10.2.{number // 250}.{number % 250}", number % 4 != 0
+        pod = a_pod(f"many-{number}", namespace=NAMESPACE, node="node-a", address=address, labels=MANY, ready=ready)
+        if number % 3 == 0:
+            pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8081}]
+        yield pod
+
+
+def found(api: Api, name: str) -> LegacyEndpoints | None:
+    try:
+        there = api.get(f"/api/v1/namespaces/{NAMESPACE}/endpoints/{name}")
+    except ApiError:
+        return None
+    return msgspec.convert(there, LegacyEndpoints)
+
+
+def ours(api: Api, name: str) -> LegacyEndpoints:
+    service = msgspec.convert(api.get(f"/api/v1/namespaces/{NAMESPACE}/services/{name}"), Service)
+    selector = ",".join(f"{label}={value}" for label, value in (service.spec.selector or {}).items())
+    items = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)["items"]
+    new = renewed(None, service, msgspec.convert(items, list[LivePod]))
+    assert new is not None
+    return new
+
+
+def facts(subsets: tuple[LegacySubset, ...] | None) -> list[str]:
+    """Subsets in any order, and the ports of each in any order."""
+
+    def said(subset: LegacySubset) -> str:
+        thing: dict[str, Any] = msgspec.to_builtins(subset)
+        # A port without a name is called "", or nothing.
+        ports = sorted(str(sorted(field for field in each.items() if field[1])) for each in thing.get("ports") or ())
+        return str((thing.get("addresses"), thing.get("notReadyAddresses"), ports))
+
+    return sorted(map(said, subsets or ()))
+
+
+def has_settled(api: Api) -> bool:
+    return all((there := found(api, name)) is not None and size(there) == size(ours(api, name)) for name in SPECS)
+
+
+def size(endpoints: LegacyEndpoints) -> tuple[int, int]:
+    subsets = endpoints.subsets or ()
+    ready = sum(len(each.addresses or ()) for each in subsets)
+    return ready, sum(len(each.not_ready_addresses or ()) for each in subsets)
+
+
+def about(metadata: ObjectMeta) -> tuple[Object, Object]:
+    labels, annotations = dict(metadata.labels or {}), dict(metadata.annotations or {})
+    for name in (MANAGED_BY_LABEL, SKIP_MIRROR_LABEL):
+        labels.pop(name, None)
+    annotations.pop(TRIGGER_TIME_ANNOTATION, None)
+    return labels, annotations
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if name != "many"])
+def test_ours_say_the_same(api: Api, name: str) -> None:
+    theirs, new = found(api, name), ours(api, name)
+    assert theirs is not None
+    assert facts(new.subsets) == facts(theirs.subsets)
+    assert about(new.metadata) == about(theirs.metadata)
+
+
+def test_of_many_as_many_are_listed(api: Api) -> None:
+    """Which subset loses what rounding leaves over is upstream's chance: it sorts them by a hash."""
+    theirs, new = found(api, "many"), ours(api, "many")
+    assert theirs is not None
+    assert len(new.subsets or ()) == len(theirs.subsets or ()) == 2
+    assert size(new) == size(theirs)
+    assert sum(size(new)) == 1000
+    assert about(new.metadata) == about(theirs.metadata)
+    # What it wrote is given back as it is, but for the labels.
+    ready = {each.ip for subset in new.subsets or () for each in subset.addresses or ()}
+    assert ready == {each.ip for subset in theirs.subsets or () for each in subset.addresses or ()}

@@ -1,0 +1,260 @@
+"""A whole cluster taken over from the built-in controller, and given back, while Pods turn ready and unready."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from e2e.control_plane import QUICK, SLICE_CONTROLLERS, ControlPlane
+from e2e.controllers import ZonewardController, to_write
+from e2e.slice_watcher import SliceWatcher
+from tests.contract.api import Object
+from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+
+from zoneward.kube import names
+
+NAMESPACE = "shop"
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+CONTROLLERS = ("endpoints-controller", *SLICE_CONTROLLERS)
+WITHOUT = tuple(name for name in CONTROLLERS if name != "endpointslice-controller")
+PODS = {f"cart-{number:02}": 20 for number in range(30)} | {"large": 300}
+NODES = {f"node-{zone}{number}": zone for zone in "abc" for number in (1, 2)}
+DISTRIBUTIONS = (None, "PreferSameZone", "PreferSameNode", "PreferClose")
+ANNOTATIONS: tuple[dict[str, str], ...] = (
+    {"service.kubernetes.io/topology-mode": "Auto"},
+    {"endpointslice.kubernetes.io/subsetting": "Auto"},
+    {"endpointslice.kubernetes.io/subsetting": "Require"},
+    {"service.kubernetes.io/topology-mode": "PreferZone"},
+)
+FLIPPED = (*list(PODS)[:8], "large")
+"""Services of which one Pod turns unready and ready all the time."""
+TWICE = 5.0
+"""Seconds for which an address may be in the slices of both controllers. Longer, and whose hints count is chance."""
+BOTH = 20.0
+"""The same where both run: ours go a few seconds after it is certain that theirs come back."""
+CONTESTED = "zoneward_controller_contested_services"
+MIRRORED = "mirrored"
+
+
+def service(name: str, number: int) -> Object:
+    ways = len(DISTRIBUTIONS) + len(ANNOTATIONS)
+    way = number % ways
+    made = a_service(
+        name,
+        namespace=NAMESPACE,
+        selector={"app": name},
+        traffic_distribution=DISTRIBUTIONS[way] if way < len(DISTRIBUTIONS) else None,
+        annotations=ANNOTATIONS[way - len(DISTRIBUTIONS)] if way >= len(DISTRIBUTIONS) else None,
+    )
+    # Some without an address of their own, some with two.
+    if number % 7 == 3:
+        made["spec"]["clusterIP"] = "None"
+    if number % 7 == 5:
+        made["spec"]["ipFamilyPolicy"] = "PreferDualStack"
+    return made
+
+
+def pod(name: str, service_number: int, number: int) -> Object:
+    nodes = list(NODES)
+    made = a_pod(
+        f"{name}-{number}",
+        namespace=NAMESPACE,
+        node=nodes[number % len(nodes)],
+        address=f"10.{service_number + 1}.{number // 250}.{number % 250 + 1}",
+        labels={"app": name},
+    )
+    made["status"]["podIPs"].append({"ip": f"fd00::{service_number + 1:x}:{number + 1:x}"})
+    return made
+
+
+def addresses(name: str) -> list[str]:
+    at = list(PODS).index(name)
+    return [pod(name, at, number)["status"]["podIP"] for number in range(PODS[name])]
+
+
+class Shop:
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane, self.api = plane, plane.api()
+
+    def fill(self) -> None:
+        self.api.create_all([a_namespace(NAMESPACE), *(a_node(name, zone=zone) for name, zone in NODES.items())])
+        self.api.create_all(pod(name, at, number) for at, name in enumerate(PODS) for number in range(PODS[name]))
+        self.api.create_all(service(name, number) for number, name in enumerate(PODS))
+        endpoints = {
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": {"name": MIRRORED, "namespace": NAMESPACE},
+            "subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"name": "http", "port": 80}]}],
+        }
+        self.api.create(a_service(MIRRORED, namespace=NAMESPACE))
+        self.api.create(endpoints)
+
+    def slices(self) -> list[Object]:
+        items: list[Object] = self.api.get(f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices")["items"]
+        return items
+
+    def managers(self) -> set[str]:
+        """Of all slices but the mirrored one."""
+        return {
+            each["metadata"]["labels"][MANAGED_BY]
+            for each in self.slices()
+            if each["metadata"]["labels"][SERVICE_NAME] != MIRRORED
+        }
+
+    def ready(self, manager: str) -> dict[str, set[str]]:
+        """By Service, what that controller's slices list as ready, in the first family."""
+        listed: dict[str, set[str]] = {name: set() for name in PODS}
+        for each in self.slices():
+            labels = each["metadata"]["labels"]
+            if labels[MANAGED_BY] == manager and each["addressType"] == "IPv4":
+                listed[labels[SERVICE_NAME]] |= {
+                    address
+                    for one in each["endpoints"] or ()
+                    if one["conditions"]["ready"]
+                    for address in one["addresses"]
+                }
+        return listed
+
+    def lists_all(self, manager: str) -> bool:
+        return self.ready(manager) == {name: set(addresses(name)) for name in PODS}
+
+    def conditions(self) -> set[str]:
+        """Types of all that are in Services' status."""
+        services = self.api.get(f"/api/v1/namespaces/{NAMESPACE}/services")["items"]
+        return {one["type"] for each in services for one in each["status"].get("conditions") or ()}
+
+    def is_contested(self) -> bool:
+        """Whether an Event of every Service says so."""
+        events = self.api.get(EVENTS)["items"]
+        return {each["regarding"]["name"] for each in events if each["reason"] == "EndpointSlicesContested"} == {*PODS}
+
+    def mirrored(self) -> list[str]:
+        return [
+            each["metadata"]["resourceVersion"]
+            for each in self.slices()
+            if each["metadata"]["labels"][SERVICE_NAME] == MIRRORED
+        ]
+
+    def watched(self) -> SliceWatcher:
+        steady = {name: addresses(name)[name in FLIPPED :] for name in PODS}
+        return SliceWatcher(self.api, NAMESPACE, PODS, steady=steady)
+
+    def make_ready(self, service: str, ready: bool) -> None:
+        named = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{service}-0", "namespace": NAMESPACE}}
+        condition = {"type": "Ready", "status": str(ready)}
+        self.api.patch(named, {"status": {"conditions": [condition]}}, subresource="status")
+
+    @contextmanager
+    def flipping(self) -> Iterator[None]:
+        ends = threading.Event()
+
+        def flip() -> None:
+            ready = False
+            while not ends.wait(0.2):
+                for name in FLIPPED:
+                    self.make_ready(name, ready)
+                ready = not ready
+            for name in FLIPPED:
+                self.make_ready(name, True)
+
+        thread = threading.Thread(target=flip, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ends.set()
+            thread.join(10)
+
+    # --- who is at work -----------------------------------------------------------------------------------------------
+
+    def restart_built_in(self, *controllers: str) -> None:
+        """The controller manager, as an operator does who changes its flag ``--controllers``."""
+        self.plane.stop_controllers()
+        self.plane.start_controllers(*controllers, flags=QUICK)
+
+    @contextmanager
+    def ours(self) -> Iterator[ZonewardController]:
+        """Taken over from the built-in controller."""
+        self.restart_built_in(*WITHOUT)
+        with ZonewardController(self.plane) as controller:
+            controller.wait_until(lambda: self.managers() == {names.MANAGER}, what="all slices ours")
+            yield controller
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    with ControlPlane(controllers=CONTROLLERS, controller_flags=QUICK) as plane:
+        shop = Shop(plane)
+        shop.fill()
+        plane.wait_until(lambda: shop.lists_all(names.BUILT_IN_MANAGER) and bool(shop.mirrored()), what="its slices")
+        yield shop
+        plane.stop_controllers()
+
+
+def is_complete(plane: ControlPlane) -> bool:
+    """Whether `zoneward plan --compat=upstream` has no slice to create or to update: ours it would delete."""
+    left = to_write(plane, "-A", "--compat=upstream").values()
+    return not any({"create", "update"} & writes.keys() for writes in left)
+
+
+def check(watcher: SliceWatcher, *, twice: float) -> None:
+    assert watcher.missing == []
+    assert watcher.twice.keys() == PODS.keys()
+    assert max(watcher.twice.values()) < twice
+
+
+def test_every_service_is_taken_over_and_none_misses_an_endpoint(shop: Shop) -> None:
+    mirrored = shop.mirrored()
+    with shop.watched() as watcher, ExitStack() as flips:
+        flips.enter_context(shop.flipping())
+        with shop.ours() as controller:
+            time.sleep(0.5)
+            flips.close()
+            controller.wait_until(lambda: shop.lists_all(names.MANAGER), what="all endpoints")
+            assert to_write(shop.plane) == {}
+            assert controller.is_ready
+            assert controller.metric(CONTESTED) == 0
+    check(watcher, twice=TWICE)
+    assert shop.mirrored() == mirrored
+
+
+@pytest.mark.parametrize("late", ["theirs", "ours"])
+def test_where_both_run_it_is_said_and_ours_go_once_theirs_are_complete(shop: Shop, late: str) -> None:
+    shop.api.request("DELETE", EVENTS)
+    with shop.watched() as watcher, ExitStack() as ends:
+        if late == "theirs":
+            controller = ends.enter_context(shop.ours())
+        ends.enter_context(shop.flipping())
+        if late == "theirs":
+            shop.restart_built_in(*CONTROLLERS)
+        else:
+            controller = ends.enter_context(ZonewardController(shop.plane))
+        controller.wait_until(shop.is_contested, patience=60, what="all Services contested")
+        status, text = controller.get("/readyz")
+        assert (status, "the built-in controller writes slices of" in text) == (503, True)
+        assert controller.get("/healthz")[0] == 200
+        assert controller.metric(CONTESTED) == len(PODS)
+        assert controller.told("the built-in controller writes slices of a Service of ours: keeping off")
+        controller.wait_until(lambda: shop.managers() == {names.BUILT_IN_MANAGER}, patience=60, what="ours gone")
+        controller.wait_until(lambda: not shop.conditions(), what="our conditions gone")
+        assert controller.terminate() == 0
+    check(watcher, twice=BOTH)
+    assert shop.managers() == {names.BUILT_IN_MANAGER}
+    shop.plane.wait_until(lambda: shop.lists_all(names.BUILT_IN_MANAGER), what="all endpoints")
+
+
+def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_deleted(shop: Shop) -> None:
+    with shop.ours() as controller:
+        controller.wait_until(lambda: shop.lists_all(names.MANAGER), what="all endpoints")
+        controller.kill()
+        with shop.watched() as watcher:
+            shop.restart_built_in(*CONTROLLERS)
+            shop.plane.wait_until(lambda: is_complete(shop.plane), what="its slices")
+            delete = ("delete", "endpointslices", "-A", "-l", f"{MANAGED_BY}={names.MANAGER}")
+            command = [str(shop.plane.programs["kubectl"]), "--kubeconfig", str(shop.plane.kubeconfig()), *delete]
+            subprocess.run(command, check=True, capture_output=True)
+    assert watcher.missing == []
+    assert shop.managers() == {names.BUILT_IN_MANAGER}
+    assert shop.lists_all(names.BUILT_IN_MANAGER)
