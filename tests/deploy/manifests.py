@@ -1,0 +1,66 @@
+"""What ``kubectl kustomize`` makes of the folders of ``deploy/``, for as much of it as is used there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from zoneward.sources.sandbox.json_patch import json_patch
+
+Object = dict[str, Any]
+Right = tuple[str, str, str]
+"""API group, resource (with its subresource) and verb."""
+
+ROOT: Final = Path(__file__).parents[2]
+DEPLOY: Final = ROOT / "deploy"
+MODES: Final = ("take-over", "only-marked")
+_KEYS: Final = {"apiVersion", "kind", "resources", "patches"}
+
+
+def manifests(mode: str) -> list[Object]:
+    return list(_folder(DEPLOY / mode))
+
+
+def the(kind: str, mode: str) -> Object:
+    """The only one of its kind."""
+    (found,) = (each for each in manifests(mode) if each["kind"] == kind)
+    return found
+
+
+def container(mode: str) -> Object:
+    (found,) = the("Deployment", mode)["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def granted(mode: str) -> set[Right]:
+    """The rights of all roles together."""
+    return {
+        (group, resource, verb)
+        for role in manifests(mode)
+        if role["kind"] in ("ClusterRole", "Role")
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _folder(folder: Path) -> Iterator[Object]:
+    (said,) = _documents(folder / "kustomization.yaml")
+    assert said.keys() <= _KEYS, "teach this file what else kustomize does"
+    patches = said.get("patches", ())
+    for name in said["resources"]:
+        path = folder / name
+        for thing in _folder(path) if path.is_dir() else _documents(path):
+            made = thing
+            for patch in patches:
+                if patch["target"] == {"kind": thing["kind"], "name": thing["metadata"]["name"]}:
+                    made = json_patch(made, yaml.safe_load(patch["patch"]))
+            yield made
+
+
+def _documents(path: Path) -> Iterator[Object]:
+    for document in yaml.safe_load_all(path.read_text()):
+        assert isinstance(document, dict), path
+        yield document

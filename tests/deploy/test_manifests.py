@@ -1,0 +1,193 @@
+"""What is deployed holds together, and is what the program knows."""
+
+import re
+from typing import Any
+
+import click
+import pytest
+import yaml
+from tests.deploy.manifests import DEPLOY, MODES, ROOT, Object, container, manifests, the
+
+import zoneward
+from zoneward.cli.main import cli
+from zoneward.controller.running import DRAIN
+from zoneward.controller.settings import Settings
+from zoneward.routing.configuration import Configuration, configuration_from
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.in_process import InProcess
+from zoneward.sources.sandbox.registry import Write
+from zoneward.sources.sandbox.schema import decode
+
+KINDS = {"Namespace", "ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget"}
+KINDS |= {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+LABEL = {"app.kubernetes.io/name": "zoneward-controller"}
+
+
+def pod(mode: str) -> Object:
+    return dict(the("Deployment", mode)["spec"]["template"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_file_is_of_use_and_every_object_is_ours(mode: str) -> None:
+    found = manifests(mode)
+    assert {each["kind"] for each in found} == KINDS
+    known = [(each["kind"], each["metadata"]["name"]) for each in found]
+    assert len(set(known)) == len(known)
+    for each in found:
+        assert each["metadata"]["labels"].items() >= LABEL.items(), each["metadata"]["name"]
+    for folder in (DEPLOY / "base", DEPLOY / mode):
+        said = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+        listed = {name for name in said if (folder / name).is_file()}
+        assert {path.name for path in folder.iterdir()} == listed | {"kustomization.yaml"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_whoever_is_named_is_there(mode: str) -> None:
+    """The namespace, the service account, the roles, the labels and the volume."""
+    namespace = the("Namespace", mode)["metadata"]["name"]
+    account = the("ServiceAccount", mode)["metadata"]["name"]
+    roles = {(each["kind"], each["metadata"]["name"]) for each in manifests(mode) if each["kind"].endswith("Role")}
+    bound = set()
+    for each in manifests(mode):
+        is_wide = each["kind"] in ("Namespace", "ClusterRole", "ClusterRoleBinding")
+        assert each["metadata"].get("namespace") == (None if is_wide else namespace)
+        if each["kind"].endswith("Binding"):
+            bound.add((each["roleRef"]["kind"], each["roleRef"]["name"]))
+            assert each["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": namespace}]
+    assert bound == roles
+    template = pod(mode)
+    assert template["spec"]["serviceAccountName"] == account
+    selectors = [
+        the("Deployment", mode)["spec"]["selector"],
+        the("PodDisruptionBudget", mode)["spec"]["selector"],
+        *(each["labelSelector"] for each in template["spec"]["topologySpreadConstraints"]),
+    ]
+    for selector in selectors:
+        assert selector == {"matchLabels": LABEL} == {"matchLabels": template["metadata"]["labels"]}
+    assert template["spec"]["volumes"][0]["configMap"]["name"] == the("ConfigMap", mode)["metadata"]["name"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sandbox_takes_the_namespace_and_a_pod_of_the_deployment(mode: str) -> None:
+    """It knows fields and rules of both as an API server does, and refuses fields that are unknown."""
+    registry = begun()
+    store, namespaces, pods = InProcess(registry), registry.kinds["namespaces"], registry.kinds["pods"]
+    namespace = the("Namespace", mode)
+    decode(namespace, namespaces, validation="Strict")
+    store.create(namespaces, "", namespace, manager="test")
+    template = pod(mode)
+    name = namespace["metadata"]["name"]
+    thing = {"apiVersion": "v1", "kind": "Pod", **template}
+    thing["metadata"] = template["metadata"] | {"name": "controller-0", "namespace": name}
+    known, _ = decode(thing, pods, validation="Strict")
+    made = registry.create(pods, name, known, Write(manager="test")).object
+    assert made["spec"]["containers"][0]["readinessProbe"]["httpGet"]["port"] == "status"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_replica_has_no_more_power_than_it_needs(mode: str) -> None:
+    spec, security = pod(mode)["spec"], container(mode)["securityContext"]
+    assert security == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"] > 0) == (True, True)
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert the("Namespace", mode)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+    assert all(each["readOnly"] for each in container(mode)["volumeMounts"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_replica_is_always_left(mode: str) -> None:
+    deployment, budget = the("Deployment", mode)["spec"], the("PodDisruptionBudget", mode)["spec"]
+    assert deployment["replicas"] - budget["maxUnavailable"] >= 1
+    assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    keys = [each["topologyKey"] for each in deployment["template"]["spec"]["topologySpreadConstraints"]]
+    assert keys == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_it_is_given_time_to_finish_its_writes(mode: str) -> None:
+    assert pod(mode)["spec"]["terminationGracePeriodSeconds"] >= DRAIN + 5
+
+
+def invoked(args: list[str]) -> dict[str, Any]:
+    """The options of the command as it reads them."""
+    with click.Context(cli) as context:
+        command = cli.get_command(context, "controller")
+        assert command is not None
+        made = command.make_context("controller", list(args), parent=context)
+    return made.params
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode: str) -> None:
+    given = container(mode)
+    params = invoked(given["args"])
+    assert f"--{mode}" in given["args"]
+    assert sum(f"--{each}" in given["args"] for each in MODES) == 1
+    (port,) = given["ports"]
+    default = Settings().listen.port
+    assert port == {"name": "status", "containerPort": default}
+    assert str(params["listen"]).endswith(f":{default}")
+    assert pod(mode)["metadata"]["annotations"]["prometheus.io/port"] == str(default)
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert given[probe]["httpGet"] == {"path": path, "port": "status"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_configuration_is_where_the_argument_says_and_can_be_read(mode: str) -> None:
+    (file,) = re.findall(r"--config=(\S+)", "\n".join(container(mode)["args"]))
+    folder, _, name = file.rpartition("/")
+    assert container(mode)["volumeMounts"][0]["mountPath"] == folder
+    text = the("ConfigMap", mode)["data"][name]
+    assert configuration_from(yaml.safe_load(text)) == Configuration()
+
+
+def test_the_lease_that_may_be_written_is_the_one_that_is_written() -> None:
+    (names,) = (rule["resourceNames"] for rule in the("Role", "take-over")["rules"] if "resourceNames" in rule)
+    assert names == [Settings().lease_name]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_image_is_of_this_version(mode: str) -> None:
+    assert container(mode)["image"] == f"zoneward:{zoneward.__version__}"
+    assert f"--tag zoneward:{zoneward.__version__}" in (DEPLOY / "Dockerfile").read_text()
+
+
+# --- the image --------------------------------------------------------------------------------------------------------
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"\\\n\s*", "", (DEPLOY / "Dockerfile").read_text())
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def test_the_image_is_made_of_files_that_are_there_and_sent() -> None:
+    sent = {line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = set()
+    for word, rest in instructions():
+        if word == "COPY" and not rest.startswith("--from"):
+            copied |= set(rest.split()[:-1])
+    assert copied == sent
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_image_has_what_the_controller_needs_and_nothing_of_the_lab() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    installed = [re.findall(r"\)\[(\w+)\]", rest) for word, rest in instructions() if word == "RUN"]
+    assert [each for each in installed if each] == [["controller"]]
+    assert re.search(r"^controller = \[$", project, re.MULTILINE)
+
+
+def test_the_image_is_run_as_the_manifests_say() -> None:
+    given = dict(instructions())
+    spec = pod("take-over")["spec"]["securityContext"]
+    assert given["USER"] == f"{spec['runAsUser']}:{spec['runAsGroup']}"
+    assert given["EXPOSE"] == str(Settings().listen.port)
+    assert given["ENTRYPOINT"] == '["zoneward", "controller"]'
+    version = given["ARG"].removeprefix("PYTHON=")
+    assert f'"Programming Language :: Python :: {version}"' in (ROOT / "pyproject.toml").read_text()

@@ -1,0 +1,196 @@
+"""The roles grant what a replica asks an API server for, and nothing else: all of it, as the server sees it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from aiohttp import web
+from tests.controller.a_built_in import a_shop
+from tests.controller.a_controller import KEPT, Place, fill
+from tests.deploy.manifests import Object, Right, granted
+from tests.sources.calling import transport
+from tests.sources.serving import access_to
+
+from zoneward.controller.log import Silent
+from zoneward.controller.mode import Mode
+from zoneward.controller.running import Replica
+from zoneward.controller.settings import Listen, Settings
+from zoneward.kube import names
+from zoneward.routing.configuration import Configuration
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.registry import Registry
+from zoneward.sources.sandbox.server import Server
+from zoneward.sources.sandbox.serving import Serving
+from zoneward.sources.sandbox.store import Change
+
+LEASE = ("kube-system", "zoneward-controller")
+PATIENCE = 30.0
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+OWNER: Right = ("", "services/finalizers", "update")
+FREE: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
+"""Everybody who is known to a cluster may ask what they may do (the ClusterRole system:basic-user)."""
+ENDPOINTS: set[Right] = {("", "endpoints", verb) for verb in ("get", "create", "update", "delete")}
+"""A sandbox has no Endpoints; the end-to-end tests have."""
+
+
+class Asked:
+    """What servers were asked for since it was emptied. ``before``: called before each request is answered.
+    ``is_older``: servers do not know lists that come by watch.
+    """
+
+    def __init__(self) -> None:
+        self.rights: set[Right] = set()
+        self.is_older = False
+        self.before: Callable[[Right, str], None] = lambda _right, _name: None
+
+    def note(self, request: web.BaseRequest) -> None:
+        _, prefix, *rest = unquote(urlsplit(request.path_qs).path).strip("/").split("/")
+        group = "" if prefix == "api" else rest.pop(0)
+        rest = rest[1:]
+        if len(rest) > 2 and rest[0] == "namespaces":
+            rest = rest[2:]
+        resource, name = rest[0], rest[1] if len(rest) > 1 else ""
+        subresource = "".join(f"/{each}" for each in rest[2:])
+        read = "get" if name else "watch" if request.query.get("watch") in ("1", "true") else "list"
+        right = group, resource + subresource, VERBS.get(request.method, read)
+        self.rights.add(right)
+        self.before(right, name)
+
+    def watch_owners(self, registry: Registry) -> None:
+        """A slice that holds up the deletion of its Service: some servers ask for one more right then."""
+
+        def look(kind: Kind, change: Change) -> None:
+            if kind.resource == KEPT and change.new is not None:
+                owners = change.new.object()["metadata"].get("ownerReferences", ())
+                if any(each.get("blockOwnerDeletion") for each in owners):
+                    self.rights.add(OWNER)
+
+        registry.store.listeners.append(look)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    noted, answer = Asked(), Server.answer
+
+    async def noting(self: Server, request: web.BaseRequest) -> web.StreamResponse:
+        noted.note(request)
+        if noted.is_older and "sendInitialEvents" in request.query:
+            words = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+            status = {"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": words}
+            return web.json_response(status, status=422)
+        return await answer(self, request)
+
+    monkeypatch.setattr(Server, "answer", noting)
+    return noted
+
+
+@asynccontextmanager
+async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
+    """One that runs, and is told to stop when the block is over."""
+    stop = asyncio.Event()
+    replica = Replica(
+        access_to(address),
+        configuration=Configuration(),
+        settings=Settings(mode=mode, listen=Listen(port=0)),
+        lease=LEASE,
+        instance="test",
+        log=Silent(),
+        as_json=lambda _plan: b"",
+    )
+    running = asyncio.create_task(replica.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await running
+
+
+async def until(met: Callable[[], bool], what: str) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not met():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"not within {PATIENCE:g} s: {what}") from None
+
+
+def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: Asked) -> None:
+    async def run() -> None:
+        registry = begun()
+        asked.watch_owners(registry)
+        async with Serving(registry) as server, transport(access_to(server.address)) as link:
+            place = Place(registry, link)
+            fill(place, pods=12)
+            asked.is_older = True
+            async with a_replica(server.address, Mode.TAKE_OVER):
+                await until(lambda: len(place.listed()) == 12, "slices")
+            asked.is_older = False
+            async with a_replica(server.address, Mode.TAKE_OVER):
+                await _take_over(place, asked)
+
+    asyncio.run(run())
+    assert asked.rights - {FREE} == granted("take-over") - ENDPOINTS
+
+
+async def _take_over(place: Place, asked: Asked) -> None:
+    groups = {names.SUBSETTING_ANNOTATION: "Auto"}
+    place.annotate("cart", groups)
+    await until(lambda: len(place.slices()) == 3, "a slice for each zone")
+    place.annotate("cart", {})
+    await until(lambda: len(place.slices()) == 1, "one slice for all")
+    for told, annotations in enumerate(2 * ({names.TOPOLOGY_MODE_ANNOTATION: "Auto"}, {}), 1):
+        place.annotate("cart", annotations)
+        await until(partial(_has_told, place, told), "Events that hints are on, and off again, twice")
+
+    def interfere(right: Right, name: str) -> None:
+        """Somebody writes the slice at the same time: what we wrote is looked at."""
+        if right == ("discovery.k8s.io", "endpointslices", "update"):
+            asked.before = lambda _right, _name: None
+            label = {"touched": "true"}
+            place.change(KEPT, "default", name, lambda old: _labelled(old, label))
+
+    asked.before = interfere
+    place.make_ready(0, False)
+    await until(lambda: len(place.listed()) == 11, "one endpoint that is not ready")
+
+
+def _has_told(place: Place, times: int) -> bool:
+    told = [each for each in place.objects("events") if each["reason"].startswith("TopologyAwareRouting")]
+    return bool(sum((each.get("series") or {"count": 1})["count"] for each in told) == times)
+
+
+def _labelled(thing: Object, labels: Object) -> Object:
+    return thing | {"metadata": thing["metadata"] | {"labels": thing["metadata"]["labels"] | labels}}
+
+
+def test_a_service_that_was_adopted_needs_what_the_other_mode_adds(asked: Asked) -> None:
+    async def run() -> None:
+        async with a_shop() as shop:
+            await shop.adopting().adopt(legacy="keep")
+            asked.rights.clear()
+            async with a_replica(shop.kubeconfig["clusters"][0]["cluster"]["server"], Mode.ONLY_MARKED):
+                shop.make_ready(0, False)
+                shop.steady.discard("10.0.0.0")
+                await until(lambda: "10.0.0.0" not in shop.listed(), "our slices")
+                shop.change_service(_with_selector)
+                await until(lambda: not shop.slices(names.MANAGER), "a release")
+                await until(lambda: _is_unmarked(shop.words()), "marks that are gone")
+
+    asyncio.run(run())
+    more = granted("only-marked") - granted("take-over")
+    assert more
+    assert more <= asked.rights - {FREE} <= granted("only-marked")
+
+
+def _with_selector(service: Object) -> Object:
+    return service | {"spec": service["spec"] | {"selector": {"app": "cart"}}}
+
+
+def _is_unmarked(words: Iterable[Any]) -> bool:
+    _, annotations, _ = words
+    return not any(name.startswith(names.DOMAIN) for name in annotations)
