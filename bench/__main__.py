@@ -3,13 +3,27 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import allocations, client, commands, csv_files, decisions, sandbox, simulations, watch
+from bench import (
+    allocations,
+    client,
+    commands,
+    controller,
+    controller_large,
+    controller_syncs,
+    csv_files,
+    decisions,
+    incremental,
+    sandbox,
+    simulations,
+    watch,
+)
 from bench.measuring import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "start": commands.start,
     "allocation": allocations.allocations,
     "decision": decisions.one_changed,
+    "incremental": incremental.one_flips,
     "plan-json": commands.plan_json,
     "plan-yaml": commands.plan_yaml,
     "compare": commands.compare,
@@ -20,17 +34,27 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "simulate": simulations.kep,
     "simulate-ns": simulations.inputs,
     "simulate-parquet": simulations.parquet,
+    "controller-syncs": controller_syncs.syncs,
+    "controller-flips": controller.flips,
+    "controller-rollouts": controller.rollouts,
+    "controller-services": controller.many_services,
+    "controller-large": controller_large.large,
 }
+GROUPS: dict[str, tuple[str, ...]] = {
+    "controller": tuple(name for name in BENCHMARKS if name.startswith("controller-"))
+}
+"""Names for several."""
 
 
 def main(names: list[str]) -> int:
     """Run the named benchmarks, or all. Exit status 1 where a figure misses."""
-    unknown = set(names) - BENCHMARKS.keys()
+    unknown = set(names) - BENCHMARKS.keys() - GROUPS.keys()
     if unknown:
-        print(f"expected one of {', '.join(BENCHMARKS)}, got {', '.join(sorted(unknown))}", file=sys.stderr)
+        known = ", ".join((*BENCHMARKS, *GROUPS))
+        print(f"expected one of {known}, got {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     missed = 0
-    for name in names or BENCHMARKS:
+    for name in (each for given in names or BENCHMARKS for each in GROUPS.get(given, [given])):
         for figure in BENCHMARKS[name]():
             print(figure, flush=True)
             missed += not figure.holds

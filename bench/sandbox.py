@@ -30,10 +30,10 @@ _MOST_CHANGE: Final = 1e6 / 1_500
 def sandbox() -> Iterator[Figure]:
     """All figures of the sandbox."""
     snapshot = large_snapshot("json")
-    with _running() as (_, process):
+    with running() as (_, process):
         empty = _memory(process)
     start = time.perf_counter()
-    with _running("-f", str(snapshot)) as (address, process):
+    with running("-f", str(snapshot)) as (address, process):
         yield Figure(f"sandbox with {PODS:,} Pods, ready", time.perf_counter() - start, "s", _MOST_LOADING)
         yield Figure("  resident memory", _memory(process) / MIB, "MiB")
         yield Figure("  a Pod, with its part of all else", (_memory(process) - empty) / 1024 / PODS, "KiB", _MOST_KIB)
@@ -50,7 +50,7 @@ def sandbox() -> Iterator[Figure]:
 
 
 @contextmanager
-def _running(*options: str) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+def running(*options: str) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
     with TemporaryDirectory() as folder:
         file = Path(folder, "kubeconfig.yaml")
         command = (*ZONEWARD, "sandbox", *options, "--write-kubeconfig", str(file))

@@ -33,10 +33,10 @@ def watch() -> Iterator[Figure]:
     from zoneward.cli.current_plans import CurrentPlans
     from zoneward.cli.options import Options
     from zoneward.cli.watch_views import Drawn
-    from zoneward.kube.objects import NodeCondition, PodStatus
     from zoneward.routing.configuration import Configuration
     from zoneward.routing.demand import counts
     from zoneward.sources.cache import Cache
+    from zoneward.sources.resources import LivePodCondition, LivePodStatus
 
     cache, versions = Cache(), count(1)
     _fill(cache, versions)
@@ -53,8 +53,8 @@ def watch() -> Iterator[Figure]:
             now = cache.pods.get(pod.metadata.namespace, pod.metadata.name)
             assert now is not None
             is_ready = any(each.type == "Ready" and each.status == "True" for each in now.status.conditions or ())
-            conditions = (NodeCondition(type="Ready", status=str(not is_ready)),)
-            status: PodStatus = replace(now.status, conditions=conditions)
+            conditions = (LivePodCondition(type="Ready", status=str(not is_ready)),)
+            status: LivePodStatus = replace(now.status, conditions=conditions)
             metadata = replace(now.metadata, resource_version=str(next(versions)))
             cache.pods.put(replace(now, metadata=metadata, status=status))
         told += sum(len(msgspec.json.encode(each.view)) > 0 for changes in plans.update() for each in changes)

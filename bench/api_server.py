@@ -1,0 +1,203 @@
+"""An API server as a benchmark asks it: many requests at once, and one watch of what is in its slices."""
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+
+from zoneward.kube.names import MANAGED_BY_LABEL
+
+Object = dict[str, Any]
+IN_FLIGHT: Final = 32
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_ENCODE: Final = msgspec.json.Encoder().encode
+_PATIENCE: Final = 60.0
+
+
+class ApiServer:
+    """Used as an async context manager. ``authority``: a file with the certificate to trust, for one with TLS."""
+
+    def __init__(self, address: str, *, token: str | None = None, authority: Path | None = None) -> None:
+        self._address = address
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._tls = ssl.create_default_context(cafile=str(authority)) if authority else True
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            headers=self._headers, connector=aiohttp.TCPConnector(limit=0, ssl=self._tls), read_bufsize=1 << 22
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def ask(self, method: str, path: str, body: Object | None = None, *, form: str = "application/json") -> bytes:
+        """The body of the answer, which must be a success."""
+        data = None if body is None else _ENCODE(body)
+        headers = {} if body is None else {"Content-Type": form}
+        async with self._session.request(method, self._address + path, data=data, headers=headers) as answer:
+            told = await answer.read()
+            if answer.status // 100 != 2:
+                raise RuntimeError(f"{method} {path}: {answer.status}: {told[:400].decode(errors='replace')}")
+            return told
+
+    async def patch_status(self, path: str, status: Object) -> None:
+        await self.ask("PATCH", f"{path}/status", {"status": status}, form=_STRATEGIC)
+
+    async def all(self, works: Iterable[Callable[[], Awaitable[object]]]) -> None:
+        """Do everything, so many at a time as a busy client would."""
+        rest = iter(works)
+
+        async def worker() -> None:
+            for work in rest:
+                await work()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(IN_FLIGHT):
+                group.create_task(worker())
+
+    def watch(self, path: str, version: str) -> Any:
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "3600"}
+        timeout = aiohttp.ClientTimeout(total=None)
+        return self._session.get(self._address + path, params=query, timeout=timeout)
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+class _Conditions(msgspec.Struct, frozen=True, gc=False):
+    ready: bool | None = None
+
+
+class _Endpoint(msgspec.Struct, gc=False):
+    addresses: tuple[str, ...]
+    conditions: _Conditions = _Conditions()
+
+
+class _Meta(msgspec.Struct, gc=False, rename="camel"):
+    name: str
+    labels: dict[str, str] = {}
+    resource_version: str = ""
+
+
+class _Slice(msgspec.Struct, gc=False):
+    metadata: _Meta
+    endpoints: tuple[_Endpoint, ...] | None = None
+
+
+class _SliceEvent(msgspec.Struct, gc=False):
+    type: str
+    object: _Slice
+
+
+_EVENTS: Final = msgspec.json.Decoder(_SliceEvent)
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """Whether an address is listed as ready, or not."""
+
+    ready: bool
+    seen: asyncio.Future[float]
+
+
+class SliceView:
+    """What one manager's slices list from moment to moment, in one namespace; times are ``time.perf_counter``'s.
+
+    `manager` is the one that is looked at; what others write is not. Pods' addresses are taken to be unique.
+    """
+
+    def __init__(self, server: ApiServer, namespace: str, *, manager: str) -> None:
+        self._server, self._manager = server, manager
+        self.path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+        self._slices: dict[str, dict[str, bool]] = {}
+        self._counts: Counter[tuple[str, bool]] = Counter()
+        self._awaited: dict[str, _Awaited] = {}
+        self.writes = 0
+        self.last = 0.0
+        self.first_ready: dict[str, float] = {}
+        """When an address was first listed as ready."""
+
+    async def __aenter__(self) -> Self:
+        found = msgspec.json.decode(await self._server.ask("GET", self.path))
+        version = found["metadata"]["resourceVersion"]
+        for each in found["items"]:
+            self._take("ADDED", msgspec.convert(each, _Slice), time.perf_counter())
+        self.writes = 0
+        self._task = asyncio.create_task(self._watch(version))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    def ready(self) -> set[str]:
+        return {address for (address, ready), count in self._counts.items() if ready and count}
+
+    def listed(self) -> set[str]:
+        return {address for (address, _), count in self._counts.items() if count}
+
+    def awaited(self, address: str, *, ready: bool) -> asyncio.Future[float]:
+        """The time at which an address is listed like this."""
+        awaited = self._awaited[address] = _Awaited(ready, asyncio.get_running_loop().create_future())
+        return awaited.seen
+
+    async def until(self, listed: set[str], *, patience: float = _PATIENCE) -> float:
+        """Wait until exactly these are listed as ready, and nobody else; the time of the event that made it so."""
+        limit = time.perf_counter() + patience
+        while self.ready() != listed:
+            if self._task.done():
+                self._task.result()
+            if time.perf_counter() > limit:
+                missing, more = listed - self.ready(), self.ready() - listed
+                raise RuntimeError(f"after {patience:g} s {len(missing)} addresses are missing, {len(more)} too many")
+            await asyncio.sleep(0.05)
+        return self.last
+
+    async def _watch(self, version: str) -> None:
+        rest = b""
+        async with self._server.watch(self.path, version) as answer:
+            async for block in answer.content.iter_any():
+                now = time.perf_counter()
+                *lines, rest = (rest + block).split(b"\n")
+                for line in lines:
+                    event = _EVENTS.decode(line)
+                    self._take(event.type, event.object, now)
+        raise RuntimeError("the watch of slices ended")
+
+    def _take(self, kind: str, slice_: _Slice, now: float) -> None:
+        metadata = slice_.metadata
+        if metadata.labels.get(MANAGED_BY_LABEL) != self._manager:
+            return
+        self.writes += 1
+        self.last = now
+        for address, ready in self._slices.pop(metadata.name, {}).items():
+            self._counts[address, ready] -= 1
+        if kind == "DELETED":
+            return
+        now_listed = {
+            each.addresses[0]: each.conditions.ready is not False for each in slice_.endpoints or () if each.addresses
+        }
+        self._slices[metadata.name] = now_listed
+        for address, ready in now_listed.items():
+            self._counts[address, ready] += 1
+            if ready and address not in self.first_ready:
+                self.first_ready[address] = now
+            awaited = self._awaited.get(address)
+            if awaited is not None and awaited.ready == ready:
+                del self._awaited[address]
+                awaited.seen.set_result(now)

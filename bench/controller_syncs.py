@@ -1,0 +1,229 @@
+"""One whole sync of the controller, from the bytes of a Pod's event to the bytes of its request: CPU, no network."""
+
+import asyncio
+import gc
+import json
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from math import inf
+from random import Random
+from statistics import mean, median
+from typing import Any, Final
+
+from bench.controller_link import AnsweringLink
+from bench.measuring import Figure
+from zoneward.controller.batching import Batching
+from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.metrics import Metrics
+from zoneward.routing.configuration import Configuration
+from zoneward.slices.plan import ServicePlan
+from zoneward.sources.resources import PODS
+from zoneward.sources.synthetic_detail import decorate_node, decorate_pod
+from zoneward.sources.watch_events import Bookmark, parse
+from zoneward.sources.writing import Writer
+
+Object = dict[str, Any]
+_APPROACHES: Final[dict[str, tuple[dict[str, str], Object]]] = {
+    "none": ({}, {}),
+    "Auto": ({"service.kubernetes.io/topology-mode": "Auto"}, {}),
+    "PreferSameZone": ({}, {"trafficDistribution": "PreferSameZone"}),
+}
+_SIZES: Final = (100, 1_000, 5_000, 10_000)
+_FLIPS: Final = 200
+_WARM: Final = 10
+_MOST_MS: Final = 1.5
+_ZONES: Final = {"a": "40", "b": "32", "c": "28"}
+_NODES_IN_ZONE: Final = 20
+_START: Final = 1_000_000
+_UNHURRIED: Final = Batching(writes_per_second=inf)
+
+
+def syncs() -> Iterator[Figure]:
+    """A Pod's readiness flips, the controller writes, and what it wrote comes back; then another Pod's."""
+    for approach in _APPROACHES:
+        for size in _SIZES:
+            syncs, decoding, echoes, written = asyncio.run(_flips(approach, size))
+            what = f"one of {size} flips, {approach}: event to request"
+            yield Figure(f"{what}, mean", mean(syncs), "ms", _MOST_MS)
+            yield Figure("  p50", median(syncs), "ms", _MOST_MS)
+            yield Figure("  p95", sorted(syncs)[len(syncs) * 95 // 100], "ms")
+            yield Figure("  of this, decoding the event", mean(decoding), "ms")
+            yield Figure("  thereafter: the answer, and the slice's event", mean(echoes), "ms")
+            yield Figure("  slices written", mean(written), "")
+
+
+class _Told(Metrics):
+    """Says when a sync is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = asyncio.Event()
+
+    def synced(self, plan: ServicePlan) -> None:
+        super().synced(plan)
+        self.over.set()
+
+
+async def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[float], list[float]]:
+    """By flip: milliseconds of CPU to the last request, of decoding alone, and of all thereafter; slices written."""
+    numbers = tuple(_numbers(size))
+    begin, pods = _objects(approach, size, kept=set(numbers))
+    link, metrics = AnsweringLink(begin, version=_START), _Told()
+    controller = Controller(
+        link,
+        configuration=Configuration(),
+        mode=Mode.TAKE_OVER,
+        writer=Writer(link),
+        metrics=metrics,
+        batching=_UNHURRIED,
+    )
+    running = asyncio.create_task(controller.run())
+    await metrics.over.wait()
+    await _come_back(link)
+    assert await controller.settled(10)
+    gc.collect()
+    found: tuple[list[float], list[float], list[float], list[float]] = ([], [], [], [])
+    for flip, number in enumerate(numbers):
+        line = _flipped(pods[number], version=link.next_version(), second=flip)
+        metrics.over.clear()
+        link.bodies.clear()
+        start = time.process_time_ns()
+        own = link.own
+        link.tell("pods", line)
+        await metrics.over.wait()
+        after = time.process_time_ns()
+        sync = link.sent_at + own - start
+        answered = after - start - (link.own - own) - sync
+        echoing = time.process_time_ns()
+        await _come_back(link)
+        done = time.process_time_ns()
+        assert controller.is_settled
+        decoding = time.process_time_ns()
+        assert not isinstance(parse(line, PODS), Bookmark)
+        decoded = time.process_time_ns()
+        if flip >= _WARM:
+            values = sync, decoded - decoding, answered + done - echoing
+            for list_, value in zip(found, values, strict=False):
+                list_.append(value / 1e6)
+            found[3].append(len(link.bodies))
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    return found
+
+
+async def _come_back(link: AnsweringLink) -> None:
+    """The watch tells of what was written."""
+    for line in link.echoes:
+        link.tell("endpointslices", line)
+    link.echoes.clear()
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def _numbers(size: int) -> Iterator[int]:
+    """Pods that flip: one after the other becomes unready, and ready again when four others were."""
+    off: deque[int] = deque()
+    for flip in range(_FLIPS // 2):
+        off.append(flip * 7919 % size)
+        yield off[-1]
+        if len(off) > 4:
+            yield off.popleft()
+
+
+# --- what is there ----------------------------------------------------------------------------------------------------
+
+
+def _objects(approach: str, size: int, *, kept: set[int]) -> tuple[dict[str, Sequence[bytes]], dict[int, Object]]:
+    """Lines of a watch that begins with all objects, and some of the Pods as objects."""
+    chance, pods = Random(7), {}
+    annotations, spec = _APPROACHES[approach]
+    nodes = [
+        decorate_node(_node(zone, number), chance, instance="m6i.xlarge", cores=4)
+        for zone in _ZONES
+        for number in range(_NODES_IN_ZONE)
+    ]
+    lines = []
+    for number in range(size):
+        pod = decorate_pod(_pod(number), chance, service="web")
+        pod["metadata"]["resourceVersion"] = str(number + 1)
+        lines.append(_added(pod))
+        if number in kept:
+            pods[number] = pod
+    service = {
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "uid": "1",
+            "resourceVersion": "1",
+            "annotations": annotations,
+        },
+        "spec": {
+            "clusterIP": "10.0.0.1",
+            "ipFamilies": ["IPv4"],
+            "selector": {"app": "web"},
+            "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}],
+            **spec,
+        },
+    }
+    return {"nodes": [_added(each) for each in nodes], "pods": lines, "services": [_added(service)]}, pods
+
+
+def _node(zone: str, number: int) -> Object:
+    return {
+        "metadata": {
+            "name": f"node-{zone}-{number}",
+            "labels": {"topology.kubernetes.io/zone": zone},
+            "resourceVersion": "1",
+        },
+        "spec": {},
+        "status": {
+            "allocatable": {"cpu": _ZONES[zone]},
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "addresses": [{"address": "100.64.0.1", "type": "InternalIP"}],
+        },
+    }
+
+
+def _pod(number: int) -> Object:
+    zone = "abc"[number * 7 % 3]
+    ip = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+    return {
+        "metadata": {
+            "name": f"web-{number}",
+            "namespace": "shop",
+            "uid": f"pod-{number}",
+            "labels": {"app": "web", "pod-template-hash": "5d8f6c7b9d"},
+        },
+        "spec": {
+            "nodeName": f"node-{zone}-{number % _NODES_IN_ZONE}",
+            "containers": [{"name": "app", "image": "web:1", "ports": [{"name": "http", "containerPort": 8080}]}],
+        },
+        "status": {
+            "phase": "Running",
+            "podIP": ip,
+            "podIPs": [{"ip": ip}],
+            "hostIP": "100.64.0.1",
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _flipped(pod: Object, *, version: int, second: int) -> bytes:
+    """The event that says that a Pod is ready, or is not any more; ``pod`` is changed."""
+    pod["metadata"]["resourceVersion"] = str(version)
+    for condition in pod["status"]["conditions"]:
+        if condition["type"] in ("Ready", "ContainersReady"):
+            condition["status"] = "False" if condition["status"] == "True" else "True"
+            condition["lastTransitionTime"] = f"2026-11-21T08:{second // 60:02d}:{second % 60:02d}Z"
+    return _line("MODIFIED", pod)
+
+
+def _added(thing: Object) -> bytes:
+    return _line("ADDED", thing)
+
+
+def _line(kind: str, thing: Object) -> bytes:
+    return json.dumps({"type": kind, "object": thing}, separators=(",", ":")).encode()
