@@ -21,6 +21,7 @@ import yaml
 
 from zoneward import sample
 from zoneward.cli.main import cli
+from zoneward.controller.settings import Settings, settings_from
 from zoneward.kube.objects import Condition
 from zoneward.report.decisions import DecisionView, SkippedView, SlicesView, ZoneView
 from zoneward.report.routes import PortRoute, Route
@@ -36,7 +37,7 @@ from zoneward.sources.snapshot import read_snapshot
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
-PAGES = (ROOT / "README.md", ROOT / "examples" / "README.md", *sorted(DOCS.glob("*.md")))
+PAGES = tuple(ROOT / each / "README.md" for each in (".", "deploy", "examples")) + tuple(sorted(DOCS.glob("*.md")))
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -182,7 +183,13 @@ def configuration_keys() -> list[str]:
             configuration_from({**document, **({section: {"?": 1}} if section else {"?": 1})})
         known = str(refused.value).split("expected one of ")[1].split(", got ")[0].split(", ")
         keys += [f"{section}.{key}" if section else key for key in known]
-    return [key for key in keys if key not in ("featureGates", "hints", "subsetting")]
+    for prefix, wrong in (("controller", {"?": 1}), ("controller.leaderElection", {"leaderElection": {"?": 1}})):
+        with pytest.raises(ConfigurationError) as refused:
+            settings_from(wrong)
+        known = str(refused.value).split("expected one of ")[1].split(", got ")[0].split(", ")
+        keys += [f"{prefix}.{key}" for key in known]
+    sections = ("featureGates", "hints", "subsetting", "controller", "controller.leaderElection")
+    return [key for key in keys if key not in sections]
 
 
 def test_the_configuration_page_lists_every_key_and_no_other() -> None:
@@ -195,6 +202,7 @@ def test_the_example_configuration_has_every_key_and_equals_the_defaults() -> No
     document = yaml.safe_load(EXAMPLE.read_text())
     assert sorted(flat(document)) == sorted(configuration_keys())
     assert configuration_from(document) == Configuration()
+    assert settings_from(document["controller"]) == Settings()
 
 
 def flat(document: dict[str, object], prefix: str = "") -> Iterator[str]:

@@ -12,7 +12,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_there_is_a_picture_for_each_algorithm_and_no_other() -> None:
-    assert sorted(path.name for path in PICTURES.glob("*.svg")) == sorted(DRAWN)
+    assert sorted(path.name for path in PICTURES.glob("*.svg") if path.name != "demo.svg") == sorted(DRAWN)
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -1,0 +1,54 @@
+"""The page about events has every event and every condition's reason that the code knows, and no other."""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import zoneward
+from zoneward.controller.conditions import TYPES
+from zoneward.routing.events import _MESSAGES
+from zoneward.routing.reasons import Reason
+
+SOURCE = Path(zoneward.__file__).parent
+PAGE = (Path(__file__).parents[2] / "docs" / "metrics-and-events.md").read_text()
+NEVER = {Reason.NOT_ASKED_FOR, Reason.NO_SELECTOR}
+"""Of Services that have no conditions."""
+
+
+def section(heading: str) -> str:
+    return PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def events() -> Iterator[tuple[str, str]]:
+    """Type and reason wherever the code makes an event."""
+    for path in sorted([*SOURCE.glob("routing/*.py"), *SOURCE.glob("controller/*.py")]):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "Event" or len(node.args) < 2:
+                continue
+            type_, reason = node.args[:2]
+            assert isinstance(type_, ast.Constant), path
+            if isinstance(reason, ast.Name):
+                module = importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
+                yield str(type_.value), str(getattr(module, reason.id))
+            else:
+                assert isinstance(reason, ast.Constant), path
+                yield str(type_.value), str(reason.value)
+
+
+def test_every_event_has_a_row_that_says_what_to_do_and_no_other_has() -> None:
+    rows = set(re.findall(r"^\| (Normal|Warning) \| `(\w+)` \|", section("Events"), re.MULTILINE))
+    assert ("Warning", "TopologyAwareRoutingDisabled") in rows
+    assert rows == set(events())
+
+
+def test_every_message_of_a_warning_has_a_row_of_its_own() -> None:
+    rows = re.findall(r"^\| Warning \| `\w+` \| `([^`]+)` \| \S", section("Events"), re.MULTILINE)
+    assert {message.format(endpoints="n") for message in _MESSAGES.values()} <= set(rows)
+    assert len(set(rows)) == len(rows)
+
+
+def test_every_reason_and_type_of_a_condition_has_a_row_and_no_other_has() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \|", section("Conditions"), re.MULTILINE)
+    assert sorted(rows) == sorted([*TYPES, *(reason.value for reason in Reason if reason not in NEVER)])
