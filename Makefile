@@ -11,7 +11,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 .PHONY: demo test e2e check bench kep-table format clean python nftables
 
 demo: .venv/base
-	$(BIN)/zoneward plan --sample
+	@$(BIN)/zoneward demo
 
 test: .venv/dev
 	$(BIN)/pytest -n $(WORKERS)
@@ -20,7 +20,7 @@ test: .venv/dev
 e2e: .venv/dev nftables
 	$(BIN)/python -m e2e.programs
 	$(BIN)/pytest e2e -n 0
-	$(BIN)/pytest tests/contract --server=real -n 0
+	$(BIN)/pytest tests/contract tests/scenarios --server=real -n 0
 
 # What kube-proxy programs the kernel with: Debian's package, as root; otherwise what to install is said.
 nftables:
@@ -69,5 +69,5 @@ python:
 	@touch $@
 
 .venv/dev: .venv/base constraints.txt dev-requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .[lab,cluster] --requirement dev-requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .[lab,cluster,controller] --requirement dev-requirements.txt
 	@touch $@

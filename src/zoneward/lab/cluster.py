@@ -7,7 +7,7 @@ import numpy as np
 from zoneward.kube.input_error import InputError
 from zoneward.lab.datasets import Inputs, Named
 from zoneward.routing.demand import Demand
-from zoneward.routing.subsetting import neediest
+from zoneward.routing.homes import neediest
 from zoneward.slices.plan import ServicePlan
 
 
