@@ -5,7 +5,8 @@
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(if $(shell \
 	$(name) -c 'import sys; print(sys.version_info >= (3, 11) or "")' 2>/dev/null),$(name))))
 BIN := .venv/bin
-WORKERS ?= auto
+# One more than there are cores: many tests wait for something.
+WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
 .PHONY: demo test e2e check bench kep-table format clean python nftables

@@ -28,6 +28,8 @@ from zoneward.sources.snapshot import Snapshot
 
 QUIET_WITHIN: Final = 200.0
 """Seconds after which all must be written once nothing happens any more: pauses after failures grow to a minute."""
+_ARRIVES: Final = 1.0
+"""Seconds in which every event arrives once the network is well."""
 _LOOK: Final = 0.25
 _KINDS: Final = ("pods", "endpointslices", "services", "nodes")
 _STALLS: Final = (0.02, 0.1, 0.5, 2.0, 8.0, 20.0)
@@ -186,13 +188,18 @@ class World:
 
     async def settle(self, when: str) -> None:
         """Until nothing is left to do, and nothing is on its way."""
-        end = seconds() + QUIET_WITHIN
+        end, looked = seconds() + QUIET_WITHIN, -1
         while True:
             self.check()
             self.cluster.collect()
             writing = [each for each in self.replicas if each.writes]
             if writing and not self._is_busy() and all(each.is_settled for each in writing):
-                return
+                # A Pod that came and went leaves nothing to see but the events, which may still be on their way.
+                if looked == (looked := len(self.judge.log)):
+                    return
+                await asyncio.sleep(_ARRIVES)
+                continue
+            looked = -1
             assert seconds() < end, f"{when}: not settled after {QUIET_WITHIN:g} s: {self._problems()}"
             await asyncio.sleep(_LOOK)
 
