@@ -15,8 +15,9 @@ from typing import Any, Final
 from bench.controller_link import AnsweringLink
 from bench.measuring import Figure
 from zoneward.controller.batching import Batching
-from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Metrics
+from zoneward.controller.mode import Mode
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 from zoneward.sources.resources import PODS

@@ -85,6 +85,7 @@ def test_a_dry_run_shows_every_step_and_object_and_writes_nothing(zoneward: Comm
     assert cluster.version == version
     steps = [line for line in shown.out.splitlines() if line.startswith("# ") and line[2].isdigit()]
     assert [step.split(". ")[0] for step in steps] == ["# 1", "# 2", "# 3", "# 4", "# 5"]
+    assert shown.out.count("kubectl patch service cart -n default --type=merge with:") == 2
     label, move, slice_ = (each for each in yaml.safe_load_all(shown.out) if each)
     assert label["metadata"]["labels"] == {"endpointslice.kubernetes.io/skip-mirror": "true"}
     assert move == {"metadata": {"annotations": {SELECTOR_ANNOTATION: '{"app":"cart"}'}}, "spec": {"selector": None}}

@@ -244,6 +244,10 @@ def _leads(replica: Replica) -> bool:
     [
         ((), "expected one of --take-over and --only-marked, or `controller.mode` in --config"),
         (("--take-over", "--only-marked"), "--take-over and --only-marked: expected one of them, got both"),
+        (
+            ("--only-marked", "--compat=upstream"),
+            "--compat=upstream: expected the mode take-over, got only-marked, which has to tell our slices from others",
+        ),
         (("--take-over", "-q", "-v"), "-q and -v: expected one of them, got both"),
         (
             ("--take-over", "--endpointslice-updates-batch-period", "5"),
@@ -263,7 +267,7 @@ def _leads(replica: Replica) -> bool:
         ),
         (("--take-over", "--kubeconfig", "missing"), "missing: expected a kubeconfig file, got none"),
     ],
-    ids=["no-mode", "both-modes", "loudness", "duration", "syncs", "timing", "listen", "kubeconfig"],
+    ids=["no-mode", "both-modes", "compat", "loudness", "duration", "syncs", "timing", "listen", "kubeconfig"],
 )
 def test_bad_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], expected: str) -> None:
     result = zoneward("controller", *arguments)
@@ -328,6 +332,15 @@ def test_the_file_sets_what_flags_set_and_flags_win(tmp_path: Path) -> None:
                 assert site.lease["holderIdentity"]
 
     run(test())
+
+
+def test_a_mode_in_the_file_that_does_not_go_with_a_flag_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "configuration.yaml"
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file.write_text(head + "controller: {mode: only-marked}\n")
+    result = zoneward("controller", "--compat=upstream", "--config", file)
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert result.err.startswith("zoneward: --compat=upstream: expected the mode take-over, got only-marked")
 
 
 def test_plan_takes_the_same_file_and_refuses_what_is_wrong_in_it(zoneward: Commands, tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ class Shop:
     _seen: int = -1
 
     def adopting(self, **options: Any) -> Adopting:
-        given: Object = {"limit": 10.0, "settling": 0.1, "configuration": Configuration(), "tell": self.told.append}
+        given: Object = {"limit": 10.0, "settling": 0.1, "still": 0.0}
+        given |= {"configuration": Configuration(), "tell": self.told.append}
         return Adopting(self.link, KEY, **(given | options))
 
     def objects(self, resource: str) -> list[Object]:
@@ -81,6 +82,15 @@ class Shop:
 
     def delete_slice(self, name: str) -> None:
         self._store.delete(self.registry.kinds[KEPT], KEY[0], name)
+
+    def touch_slice(self, name: str) -> None:
+        """Give it another version, with the same endpoints."""
+        annotations = {"touched": str(self.registry.store.version)}
+
+        def change(old: Object) -> Object:
+            return old | {"metadata": old["metadata"] | {"annotations": annotations}}
+
+        self._store.update(self.registry.kinds[KEPT], KEY[0], name, change, manager="built-in")
 
     def change_service(self, change: Any) -> None:
         kind = self.registry.kinds["services"]

@@ -15,7 +15,8 @@ from tests.sources.serving import access_to
 
 from zoneward.controller.adopting import Link
 from zoneward.controller.batching import BackOff
-from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.loop import Controller
+from zoneward.controller.mode import Mode
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
 from zoneward.routing.configuration import Configuration

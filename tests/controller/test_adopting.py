@@ -13,6 +13,8 @@ from zoneward.kube import names
 from zoneward.kube.adoption import MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
 from zoneward.sources.sandbox.in_process import InProcess
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.store import Change
 from zoneward.sources.writing import Writer
 
 WRITES = {"adopt": 4, "release": 3}
@@ -243,5 +245,52 @@ def test_a_name_that_another_services_slice_has_is_passed_over() -> None:
         await adopting.adopt(legacy="keep")
         (written,) = shop.slices(names.MANAGER)
         assert written["metadata"]["name"] != wanted.metadata.name
+
+    run(work)
+
+
+def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while() -> None:
+    """On a clock that only goes while it is slept; theirs changes twice meanwhile."""
+    now, changed, gone = 0.0, [0.0], list[float]()
+
+    async def work(shop: Shop) -> None:
+        async def sleep(seconds: float) -> None:
+            nonlocal now
+            now += seconds
+            if len(changed) < 3:
+                (theirs,) = shop.slices(names.BUILT_IN_MANAGER)
+                shop.touch_slice(theirs["metadata"]["name"])
+                changed.append(now)
+
+        def note(kind: Kind, change: Change) -> None:
+            if kind.resource == KEPT and change.type == "DELETED":
+                gone.append(now)
+
+        shop.runs = False
+        shop.registry.store.listeners.append(note)
+        await shop.adopting(still=1.0, clock=lambda: now, sleep=sleep).adopt(legacy="keep")
+        assert is_ours(shop)
+
+    run(work)
+    assert changed == [0.0, 1.0, 2.0]
+    assert gone == [3.0]
+
+
+def test_slices_of_ours_go_at_once() -> None:
+    async def work(shop: Shop) -> None:
+        await shop.adopting().adopt(legacy="keep")
+        await shop.adopting(still=100.0).release()
+        assert not shop.slices(names.MANAGER)
+
+    run(work)
+
+
+def test_one_that_is_adopted_again_is_not_released_where_only_those_with_a_selector_are() -> None:
+    async def work(shop: Shop) -> None:
+        await shop.adopting().adopt(legacy="keep")
+        version = shop.registry.store.version
+        assert await shop.adopting().release(only_selected=True) == "it is Zoneward's"
+        assert shop.registry.store.version == version
+        assert is_ours(shop)
 
     run(work)

@@ -110,13 +110,13 @@ def as_built_in(slices: Sequence[EndpointSlice]) -> tuple[EndpointSlice, ...]:
 
 PODS = [a_pod(number) for number in range(1, 7)]
 PLAN = planned(PODS)
-BARE = There(service=a_service())
+BARE = There(service=a_service(), manager=names.MANAGER)
 BUILT_IN = as_built_in([each for family in PLAN(BARE).families for each in family.changes.create])
 UNLABELLED = LegacyEndpoints(metadata=ObjectMeta(name="cart", namespace="shop", uid="e-1"))
 LABELLED = LegacyEndpoints(
     metadata=ObjectMeta(name="cart", namespace="shop", uid="e-1", labels={SKIP_MIRROR_LABEL: "true"})
 )
-BEGUN = There(service=a_service(), slices=BUILT_IN, endpoints=UNLABELLED)
+BEGUN = There(service=a_service(), manager=names.MANAGER, slices=BUILT_IN, endpoints=UNLABELLED)
 
 
 def adoption(legacy: Legacy = "keep", pods: Sequence[Pod] = PODS) -> Callable[[There], Step]:
@@ -353,6 +353,16 @@ def test_whose_label_it_is_nobody_knows_once_the_mark_is_lost_and_it_stays() -> 
     lost = structs.replace(ADOPTED.service, metadata=structs.replace(ADOPTED.service.metadata, annotations=annotations))
     there = walked(walked(replace(ADOPTED, service=lost), adoption())[1][-1], releasing())[1][-1]
     assert there.service == a_service(labels={SKIP_MIRROR_LABEL: "true"})
+
+
+def test_slices_of_ours_are_those_that_the_configured_manager_wrote() -> None:
+    there = replace(BEGUN, manager="example.com")
+    assert (there.own, there.built_in) == ((), BUILT_IN)
+    renamed = structs.replace(
+        BUILT_IN[0],
+        metadata=structs.replace(BUILT_IN[0].metadata, labels={names.MANAGED_BY_LABEL: "example.com"}),
+    )
+    assert replace(there, slices=(renamed,)).own == (renamed,)
 
 
 def test_a_service_that_was_never_adopted_is_left_as_it_is() -> None:

@@ -183,6 +183,16 @@ def test_alert_rules_ask_for_metrics_and_labels_that_there_are() -> None:
     assert f"{OURS}leader" in used
 
 
+def test_alert_rules_judge_the_controller_of_each_cluster_by_itself() -> None:
+    """One Prometheus may scrape several clusters: two leaders in two clusters are as they should be."""
+    seen = 0
+    for rule in rules():
+        for what, labels in re.findall(r"\b(sum|max|on|ignoring)\b(?: by)? ?\(([^()]*)", rule["expr"]):
+            seen += 1
+            assert {"job", "namespace", "cluster"} <= set(re.findall(r"\w+", labels)), (rule["alert"], what)
+    assert seen >= 10
+
+
 def test_each_alert_has_a_row_that_says_what_to_do() -> None:
     alerts = [rule["alert"] for rule in rules()]
     assert len(set(alerts)) == len(alerts)

@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controller.a_controller import LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.lines import Lines
 
 from zoneward.controller import keeping_endpoints
 from zoneward.controller.adopting import Link
 from zoneward.controller.batching import Batching
-from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.legacy_endpoints import renewed
+from zoneward.controller.loop import Controller
+from zoneward.controller.mode import Mode
 from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
 from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
 from zoneward.sources.api_errors import ApiError, api_error
@@ -206,5 +209,30 @@ def test_nothing_is_read_or_written_on_standby() -> None:
                 leading.set()
                 await settle(place, controller)
                 assert server.calls == ["GET", "POST", "GET", "PUT"]
+
+    asyncio.run(scene())
+
+
+def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = True
+
+    def breaking(*given: Any, **options: Any) -> Any:
+        if broken:
+            raise RuntimeError("a bug")
+        return renewed(*given, **options)
+
+    async def scene() -> None:
+        nonlocal broken
+        log = Lines()
+        monkeypatch.setattr(keeping_endpoints, "renewed", breaking)
+        async with a_place() as place:
+            place.link = server = WithEndpoints(place.link)
+            fill(place, selector=None, annotations=MARKS)
+            async with at_work(place, mode=Mode.ONLY_MARKED, log=log):
+                await until(lambda: len(server.calls) > 2)
+                broken = False
+                await until(lambda: server.listed() == (addresses(*range(PODS)), set()))
+        ((_, fields),) = [(event, each) for event, each in log.told if "Endpoints" in event]
+        assert fields["error"] == "RuntimeError: a bug"
 
     asyncio.run(scene())

@@ -11,8 +11,9 @@ from tests.controller import a_built_in as shops
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
-from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Operation
+from zoneward.controller.mode import Mode
 from zoneward.controller.telling import Teller
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION

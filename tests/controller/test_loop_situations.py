@@ -11,8 +11,11 @@ from tests.controller.test_loop import is_as_planned, run
 
 from zoneward.controller.batching import BackOff
 from zoneward.controller.log import Told
-from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Operation, SyncResult
+from zoneward.controller.mode import Mode
+from zoneward.controller.rivals import Rivals
+from zoneward.controller.telling import Teller
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
@@ -20,6 +23,7 @@ from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 from zoneward.sources.api_errors import api_error
 from zoneward.sources.resources import Place as Kind
+from zoneward.sources.sandbox.store import Change
 from zoneward.sources.writing import Writer
 
 Object = dict[str, Any]
@@ -137,6 +141,32 @@ def test_a_mark_without_a_selector_is_told_and_the_slices_stay() -> None:
             async with at_work(place, mode=Mode.ONLY_MARKED, log=lines) as controller:
                 await settle(place, controller)
                 await work(place, controller)
+
+    asyncio.run(scene())
+
+
+def test_a_mark_that_is_lost_is_told_once_and_the_slices_stay() -> None:
+    """`kubectl replace` with a manifest that has neither the mark nor a selector does that."""
+    lines = Lines()
+
+    async def scene() -> None:
+        async with a_place() as place:
+            adopted = {SELECTOR_ANNOTATION: '{"app": "cart"}', names.TOPOLOGY_MODE_ANNOTATION: "Auto"}
+            fill(place, selector=None, annotations=adopted)
+            teller = Teller(Writer(place.link), instance="test")
+            async with at_work(place, mode=Mode.ONLY_MARKED, log=lines, teller=teller) as controller:
+                await settle(place, controller)
+                assert await teller.settled(5)
+                for annotations in ({}, {"note": "another change"}):
+                    place.annotate("cart", annotations)
+                    await settle(place, controller)
+                    assert await teller.settled(5)
+                assert place.listed() == addresses(*range(PODS))
+                assert len(lines.about("has lost its mark")) == 1
+                told = [each["reason"] for each in place.objects("events")]
+                assert told.count("EndpointSlicesOrphaned") == 1
+                (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
+                assert not service["status"].get("conditions")
 
     asyncio.run(scene())
 
@@ -428,3 +458,48 @@ def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_writt
         assert controller.metrics.changes[Operation.UPDATE] == 2
 
     run(work, resync=0.5)
+
+
+def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices() -> None:
+    """As where the watch of Services has broken off, and another controller's slices are heard of before."""
+
+    async def work(place: Place, controller: Controller) -> None:
+        service = controller.cache.services.get(*KEY)
+        assert service is not None
+        controller.cache.services.delete(service)
+        await until(lambda: controller.metrics.retries > 1)
+        assert place.listed() == addresses(*range(PODS))
+        controller.cache.services.put(service)
+        await settle(place, controller)
+        assert place.listed() == addresses(*range(PODS))
+        assert not controller.metrics.changes[Operation.DELETE]
+
+    run(work)
+
+
+def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None:
+    """Its writer may wait for the answer still, and would wait for a slice that is gone for ever."""
+    still, made, gone = 0.3, list[float](), list[float]()
+
+    async def work(place: Place) -> None:
+        clock = asyncio.get_running_loop().time
+
+        def look(_kind: object, change: Change) -> None:
+            if change.key[1] == "late":
+                (gone if change.new is None else made).append(clock())
+
+        place.registry.store.listeners.append(look)
+        options: Object = {"service": "cart", "addresses": ["10.0.0.1"], "managed_by": names.BUILT_IN_MANAGER}
+        create(place, KEPT, an_endpoint_slice("late", **options))
+        await until(lambda: bool(gone))
+        assert gone[0] - made[0] >= still
+
+    async def scene() -> None:
+        async with a_place() as place:
+            fill(place)
+            async with at_work(place, rivals=Rivals(together=True, still=still)) as controller:
+                await settle(place, controller)
+                await work(place)
+            assert place.missing == []
+
+    asyncio.run(scene())

@@ -224,3 +224,18 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
         await asyncio.gather(*workers)
 
     run(test)
+
+
+def test_what_waited_while_others_led_waits_from_now_on() -> None:
+    async def test() -> None:
+        now = 0.0
+        queue = Queue[str](clock=lambda: now)
+        queue.add("a")
+        now = 86_400.0
+        queue.begin()
+        now += 0.25
+        assert queue.oldest() == 0.25
+        await soon(queue)
+        assert queue.done("a", writes=1) == 0.25
+
+    run(test)

@@ -72,5 +72,25 @@ def test_a_server_that_cannot_be_asked_leaves_it_to_the_writes(status: int) -> N
     assert asked(denied="patch", status=status)[1] is None
 
 
+def test_a_subresource_is_asked_for_as_one() -> None:
+    async def run() -> None:
+        seen: list[object] = []
+
+        async def review(request: web.BaseRequest) -> web.Response:
+            seen.append(json.loads(await request.read())["spec"]["resourceAttributes"])
+            return web.json_response({"status": {"allowed": False}}, status=201)
+
+        async with served(review) as server, transport(access_to(server.url)) as connection:
+            with pytest.raises(Forbidden) as caught:
+                await check_rights(connection, [("PATCH", SERVICES, "status")], namespace="")
+            told = str(complaint(caught.value, connection.access, now=datetime.now(UTC)))
+        assert told.endswith('{apiGroups: [""], resources: ["services/status"], verbs: ["patch"]}')
+        assert seen == [
+            {"namespace": "", "verb": "patch", "group": "", "resource": "services", "subresource": "status"}
+        ]
+
+    asyncio.run(run())
+
+
 def test_a_server_that_fails_is_told() -> None:
     assert isinstance(asked(status=500)[1], ServerFault)

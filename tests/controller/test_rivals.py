@@ -11,8 +11,9 @@ from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import LIMIT, at_work
 
 from zoneward.controller.health import alone
-from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Operation
+from zoneward.controller.mode import Mode
 from zoneward.controller.rivals import GRACE, MEMORY, QUIET, STILL, Rivals, Verdict, is_sign_of_life, look
 from zoneward.controller.telling import Teller
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL

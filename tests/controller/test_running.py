@@ -4,23 +4,23 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from tests.controller.a_controller import Place, a_place, addresses, fill
+from tests.controller.lines import Lines
 from tests.sources.serving import access_to, json_status, served
 
 from zoneward.controller import running
 from zoneward.controller.health import faults
-from zoneward.controller.log import Told
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
-from zoneward.controller.observing import Observer
+from zoneward.controller.observing import LONGEST_ROUND, Observer
 from zoneward.controller.running import Replica
 from zoneward.controller.settings import Listen, Settings
 from zoneward.routing.configuration import Configuration
-from zoneward.sources.api_errors import Forbidden, Unreachable
+from zoneward.sources.api_errors import Forbidden, ServerFault, Unreachable
 from zoneward.sources.resources import SLICES, Key
 from zoneward.sources.sandbox.kinds import Kind
 from zoneward.sources.sandbox.store import Change
@@ -30,25 +30,6 @@ from zoneward.sources.writing import Writer
 
 LEASES = "leases.coordination.k8s.io"
 LIMIT = 20.0
-
-
-@dataclass
-class Lines:
-    """A log that is kept."""
-
-    told: list[tuple[str, dict[str, Told]]] = field(default_factory=list)
-
-    def bind(self, **_fields: Told) -> Self:
-        return self
-
-    def info(self, event: str, **fields: Told) -> None:
-        self.told.append((event, fields))
-
-    debug = warning = error = info
-
-    @property
-    def events(self) -> list[str]:
-        return [event for event, _ in self.told]
 
 
 @dataclass
@@ -212,7 +193,7 @@ def test_without_election_it_writes_at_once_and_there_is_no_lease() -> None:
     asyncio.run(test())
 
 
-def test_of_two_one_leads_and_the_other_says_so_and_follows() -> None:
+def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with a_place() as place, a_run(url_of(place)) as first:
             await first.until("leads")
@@ -221,9 +202,20 @@ def test_of_two_one_leads_and_the_other_says_so_and_follows() -> None:
                 fill(place)
                 await listed(place, addresses(*range(9)))
                 assert "leads" not in second.log.events
+                queue = second.replica._controller.queue
+                waited, begin = queue.oldest(), queue.begin
+                ages: list[float] = []
+
+                def begins() -> None:
+                    begin()
+                    ages.append(queue.oldest())
+
+                monkeypatch.setattr(queue, "begin", begins)
+                assert waited > 0
                 first.stop.set()
                 await asyncio.wait_for(first.task, LIMIT)
                 await second.until("leads")
+                assert ages[0] < waited, "what waited for others has not waited for us"
                 place.make_ready(0, False)
                 await listed(place, addresses(*range(1, 9)))
 
@@ -310,5 +302,53 @@ def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_back_at_t
             await asyncio.wait_for(run.task, LIMIT)
         assert gc.isenabled()
         assert not gc.get_freeze_count()
+
+    asyncio.run(test())
+
+
+def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_be_listed() -> None:
+    async def test() -> None:
+        now = 100.0
+        async with a_place() as place:
+            controller = Controller(
+                place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+            )
+            standing = Standing(place.link, clock=lambda: now)
+            observer = Observer(controller, standing=standing, candidate=None, log=Lines(), said=str, clock=lambda: now)
+            gc.disable()
+            try:
+                now += LONGEST_ROUND - 0.1
+                observer._look()
+                assert not gc.isenabled()
+                now += 0.1
+                observer._look()
+                assert gc.isenabled()
+            finally:
+                gc.enable()
+
+    asyncio.run(test())
+
+
+def test_what_is_refused_for_every_service_is_told_in_one_line() -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as run:
+            await run.until("status server listens")
+            run.log.told.clear()
+            for number in range(20):
+                path = f"/api/v1/namespaces/shop/services/s{number}/status"
+                run.replica._not_told(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
+            path = "/apis/events.k8s.io/v1/namespaces/shop/events"
+            run.replica._not_told(("shop", "s0"), Forbidden(403, "", "", method="POST", path=path))
+            for _ in range(2):
+                run.replica._not_told(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
+            told = [
+                (event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields
+            ]
+            assert told == [
+                ("Events or conditions are refused", "shop/s0", "Forbidden services"),
+                ("Events or conditions are refused", "shop/s0", "Forbidden events"),
+                ("an Event or condition could not be written", "shop/s0", "ServerFault"),
+                ("an Event or condition could not be written", "shop/s0", "ServerFault"),
+            ]
 
     asyncio.run(test())

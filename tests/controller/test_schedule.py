@@ -356,3 +356,16 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_what_waits_when_we_begin_to_lead_waits_since_then() -> None:
+    schedule = a_schedule()
+    for key in "abc":
+        schedule.add(key, now=0)
+    schedule.take(0)
+    schedule.add("a", now=1)
+    schedule.begin(100)
+    assert schedule.oldest(101) == 1
+    assert schedule.done("a", now=101, writes=0) == 1
+    assert taken(schedule, 101) == ["b", "c", "a"], "their order stays"
+    assert [schedule.done(key, now=102, writes=1) for key in "abc"] == [2, 2, 2]

@@ -10,9 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.controller.lines import Lines
 from tests.sources.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 
+from zoneward.controller import telling
 from zoneward.controller.batching import BackOff
+from zoneward.controller.conditions import ours, patch_of
 from zoneward.controller.events import BURST
 from zoneward.controller.telling import MOST_WAITING, Teller, TellingRate
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
@@ -21,7 +24,9 @@ from zoneward.routing.events import DISABLED, ENABLED, Event
 from zoneward.sources.api_errors import CallFailed
 from zoneward.sources.resources import SERVICES, Key
 from zoneward.sources.sandbox.in_process import InProcess
+from zoneward.sources.sandbox.kinds import Kind
 from zoneward.sources.sandbox.registry import Deletion, Registry, Write
+from zoneward.sources.sandbox.store import Change
 from zoneward.sources.writing import Writer, encoded
 
 KEY = (NAMESPACE, "cart")
@@ -48,12 +53,20 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 QUICK = BackOff(first=0.01, longest=0.05, with_news=0.01)
 
 
+def on(endpoints: int) -> tuple[Condition, ...]:
+    return (ACCEPTED, replace(ON[1], message=f"Hints/Auto: {endpoints} endpoints"))
+
+
 class Scene:
     """A teller with two workers and a Service at a sandbox."""
 
     def __init__(self, writer: Writer, registry: Registry, **options: Any) -> None:
         self.writer, self.registry, self.noon = writer, registry, NOON
         self.troubles: list[tuple[Key, CallFailed]] = []
+        self.log = Lines()
+        self.writes: list[str] = []
+        """The words of the second condition after each write of the Service."""
+        registry.store.listeners.append(self._note)
         self.teller = Teller(
             writer,
             instance="zoneward-0",
@@ -62,6 +75,7 @@ class Scene:
                 "rate": TellingRate(per_second=1e4),
                 "on_trouble": lambda key, error: self.troubles.append((key, error)),
                 "now": lambda: self.noon,
+                "log": self.log,
                 **options,
             },
         )
@@ -73,6 +87,17 @@ class Scene:
         """As a cache that is current would have it, and all of it."""
         self.teller.tell(await self.service(), conditions=conditions, events=events)
         assert await self.teller.settled(5)
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """As one who only looks: nothing is told sooner for it."""
+        async with asyncio.timeout(5):
+            while not holds():
+                await asyncio.sleep(0.002)
+
+    def _note(self, kind: Kind, change: Change) -> None:
+        if kind.resource == "services" and change.new is not None:
+            conditions = change.new.object()["status"].get("conditions") or ()
+            self.writes += [each["message"] for each in conditions if each["type"] == PROGRAMMED_CONDITION]
 
     def stored(self) -> Object:
         return self.registry.get(self.registry.kinds["services"], *KEY)
@@ -112,6 +137,7 @@ async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
         workers = [asyncio.create_task(scene.teller.run()) for _ in range(2)]
         try:
             yield scene
+            assert scene.log.told == [], "a mistake in the program"
         finally:
             scene.teller.close()
             await asyncio.wait_for(asyncio.gather(*workers), 5)
@@ -303,10 +329,8 @@ def test_a_service_that_is_gone_is_told_nothing_of_and_another_one_of_its_name_i
         assert scene.troubles == []
         await scene.writer.create(SERVICES, BALANCED)
         scene.teller.tell(old, conditions=OFF)
-        assert not await scene.teller.settled(0.1)
-        assert scene.troubles
-        scene.teller.forget(KEY)
-        assert await scene.teller.settled(0)
+        assert await scene.teller.settled(5)
+        assert [key for key, _ in scene.troubles] == [KEY]
         assert "conditions" not in scene.stored()["status"]
         await scene.tell(ON)
         assert scene.conditions()[PROGRAMMED_CONDITION][0] == "True"
@@ -391,3 +415,103 @@ def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
         assert loop.time() - start >= 0.25
 
     with_scene(work, rate=TellingRate(per_second=20, burst=5))
+
+
+def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_truce_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(telling, "LONGEST_TRUCE", 0.4)
+
+    async def work(scene: Scene) -> None:
+        found = await scene.service()
+        # The server refuses to make one Service another.
+        wrong = replace(found, metadata=replace(found.metadata, uid="another"))
+        for endpoints in range(6):
+            scene.teller.tell(wrong, conditions=on(endpoints))
+            assert await scene.teller.settled(5)
+        scene.teller.tell(wrong, conditions=on(6), events=TURNED_ON)
+        assert await scene.teller.settled(5)
+        assert len(scene.troubles) == 1
+        assert [each[0] for each in scene.events()] == [ENABLED], "Events do not wait for that"
+        scene.teller.tell(wrong, conditions=OFF)
+        assert await scene.teller.settled(5)
+        assert len(scene.troubles) == 2
+        await scene.until(lambda: len(scene.troubles) == 3)
+        assert len(scene.teller) == 0
+
+    with_scene(work)
+
+
+def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
+    seconds = 1000.0
+
+    async def work(scene: Scene) -> None:
+        nonlocal seconds
+
+        async def told(conditions: tuple[Condition, ...]) -> None:
+            scene.teller.tell(await scene.service(), conditions=conditions)
+            await asyncio.sleep(0.005)
+
+        for endpoints in range(10):
+            await told(on(endpoints))
+        assert scene.writes == ["Hints/Auto: 0 endpoints"]
+        assert len(scene.teller) == 1
+        # What waits is not repeated as news.
+        assert ours(scene.teller.as_told(await scene.service()))[1].message == "Hints/Auto: 9 endpoints"
+        for conditions in (OFF, on(1), (ACCEPTED, replace(ON[1], message="Split/Auto: 1 endpoint"))):
+            await told(conditions)
+            await scene.until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
+        seconds += 29.9
+        await told((ACCEPTED, replace(ON[1], message="Split/Auto: 2 endpoints")))
+        assert len(scene.writes) == 4
+        # And back again: nothing is left to tell.
+        await told((ACCEPTED, replace(ON[1], message="Split/Auto: 1 endpoint")))
+        assert len(scene.teller) == 0
+        seconds += 0.1
+        await told((ACCEPTED, replace(ON[1], message="Split/Auto: 3 endpoints")))
+        await scene.until(lambda: scene.writes[4:] == ["Split/Auto: 3 endpoints"])
+
+    with_scene(work, clock=lambda: seconds)
+
+
+def test_the_last_words_come_in_the_end_and_at_once_where_somebody_waits_for_all() -> None:
+    async def work(scene: Scene) -> None:
+        for endpoints in range(50):
+            scene.teller.tell(await scene.service(), conditions=on(endpoints))
+            await asyncio.sleep(0.002)
+        await scene.until(lambda: not len(scene.teller))
+        assert scene.writes[-1] == "Hints/Auto: 49 endpoints"
+        assert len(scene.writes) < 6
+
+    with_scene(work, calm=0.1)
+
+    async def waiting(scene: Scene) -> None:
+        for endpoints in range(3):
+            await scene.tell(on(endpoints))
+        assert len(scene.writes) == 3
+
+    with_scene(waiting)
+
+
+def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = 6
+
+    def breaking(uid: str, wanted: tuple[Condition, ...]) -> dict[str, Any]:
+        nonlocal broken
+        if broken:
+            broken -= 1
+            raise RuntimeError("a bug")
+        return patch_of(uid, wanted)
+
+    monkeypatch.setattr(telling, "patch_of", breaking)
+
+    async def work(scene: Scene) -> None:
+        await scene.tell(ON, TURNED_ON)
+        assert scene.writes == [ON[1].message]
+        ((event, fields),) = scene.log.told
+        assert event == "a mistake in the program kept something from being told"
+        assert fields["error"] == "RuntimeError: a bug"
+        assert str(fields["at"]).startswith("test_telling.py:")
+        scene.log.told.clear()
+
+    with_scene(work)

@@ -11,10 +11,11 @@ import pytest
 from aiohttp import web
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, Place, fill
-from tests.deploy.manifests import Object, Right, granted
+from tests.deploy.manifests import MODES, Object, Right, granted
 from tests.sources.calling import transport
 from tests.sources.serving import access_to
 
+from zoneward.controller import rights
 from zoneward.controller.log import Silent
 from zoneward.controller.mode import Mode
 from zoneward.controller.running import Replica
@@ -166,6 +167,18 @@ def _has_told(place: Place, times: int) -> bool:
 
 def _labelled(thing: Object, labels: Object) -> Object:
     return thing | {"metadata": thing["metadata"] | {"labels": thing["metadata"]["labels"] | labels}}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_right_to_write_is_asked_for_at_the_start(mode: str) -> None:
+    asked = {
+        (place.group, "/".join([place.plural, *rest]), VERBS[method])
+        for method, place, *rest in rights.RIGHTS + (rights.RIGHTS_OF_MARKED if mode == "only-marked" else ())
+    }
+    # Of the Lease the election tells by itself. Where all Services are ours, few have Endpoints that are kept.
+    untold = {OWNER} | (ENDPOINTS if mode == "take-over" else set())
+    needed = {right for right in granted(mode) if right[1] != "leases" and right[2] in VERBS.values()}
+    assert asked == needed - untold
 
 
 def test_a_service_that_was_adopted_needs_what_the_other_mode_adds(asked: Asked) -> None:

@@ -55,7 +55,8 @@ def test_a_mark_is_read_as_it_was_written() -> None:
     ("service", "has_own", "course"),
     [
         (a_service(), False, Course.LEAVE),
-        (a_service(), True, Course.LEAVE),
+        (a_service(), True, Course.ORPHANED),
+        (a_service(selector={}), True, Course.ORPHANED),
         (a_service(selector=MARKED), False, Course.LEAVE),
         (a_service(selector=MARKED), True, Course.RELEASE),
         (a_service(mark=MARK), False, Course.SERVE),
@@ -65,7 +66,7 @@ def test_a_mark_is_read_as_it_was_written() -> None:
         (a_service(selector=MARKED, mark="{"), True, Course.RELEASE),
     ],
 )
-def test_a_selector_that_is_back_is_a_release_whatever_became_of_the_marks(
+def test_a_selector_that_is_back_is_a_release_and_slices_without_selector_or_mark_are_orphaned(
     service: Service, has_own: bool, course: Course
 ) -> None:
     assert course_of(service, has_own=has_own) is course

@@ -3,7 +3,7 @@
 import click
 
 
-@click.command("controller")
+@click.command("controller", options_metavar="(--take-over | --only-marked) [OPTIONS]")
 @click.option(
     "--take-over",
     "take_over",
@@ -30,14 +30,14 @@ import click
     "--endpointslice-updates-batch-period",
     "batch_period",
     metavar="DURATION",
-    help="Gather changes of a Service that follow each other within this time. 0s by default.",
+    help="Gather changes of a Service that follow each other within this time, at most 1h. 0s by default.",
 )
 @click.option(
     "--concurrent-service-endpoint-syncs",
     "concurrent_syncs",
     type=int,
-    metavar="NUMBER",
-    help="Services that are synced at the same time. 5 by default.",
+    metavar="N",
+    help="How many Services are synced at the same time, 1 to 100. 5 by default.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",
@@ -48,51 +48,52 @@ import click
     "--leader-elect-lease-duration",
     "lease_duration",
     metavar="DURATION",
-    help="Others leave a Lease alone for so long that is not renewed. 15s by default.",
+    help="How long others wait for a Lease that is not renewed, before they take it. 15s by default.",
 )
 @click.option(
     "--leader-elect-renew-deadline",
     "renew_deadline",
     metavar="DURATION",
-    help="Stop to write where the Lease could not be renewed for so long. 10s by default.",
+    help="Stop writing when the Lease could not be renewed for this long. 10s by default.",
 )
 @click.option(
     "--leader-elect-retry-period",
     "retry_period",
     metavar="DURATION",
-    help="The longest time between two looks at the Lease, or renewals of it. 2s by default.",
+    help="The longest time between two looks at the Lease, or between two renewals. 2s by default.",
 )
 @click.option(
     "--leader-elect-resource-namespace",
     "lease_namespace",
     metavar="NAME",
-    help="Where the Lease is. By default the Pod's own namespace; outside of a cluster, kube-system.",
+    help="The Lease's namespace. By default the Pod's own; outside of a cluster, kube-system.",
 )
 @click.option(
     "--leader-elect-resource-name",
     "lease_name",
     metavar="NAME",
-    help="Its name. zoneward-controller by default.",
+    help="The Lease's name. zoneward-controller by default.",
 )
 @click.option(
     "--listen",
     metavar="[HOST]:PORT",
-    help="Serve /healthz, /readyz, /metrics and /debug there. 127.0.0.1:10271 by default; :10271 is all addresses,"
+    help="Where /healthz, /readyz, /metrics and /debug are served. 127.0.0.1:10271 by default; :10271 is all addresses,"
     " port 0 any that is free.",
 )
 @click.option(
     "--debug-for-all",
     is_flag=True,
     default=None,
-    help="Answer /debug not only on loopback addresses. It names Services and where their Pods run.",
+    help="Answer /debug to everyone, not only on loopback addresses. It tells which Services there are and where their"
+    " Pods run.",
 )
 @click.option("--predictions", is_flag=True, default=None, help="Add each Service's predicted traffic to /metrics.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
-    help="Of the lines on standard error. json by default where that is no terminal.",
+    help="How lines on standard error are written. By default text on a terminal, else json.",
 )
-@click.option("-v", "--verbose", count=True, help="Lines of less weight, too.")
+@click.option("-v", "--verbose", count=True, help="Debug lines, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
 def command(
     *,
@@ -109,11 +110,14 @@ def command(
 ) -> int:
     """Follow a cluster and keep its EndpointSlices, until SIGTERM or Ctrl-C.
 
-    Several replicas may run: the one that holds the Lease writes, and another takes over when it ends. What it would
-    decide is shown by `zoneward plan`, before and at any time.
+    One of --take-over and --only-marked is needed, here or as `controller.mode` in the file of --config. `zoneward
+    plan -A` shows what it would decide, before and at any time. Several replicas may run: the one that holds the Lease
+    writes, and another takes over when it ends.
+
+    Durations are as Go writes them: 500ms, 15s, 1m30s.
 
     \b
-    zoneward controller --take-over --kubeconfig sandbox.yaml
+    zoneward controller --take-over --kubeconfig sandbox.kubeconfig
     zoneward controller --only-marked
     """
     if take_over and only_marked:

@@ -156,6 +156,11 @@ def _settings(asked: Asked) -> tuple[Configuration, Settings]:
         raise InputError(_by_flags(str(error))) from None
     if settings.mode is None:
         raise click.UsageError("expected one of --take-over and --only-marked, or `controller.mode` in --config")
+    if asked.is_upstream and settings.mode is not Mode.TAKE_OVER:
+        raise click.UsageError(
+            f"--compat=upstream: expected the mode {Mode.TAKE_OVER}, got {settings.mode},"
+            " which has to tell our slices from others"
+        )
     return configuration.as_upstream() if asked.is_upstream else configuration, settings
 
 

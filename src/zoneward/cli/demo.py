@@ -9,6 +9,7 @@ import click
     type=click.FloatRange(0.25, 100),
     default=1.0,
     show_default=True,
+    metavar="NUMBER",
     help="How many times as fast the script goes.",
 )
 @click.option("--plain", is_flag=True, help="Lines, as where there is no terminal.")

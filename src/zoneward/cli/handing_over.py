@@ -143,7 +143,8 @@ def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
     lines = [f"{number}. {'wait for ' if isinstance(step, Await) else ''}{step.about}"]
     documents: list[object] = []
     if isinstance(step, ChangeService):
-        lines.append(f"   kubectl patch service {name.partition('/')[2]} --type=merge with:")
+        namespace, _, service = name.partition("/")
+        lines.append(f"   kubectl patch service {service} -n {namespace} --type=merge with:")
         documents.append(step.change)
     elif isinstance(step, WriteSlices):
         documents += [slice_document(each) for each in (*step.create, *step.update)]

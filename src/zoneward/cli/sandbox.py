@@ -21,7 +21,14 @@ import click
     metavar="FILE",
     help="Keep all objects in this file (JSON; .gz compresses) while they change and at the end; -f reads it again.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 picks a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    metavar="NUMBER",
+    help="The port to listen on; 0 picks a free one.",
+)
 @click.option(
     "--listen",
     metavar="ADDRESS",
@@ -40,7 +47,14 @@ import click
 @click.option(
     "--fault", "faults", multiple=True, metavar="FAULT", help="Go wrong on purpose, as in 503@0.01. May be repeated."
 )
-@click.option("--fault-seed", type=int, default=1, show_default=True, help="The same seed gives the same faults.")
+@click.option(
+    "--fault-seed",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="NUMBER",
+    help="The same seed gives the same faults.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No notes on standard error.")
 def command(
     *,
@@ -61,7 +75,7 @@ def command(
     EndpointSlices, Events, Leases and Namespaces. Ctrl-C or SIGTERM ends it.
 
     \b
-    zoneward sandbox --sample --write-kubeconfig sandbox.yaml
+    zoneward sandbox --sample --write-kubeconfig sandbox.kubeconfig
     zoneward sandbox -f cluster.json.gz --save cluster.json.gz
     zoneward sandbox --play rollout.yaml --fault 503@0.01 --fault latency=20ms
     """

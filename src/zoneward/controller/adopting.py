@@ -6,7 +6,7 @@ slices are fixed, and whatever is changed or deleted is what was looked at, or n
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -32,7 +32,7 @@ from zoneward.controller.rights import Right, check_rights
 from zoneward.kube.adoption import SKIP_MIRROR_LABEL, selector_of, with_selector
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import Service, zone_of
+from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demand_of
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
@@ -49,6 +49,9 @@ LABEL_LIMIT: Final = 10.0
 SETTLING: Final = 2.0
 """Seconds for which a Service that was taken over is still looked at: the built-in controller may have begun a sync
 before it let go, and write slices again that were deleted."""
+STILL: Final = 1.0
+"""Seconds for which a slice of the built-in controller has not changed before it is deleted. It may still wait for the
+answer to its last write: were the slice gone before, it would wait for it for ever, and be stalled for this Service."""
 _READ_LIMIT: Final = 30.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
@@ -57,6 +60,10 @@ _RIGHTS: Final[tuple[Right, ...]] = (("PATCH", SERVICES), ("POST", SLICES), ("PU
 
 class Link(Connection, Sender, Protocol):
     """What this needs of a connection; `zoneward.sources.transport` has it."""
+
+
+class NothingToDo(InputError):  # noqa: N818 -- it may be as it should be
+    """There is no such Service, or nothing says what it selects."""
 
 
 class Adopting:
@@ -77,17 +84,20 @@ class Adopting:
         limit: float = LIMIT,
         label_limit: float = LABEL_LIMIT,
         settling: float = SETTLING,
+        still: float = STILL,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._connection, self._configuration, self._tell = connection, configuration, tell
         self._namespace, self._name = key
         self._writer = writer or Writer(connection)
-        self._limit, self._label_limit, self._settling = limit, label_limit, settling
+        self._limit, self._label_limit, self._settling, self._still = limit, label_limit, settling, still
         self._clock, self._sleep = clock, sleep
         self._nodes: tuple[LiveNode, ...] = ()
         self._pods: tuple[LivePod, ...] = ()
         self._taken: set[str] = set()
+        self._unchanged: dict[str, tuple[str | None, float]] = {}
+        """By name of a slice of the built-in controller: its version, and when it was first read."""
         self.is_begun = False
         """Whether anything was written."""
 
@@ -101,12 +111,19 @@ class Adopting:
             settling=self._settling,
         )
 
-    async def release(self) -> str:
-        """Until the Service is as it was before it was adopted, or came back by itself."""
+    async def release(self, *, only_selected: bool = False) -> str:
+        """Until the Service is as it was before it was adopted, or came back by itself. ``only_selected``: put no
+        selector back, and end where it has none."""
         rights: tuple[Right, ...] = (("PATCH", SERVICES), ("DELETE", SLICES))
         await check_rights(self._connection, rights, namespace=self._namespace)
+
+        def following(there: There) -> Step:
+            if only_selected and not there.service.spec.selector:
+                return Done("it is Zoneward's")
+            return next_release(there, plan=self.plan)
+
         return await self._follow(
-            lambda there: next_release(there, plan=self.plan),
+            following,
             plans=lambda service: bool(service.spec.selector),
             settling=0,
         )
@@ -126,12 +143,13 @@ class Adopting:
         try:
             service = await self._writer.read(SERVICES, namespace=self._namespace, name=self._name)
         except NotFound:
-            raise self._error("expected a Service, found none") from None
+            raise NothingToDo(self._where, "expected a Service, found none") from None
         if (reason := refusal(service)) is not None:
-            raise self._error(reason)
+            raise (InputError if selector_of(service) else NothingToDo)(self._where, reason)
         if plans(service):
             await self._look_at_pods(service)
-        return There(service=service, slices=slices, endpoints=endpoints)
+        manager = self._configuration.manager
+        return There(service=service, manager=manager, slices=slices, endpoints=endpoints)
 
     def plan(self, there: There) -> ServicePlan:
         """With the Pods of the last look."""
@@ -169,9 +187,11 @@ class Adopting:
         quiet_since: float | None = None
         waiting_since: float | None = None
         while True:
+            asked = self._clock()
             there = await self.look(plans=plans)
             step = following(there)
             now = self._clock()
+            self._note(there.built_in, now)
             if isinstance(step, Done):
                 quiet_since = now if quiet_since is None else quiet_since
                 if now - quiet_since >= settling:
@@ -190,6 +210,9 @@ class Adopting:
                     continue
                 step = step.otherwise
             waiting_since = None
+            if isinstance(step, DeleteSlices) and (left := self._until_still(step.slices, asked)) > 0:
+                await self._sleep(left)
+                continue
             try:
                 await self._do(there, step)
             except CallFailed as error:
@@ -201,6 +224,21 @@ class Adopting:
             else:
                 pause, failed = _FIRST_PAUSE, None
                 self._tell(step.about)
+
+    def _note(self, built_in: Iterable[EndpointSlice], now: float) -> None:
+        """Slices of the built-in controller, as they were read before now."""
+        before = self._unchanged
+        self._unchanged = {}
+        for each in built_in:
+            name, version = each.metadata.name, each.metadata.resource_version
+            known = before.get(name)
+            self._unchanged[name] = known if known is not None and known[0] == version else (version, now)
+
+    def _until_still(self, slices: Iterable[EndpointSlice], asked: float) -> float:
+        """Seconds until none of them has changed for long enough, with a look that began when it was asked for. Ours
+        may go at any time."""
+        since = (self._unchanged[each.metadata.name][1] for each in slices if each.metadata.name in self._unchanged)
+        return max((start + self._still - asked for start in since), default=0)
 
     async def _do(self, there: There, step: Step) -> None:
         self.is_begun = True
@@ -250,4 +288,8 @@ class Adopting:
         )
 
     def _error(self, what: str) -> InputError:
-        return InputError(f"Service {self._namespace}/{self._name}", what)
+        return InputError(self._where, what)
+
+    @property
+    def _where(self) -> str:
+        return f"Service {self._namespace}/{self._name}"

@@ -44,15 +44,17 @@ _SKIPPED: Final = "true"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class There:
-    """What is there: the Service, all slices that name it, and its Endpoints object."""
+    """What is there: the Service, all slices that name it, and its Endpoints object. ``manager``: who writes ours, by
+    the label, as `Configuration.manager` has it."""
 
     service: Service
+    manager: str
     slices: tuple[EndpointSlice, ...] = ()
     endpoints: LegacyEndpoints | None = None
 
     @property
     def own(self) -> tuple[EndpointSlice, ...]:
-        return self._by(names.MANAGER)
+        return self._by(self.manager)
 
     @property
     def built_in(self) -> tuple[EndpointSlice, ...]:

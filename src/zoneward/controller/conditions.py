@@ -38,6 +38,12 @@ def says_the_same(one: Iterable[Condition], other: Iterable[Condition]) -> bool:
     return _untimed(one) == _untimed(other)
 
 
+def means_the_same(one: Iterable[Condition], other: Iterable[Condition]) -> bool:
+    """Whether two sets of conditions differ, at most, in the numbers that their words explain: what is in force, and
+    why, is the same."""
+    return set(map(_meaning, one)) == set(map(_meaning, other))
+
+
 def timed(wanted: Iterable[Condition], *, before: Iterable[Condition], now: str) -> tuple[Condition, ...]:
     """The conditions with the time since when they hold: a time changes when the status does, and not before."""
     known = {each.type: each for each in before}
@@ -62,6 +68,14 @@ def patch_of(uid: str, wanted: Iterable[Condition]) -> dict[str, Any]:
 def _full(condition: Condition) -> dict[str, Any]:
     """Also fields that are empty: what they replace may not be."""
     return {"reason": "", "message": "", **msgspec.to_builtins(condition)}
+
+
+def _meaning(condition: Condition) -> tuple[str, str, str, str]:
+    words = condition.message
+    if condition.type == names.PROGRAMMED_CONDITION:
+        # What follows the approach counts endpoints, and changes with each Pod.
+        words = words.partition(": ")[0]
+    return condition.type, condition.status, condition.reason, words
 
 
 def _untimed(conditions: Iterable[Condition]) -> dict[str, Condition]:

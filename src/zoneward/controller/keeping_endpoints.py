@@ -13,6 +13,7 @@ from zoneward.controller.batching import BackOff, Batching
 from zoneward.controller.legacy_endpoints import is_kept, renewed
 from zoneward.controller.log import Log
 from zoneward.controller.metrics import Metrics
+from zoneward.controller.mistake_log import MistakeLog
 from zoneward.controller.queue import Queue
 from zoneward.controller.reconciling import is_terminating
 from zoneward.sources.api_errors import ApiError, CallFailed, NotFound
@@ -46,7 +47,7 @@ class EndpointsKeeper:
         back_off: BackOff | None = None,
     ) -> None:
         self._cache, self._writer = cache, writer.once()
-        self._leading, self._metrics, self._log = leading, metrics, log
+        self._leading, self._metrics, self._log, self._mistakes = leading, metrics, log, MistakeLog(log)
         self.queue: Final = Queue[Key](batching=BATCHING, back_off=back_off or BACK_OFF)
         self._there: dict[Key, LegacyEndpoints] = {}
         """As they were last read or written."""
@@ -112,6 +113,12 @@ class EndpointsKeeper:
                     tries=given.failures + 1,
                     again_in=round(pause, 3),
                 )
+            except Exception as error:
+                # What is kept may be spoilt by it.
+                if self._cache.services.get(*key) is not None:
+                    self.reread(key)
+                self._mistakes.tell("a mistake in the program kept Endpoints from being written", key, error)
+                self.queue.failed(key)
             else:
                 self.queue.done(key, writes=writes)
 

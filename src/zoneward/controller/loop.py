@@ -6,9 +6,7 @@ writes, and two workers are never at one Service.
 """
 
 import asyncio
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -18,7 +16,8 @@ from zoneward.controller.keeping_endpoints import EndpointsKeeper
 from zoneward.controller.leading import Leading, always
 from zoneward.controller.log import Log, Silent
 from zoneward.controller.metrics import Metrics, SyncResult
-from zoneward.controller.mode import Mode as Mode  # whoever makes a Controller says one
+from zoneward.controller.mistake_log import MistakeLog
+from zoneward.controller.mode import Mode
 from zoneward.controller.queue import Queue
 from zoneward.controller.reconciling import Ending, Reconciled, Reconciler
 from zoneward.controller.releases import Releases
@@ -45,7 +44,6 @@ from zoneward.sources.writing import Writer
 WORKERS: Final = 4
 _TICK: Final = 0.5
 """Seconds between two looks at what has to be looked at again."""
-_FRAMES: Final = 6
 _LOOK: Final = 0.01
 """Seconds between two looks at whether all is done."""
 
@@ -121,8 +119,7 @@ class Controller:
             log=self._log,
             teller=teller,
         )
-        self._broken: set[str] = set()
-        """Where in the program something went wrong that was told."""
+        self._mistakes = MistakeLog(self._log)
         self._at_work: set[asyncio.Task[None]] = set()
         self._refreshes = False
         self.cache.services.subscribe(self._service_changed)
@@ -233,12 +230,12 @@ class Controller:
 
     def _pod_changed(self, old: LivePod | None, new: LivePod | None) -> None:
         self._state.pod(old, new)
-        keys = sorted(concerned(self.cache, old, new))
-        takes_away = _serves(old) and not _serves(new)
-        for key in keys:
-            ready = self._state.ready(key)
-            is_known = self.cache.synced.is_set()
-            urgency = urgency_of(takes_away=takes_away, ready=ready) if is_known else Urgency.NORMAL
+        keys = concerned(self.cache, old, new)
+        if not keys:
+            return
+        is_known, takes_away = self.cache.synced.is_set(), _serves(old) and not _serves(new)
+        for key in sorted(keys):
+            urgency = urgency_of(takes_away=takes_away, ready=self._state.ready(key)) if is_known else Urgency.NORMAL
             self.queue.add(key, urgency=urgency)
 
     def _node_changed(self, old: LiveNode | None, new: LiveNode | None) -> None:
@@ -250,8 +247,7 @@ class Controller:
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         self._state.slice(old, new)
-        if self.contested:
-            self._listen(old, new)
+        self._listen(old, new)
         seen = self._tracker.observe(old, new)
         if seen.is_news:
             self.queue.add_all(sorted(seen.services))
@@ -328,15 +324,7 @@ class Controller:
 
     def _broke(self, given: Given[Key], error: Exception) -> None:
         """A mistake in the program, which is told with its place the first time. What is kept may be spoilt by it."""
-        place = " < ".join(
-            f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
-            for frame in reversed(traceback.extract_tb(error.__traceback__)[-_FRAMES:])
-        )
-        if place not in self._broken:
-            self._broken.add(place)
-            name = "/".join(given.key)
-            told = f"{type(error).__name__}: {error}"
-            self._log.error("a mistake in the program kept a Service from its sync", service=name, error=told, at=place)
+        self._mistakes.tell("a mistake in the program kept a Service from its sync", given.key, error)
         self._state.renew(given.key)
         self._failed(given, 0, error)
 

@@ -19,7 +19,8 @@ from zoneward.sources.standing import Standing
 LOOK: Final = 0.5
 """Seconds between two looks."""
 LONGEST_ROUND: Final = 60.0
-"""Seconds without garbage collection, at most, once the cluster is listed: there may always be something to do."""
+"""Seconds without garbage collection, at most, before the cluster is listed, which may never be, and once more after
+that: there may always be something to do."""
 
 
 class Observer:
@@ -86,6 +87,8 @@ class Observer:
     def _look_at_memory(self) -> None:
         """What was listed stays, and what was planned of it in a leader's first round."""
         leads = self._leads
+        if not self._is_synced and self._clock() - self._begun >= LONGEST_ROUND:
+            gc.enable()
         if not self._is_synced or self._frozen_as in (leads, True):
             return
         depth, now = self._controller.queue.depth(), self._clock()

@@ -123,6 +123,10 @@ class Queue(Generic[K]):
         while self._takers:
             _call(self._takers.popleft())
 
+    def begin(self) -> None:
+        """We lead from now on: what waits does so since now. When it is given out does not change."""
+        self._schedule.begin(self._clock())
+
     # --- what can be measured -----------------------------------------------------------------------------------------
 
     def depth(self) -> Depth:

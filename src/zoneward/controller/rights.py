@@ -1,4 +1,4 @@
-"""Whether we may write what we are about to write, asked before the first of several writes."""
+"""Rights to write: which there are to be, and whether we have them, asked before the first of several writes."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,11 +7,22 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.sources.api_errors import ApiError, Forbidden, NotFound
-from zoneward.sources.resources import Place
+from zoneward.sources.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, Place
 from zoneward.sources.writing import Sender
 
-Right = tuple[str, Place[Any]]
-"""An HTTP method, and the kind that it is for."""
+Right = tuple[str, Place[Any]] | tuple[str, Place[Any], str]
+"""An HTTP method, and the kind that it is for, or a subresource of it (``status``)."""
+RIGHTS: Final[tuple[Right, ...]] = (
+    *((method, SLICES) for method in ("POST", "PUT", "DELETE")),
+    *((method, EVENTS) for method in ("POST", "PATCH")),
+    ("PATCH", SERVICES, "status"),
+)
+"""To write, which a controller needs in any case; without the Lease, of which the election tells."""
+RIGHTS_OF_MARKED: Final[tuple[Right, ...]] = (
+    ("PATCH", SERVICES),
+    *((method, ENDPOINTS) for method in ("POST", "PUT", "DELETE")),
+)
+"""And what it needs for Services that were adopted, where all that are its own are."""
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -31,15 +42,17 @@ async def check_rights(connection: Sender, rights: Iterable[Right], *, namespace
     """
     found = tuple(rights)
     answers = await asyncio.gather(*(_is_granted(connection, right, namespace) for right in found))
-    for (method, place), is_granted in zip(found, answers, strict=True):
+    for (method, place, *rest), is_granted in zip(found, answers, strict=True):
         if not is_granted:
-            path = place.path(namespace=namespace, name=None if method == "POST" else "any")
+            path = "/".join([place.path(namespace=namespace, name=None if method == "POST" else "any"), *rest])
             raise Forbidden(403, "Forbidden", "", method=method, path=path)
 
 
 async def _is_granted(connection: Sender, right: Right, namespace: str) -> bool:
-    method, place = right
+    method, place, *rest = right
     asked = {"namespace": namespace, "verb": _VERBS[method], "group": place.group, "resource": place.plural}
+    if rest:
+        asked["subresource"] = rest[0]
     review = {
         "kind": "SelfSubjectAccessReview",
         "apiVersion": "authorization.k8s.io/v1",

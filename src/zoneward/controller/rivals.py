@@ -81,7 +81,9 @@ class Rivals:
         self._behind: dict[Key, float] = {}
         """Contested Services that are not as they ought to be, and since when."""
         self._changed: dict[Key, float] = {}
-        """When its slices there last changed, of any Service."""
+        """When its slices there last changed."""
+        self._recent: dict[Key, float] = {}
+        """The same of any Service, the oldest first and only since `GRACE` seconds."""
         self._stirs: dict[Key, float] = {}
         """Since when they have changed again and again while they were in our way."""
         self._looks: dict[Key, float] = {}
@@ -92,7 +94,7 @@ class Rivals:
 
     def __len__(self) -> int:
         """Services of which anything is remembered."""
-        return len(self._held | self._finds.keys() | self._changed.keys() | self.contested | self._trusted)
+        return len(self._held | self._finds.keys() | self._recent.keys() | self.contested | self._trusted)
 
     # --- Services that are ours ---------------------------------------------------------------------------------------
 
@@ -104,7 +106,7 @@ class Rivals:
         """A Service that is ours has slices of the built-in controller."""
         if self._together and self.contested and key not in self._trusted:
             return self._contest(key, now)
-        changed = self._changed.get(key, -inf)
+        changed = self._recent.get(key, -inf)
         if now - changed < self._still:
             if changed - self._stirs.setdefault(key, changed) >= self._grace:
                 return self._contest(key, now)
@@ -141,9 +143,10 @@ class Rivals:
 
     def alive(self, key: Key, *, now: float) -> None:
         """A slice of the built-in controller was made, or changed: see `is_sign_of_life`."""
-        self._changed[key] = now
+        self._recent.pop(key, None)
+        self._recent[key] = now
         if key in self.contested:
-            self._alive = now
+            self._alive = self._changed[key] = now
 
     def looked(self, key: Key, *, is_current: bool, now: float) -> list[Key]:
         """Whether the slices at a contested Service are as they ought to be; which ones can be given back."""
@@ -174,6 +177,8 @@ class Rivals:
 
     def due(self, *, now: float) -> list[Key]:
         """Services that have to be looked at again now."""
+        while self._recent and now - next(iter(self._recent.values())) > self._grace:
+            del self._recent[next(iter(self._recent))]
         keys = [key for key, at in self._looks.items() if at <= now]
         for key in keys:
             del self._looks[key]
@@ -184,12 +189,12 @@ class Rivals:
         for keys in (self._held, self.contested, self._trusted):
             keys.discard(key)
         self._finds.pop(key, None)
-        for each in (self._behind, self._changed, self._looks, self._stirs):
+        for each in (self._behind, self._changed, self._recent, self._looks, self._stirs):
             each.pop(key, None)
 
     def clear(self) -> None:
         """Somebody else leads from now on."""
-        for key in {*self._held, *self._finds, *self._changed, *self.contested, *self._trusted}:
+        for key in {*self._held, *self._finds, *self._recent, *self.contested, *self._trusted}:
             self.forget(key)
         self._alive = self._given_back = -inf
         self._quiet = self._least_quiet

@@ -24,10 +24,11 @@ from zoneward.controller.metrics import Metrics, Moment
 from zoneward.controller.mode import Mode
 from zoneward.controller.observing import Observer
 from zoneward.controller.predictions import ByFamily, Prediction, Predictions
-from zoneward.controller.rights import Right, check_rights
+from zoneward.controller.repetition import Repetition
+from zoneward.controller.rights import RIGHTS, RIGHTS_OF_MARKED, check_rights
 from zoneward.controller.settings import Settings
 from zoneward.controller.status_server import StatusServer, Work
-from zoneward.controller.telling import Teller
+from zoneward.controller.telling import LONGEST_TRUCE, Teller
 from zoneward.controller.unanswered import Unanswered
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
@@ -35,10 +36,10 @@ from zoneward.slices.planned import ServicePlan
 from zoneward.sources.access import Access
 from zoneward.sources.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
 from zoneward.sources.complaints import complaint
-from zoneward.sources.resources import ENDPOINTS, EVENTS, LEASES, SERVICES, SLICES, AnyResource, Key
+from zoneward.sources.resources import EVENTS, LEASES, SERVICES, AnyResource, Key
 from zoneward.sources.standing import Standing
 from zoneward.sources.transport import Transport
-from zoneward.sources.writing import TIME_LIMIT, Writer
+from zoneward.sources.writing import TIME_LIMIT, Outcome, Writer, outcome_of
 
 DRAIN: Final = 10.0
 """Seconds for what was begun when we are told to stop."""
@@ -47,11 +48,6 @@ _LAST_WORDS: Final = 1.0
 _DIGITS: Final = 6
 _CONTROLLER: Final = "the controller"
 _ELECTION: Final = "leader election"
-_RIGHTS: Final[tuple[Right, ...]] = (("POST", SLICES), ("PUT", SLICES), ("DELETE", SLICES), ("POST", EVENTS))
-_RIGHTS_OF_MARKED: Final[tuple[Right, ...]] = (
-    ("PATCH", SERVICES),
-    *((method, ENDPOINTS) for method in ("POST", "PUT", "DELETE")),
-)
 
 
 class _Link(Standing):
@@ -86,6 +82,7 @@ class Replica:
         self._refusal: CallFailed | None = None
         self._has_seen_lease = False
         self._lease_fault: str | None = None
+        self._refused_words = Repetition(burst=1, period=LONGEST_TRUCE)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set. Raises InputError where the status port can't be had, CallFailed where the server
@@ -113,7 +110,7 @@ class Replica:
             writer = Writer(self._unanswered, limit=settings.timing.write, may_write=self._candidate.may_write)
         self._predictions = Predictions() if settings.predictions else None
         metrics = Metrics(max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions)
-        self._teller = Teller(writer, instance=self._instance, on_trouble=self._not_told)
+        self._teller = Teller(writer, instance=self._instance, log=log, on_trouble=self._not_told)
         self._controller = Controller(
             self._standing,
             configuration=self._configuration,
@@ -264,12 +261,14 @@ class Replica:
 
     async def _check_rights(self, connection: Transport) -> None:
         """Told once, in one line each, rather than with every Service that they are needed for."""
-        asked = _RIGHTS + (_RIGHTS_OF_MARKED if self._mode is Mode.ONLY_MARKED else ())
+        asked = RIGHTS + (RIGHTS_OF_MARKED if self._mode is Mode.ONLY_MARKED else ())
         for right in asked:
             try:
                 await check_rights(connection, [right], namespace="")
             except Forbidden as error:
-                self._log.warning("a right is missing", reason=f"{right[0]} {right[1].plural}", error=self._said(error))
+                method, place, *rest = right
+                what = "/".join([place.plural, *rest])
+                self._log.warning("a right is missing", reason=f"{method} {what}", error=self._said(error))
             except CallFailed:
                 return
 
@@ -281,6 +280,8 @@ class Replica:
 
     def _leads_or_not(self, leads: bool) -> None:
         if leads:
+            # What changed while others led was theirs to write.
+            self._controller.queue.begin()
             self._has_seen_lease = True
             self._stepped_down.clear()
             self._log.info("leads", lease="/".join(self._lease))
@@ -319,13 +320,30 @@ class Replica:
 
     def _not_told(self, service: Key, error: CallFailed) -> None:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
-        self._controller.metrics.call_failed(error, kind=EVENTS.plural if is_event else SERVICES.plural)
+        kind = EVENTS.plural if is_event else SERVICES.plural
+        self._controller.metrics.call_failed(error, kind=kind)
+        if outcome_of(error) is Outcome.REFUSED:
+            self._refused_to_tell(service, error, kind)
+            return
         self._log.warning(
             "an Event or condition could not be written",
             service="/".join(service),
             reason=_kind(error),
             error=self._said(error),
         )
+
+    def _refused_to_tell(self, service: Key, error: CallFailed, kind: str) -> None:
+        """What is refused for one Service is for most others too: one line tells of it, with one of them."""
+        verdict = self._refused_words.ask((kind, _kind(error)), now=self._clock())
+        if verdict.is_written:
+            more = {"left_out": verdict.left_out} if verdict.left_out else {}
+            self._log.warning(
+                "Events or conditions are refused",
+                service="/".join(service),
+                reason=f"{_kind(error)} {kind}",
+                error=self._said(error),
+                **more,
+            )
 
     def _not_predicted(self, service: Key, error: Exception) -> None:
         self._log.warning("traffic could not be predicted", service="/".join(service), error=_worded(error))

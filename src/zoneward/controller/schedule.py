@@ -195,6 +195,14 @@ class Schedule(Generic[K]):
         entry = self._entries.get(key)
         return entry is not None and self._awaits_cache(entry)
 
+    def begin(self, now: float) -> None:
+        """What waits does so since now, and not since it changed: so far it was for somebody else to do. Looks at all
+        entries."""
+        for entry in self._entries.values():
+            entry.since = now
+            if entry.changed is not None:
+                entry.changed = now
+
     # --- what can be measured -----------------------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -28,16 +28,22 @@ from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
+from zoneward.slices.packing import is_owned
 from zoneward.slices.planned import ServicePlan
 from zoneward.sources.api_errors import CallFailed
 from zoneward.sources.cache import Cache
 from zoneward.sources.listing import list_all
-from zoneward.sources.resources import SLICES, Key
+from zoneward.sources.resources import SERVICES, SLICES, Key
 
 CONTESTED: Final = Event(
     "Warning",
     "EndpointSlicesContested",
     "The built-in EndpointSlice controller writes slices of this Service too; Zoneward keeps off until it is quiet",
+)
+ORPHANED: Final = Event(
+    "Warning",
+    "EndpointSlicesOrphaned",
+    "The annotation zoneward.dev/selector is gone and there is no selector: nobody keeps the EndpointSlices current",
 )
 _NOTHING: Final = Reconciled(Ending.WRITTEN, 0)
 
@@ -70,6 +76,7 @@ class Syncer:
         self._configuration, self._mode, self._leading = configuration, mode, leading
         self._metrics, self._log, self._teller = metrics, log, teller
         self._events: dict[Key, tuple[Event, ...]] = {}
+        self._orphaned: set[Key] = set()
         self._clock = asyncio.get_running_loop().time
 
     async def sync(self, given: Given[Key]) -> Reconciled:
@@ -98,14 +105,24 @@ class Syncer:
         """What to do about a Service with these slices."""
         has_own = any(is_own(each, self._configuration) for each in slices)
         if self._mode is Mode.ONLY_MARKED:
-            return course_of(service, has_own=has_own)
+            course = course_of(service, has_own=has_own)
+            if course is Course.ORPHANED and not any(self._is_kept_of(service, each) for each in slices):
+                # Those of an earlier Service of this name, or on their way out.
+                return Course.LEAVE
+            return course
         if service.spec.type == "ExternalName":
             return Course.SERVE if has_own else Course.LEAVE
         return Course.SERVE if selector_of(service) else Course.LEAVE
 
+    def _is_kept_of(self, service: Service, each: EndpointSlice) -> bool:
+        """Whether a slice is ours, of this very Service, and there to stay."""
+        is_going = each.metadata.deletion_timestamp is not None
+        return is_own(each, self._configuration) and is_owned(each, service) and not is_going
+
     def clear(self) -> None:
         """Somebody else leads from now on."""
         self._events.clear()
+        self._orphaned.clear()
 
     # --- one that is ours ---------------------------------------------------------------------------------------------
 
@@ -129,7 +146,7 @@ class Syncer:
         events = plan.events if ours(told) else (*waiting, *plan.events)
         result = await self._reconciler.write(key, steps)
         if result.ending is not Ending.WRITTEN:
-            if events:
+            if events and self._leading.is_set():
                 # Another plan may find what they tell of done already.
                 self._events[key] = tuple(dict.fromkeys(events))
             return result
@@ -189,15 +206,22 @@ class Syncer:
     # --- one that is not ours, or is gone -----------------------------------------------------------------------------
 
     def _leave(self, key: Key, service: Service, course: Course) -> None:
+        was_orphaned = key in self._orphaned
         self._forget(key)
-        if course is Course.LEAVE and self._teller is not None and self._leading.is_set():
-            # One that was ours still has our conditions.
-            self._teller.tell(service, conditions=())
+        name = "/".join(key)
+        if course is Course.ORPHANED:
+            self._orphaned.add(key)
+            if not was_orphaned:
+                words = "a Service has lost its mark and has no selector: nobody keeps its slices current"
+                self._log.warning(words, service=name)
         elif course is Course.RELEASE:
             self._releases.begin(key)
         elif course is Course.BROKEN:
-            name = "/".join(key)
             self._log.warning("a Service is marked as adopted, and its mark has no selector", service=name)
+        if self._teller is not None and self._leading.is_set() and course in (Course.LEAVE, Course.ORPHANED):
+            # One that was ours still has our conditions, which remember too that nothing was told yet.
+            events = [ORPHANED] if course is Course.ORPHANED and ours(service) and not was_orphaned else []
+            self._teller.tell(service, conditions=(), events=events)
 
     async def _remove(self, key: Key, slices: Iterable[EndpointSlice]) -> Reconciled:
         """A Service is gone: what is left of ours goes, though the garbage collector might do it too."""
@@ -206,16 +230,29 @@ class Syncer:
             self._teller.forget(key)
         own = [each for each in slices if is_own(each, self._configuration)]
         gone = [Step(Operation.DELETE, each) for each in own if each.metadata.deletion_timestamp is None]
+        if gone and (trouble := await self._is_there(key)):
+            return Reconciled(Ending.FAILED, 0, trouble)
         result = await self._reconciler.write(key, gone)
         if result.ending is Ending.WRITTEN and not gone:
             self._tracker.forget(key)
         return result
+
+    async def _is_there(self, key: Key) -> CallFailed | None:
+        """What keeps us from taking a Service for deleted: slices may be heard of sooner than their Service, where the
+        watch of Services has broken off."""
+        try:
+            found = await list_all(self._connection, SERVICES, namespace=key[0], fields=f"metadata.name={key[1]}")
+        except CallFailed as error:
+            self._metrics.call_failed(error, kind=SERVICES.plural)
+            return error
+        return CallFailed("the Service is there, and the cache does not know it yet", sent=False) if found else None
 
     def _forget(self, key: Key) -> None:
         self._state.forget(key)
         self._rivals.forget(key)
         self._endpoints.add(key)
         self._events.pop(key, None)
+        self._orphaned.discard(key)
         self._metrics.forget(key)
 
     async def _read_afresh(self, key: Key) -> None:

@@ -1,8 +1,12 @@
 """What is told about Services, beside the slices: Events, and conditions in their status.
 
 Telling never holds up a sync and never fails one: what is to be told is kept by Service, written by workers of its own
-at a limited rate, tried again with growing pauses, and given up where it is refused. Events of a Service keep their
-order; of conditions only the latest matter. Both are written only when they say something new.
+at a limited rate, tried again with growing pauses, and given up where it is refused: conditions until others are
+wanted, or for `LONGEST_TRUCE`. Events of a Service keep their order; of conditions only the latest matter. Both are
+written only when they say something new.
+
+Each write of a Service's status wakes every kube-proxy, and the words of a condition have numbers in them that change
+with every Pod. So words alone are written at most once in `CALM` seconds, and the last of them in the end.
 """
 
 import asyncio
@@ -14,8 +18,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from zoneward.controller.batching import BackOff
-from zoneward.controller.conditions import ours, patch_of, says_the_same, timed, with_ours
+from zoneward.controller.conditions import means_the_same, ours, patch_of, says_the_same, timed, with_ours
 from zoneward.controller.events import Recorder
+from zoneward.controller.log import Log, Silent
+from zoneward.controller.mistake_log import MistakeLog
 from zoneward.controller.queue import Queue
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing import events as routing_events
@@ -26,7 +32,9 @@ from zoneward.sources.writing import Outcome, PatchForm, Writer, outcome_of
 MOST_WAITING: Final = 10
 """Events of one Service that wait for an API server; then the oldest are given up."""
 LONGEST_TRUCE: Final = 600.0
-"""Seconds, at most, until conditions that somebody else takes away are written again."""
+"""Seconds, at most, until conditions are written again that somebody else takes away, or that were refused."""
+CALM: Final = 30.0
+"""Seconds between two writes of conditions of a Service of which the second brings nothing but other words."""
 _Trouble = Callable[[Key, CallFailed], None]
 
 
@@ -55,18 +63,26 @@ class _Matter:
     version: int = 0
     """Of the Service with what was written."""
     taken_away: int = 0
+    refused: tuple[Condition, ...] | None = None
+    """What the server does not let us write."""
+    refused_until: float = 0.0
     not_before: float = 0.0
 
     @property
+    def wants_conditions(self) -> bool:
+        return self.wanted is not None
+
+    @property
     def waits(self) -> bool:
-        return bool(self.events) or self.wanted is not None
+        return bool(self.events) or (self.wants_conditions and self.refused is None)
 
 
 class Teller:
     """Everything happens in one event loop. `run` as many workers as may write at once; `tell` after each plan.
 
     ``instance`` names this process, among several of its kind. ``clock`` counts seconds (the loop's unless told),
-    ``now`` is the time of day. What fails is told to ``on_trouble``.
+    ``now`` is the time of day, ``calm`` as `CALM`. What fails is told to ``on_trouble``, mistakes in the program to
+    ``log``.
     """
 
     def __init__(
@@ -76,13 +92,16 @@ class Teller:
         instance: str,
         rate: TellingRate | None = None,
         back_off: BackOff | None = None,
+        calm: float = CALM,
+        log: Log | None = None,
         on_trouble: _Trouble = lambda _key, _trouble: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._writer, self._rate, self._on_trouble = writer, rate or TellingRate(), on_trouble
-        self._now, self._sleep = now, sleep
+        self._now, self._sleep, self._calm = now, sleep, calm
+        self._mistakes = MistakeLog(log or Silent())
         self._clock = clock or asyncio.get_running_loop().time
         self._queue = Queue[Key](back_off=back_off or BackOff(), clock=self._clock)
         self._recorder = Recorder(instance=instance, now=now)
@@ -92,9 +111,13 @@ class Teller:
         self._nothing_waits.set()
         self._waiting: set[Key] = set()
         self._given_up = 0
+        self._written_at: dict[str, float] = {}
+        """When conditions were last written, by the uid of their Service, in this order; of the last `CALM` seconds."""
+        self._in_haste = 0
+        """How many wait for all to be told, for whom there is no calm."""
 
     def __len__(self) -> int:
-        """Services of which something is to be told."""
+        """Services of which something is to be told, be it later."""
         return len(self._waiting)
 
     @property
@@ -169,12 +192,14 @@ class Teller:
         if is_known and is_current and matter.written is not None and not says_the_same(there, matter.written):
             self._was_taken_away(matter)
         if is_known and says_the_same(there, conditions):
-            matter.wanted, matter.told = None, there
+            matter.wanted, matter.told, matter.refused = None, there, None
             if is_current and not matter.events and self._clock() >= matter.not_before + LONGEST_TRUCE:
                 matter.taken_away = 0
         elif not says_the_same(matter.told, conditions) or matter.wanted is None:
             now = f"{self._now().astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
             matter.wanted = matter.told = timed(conditions, before=before or there, now=now)
+            if matter.refused is not None and not means_the_same(matter.refused, conditions):
+                matter.refused = None
 
     def _was_taken_away(self, matter: _Matter) -> None:
         """Whoever did it may do it again: two who write in turn would do so for ever."""
@@ -189,13 +214,14 @@ class Teller:
             self._waiting.add(key)
             self._nothing_waits.clear()
             self._queue.add(key)
-            if matter.events:
-                # A truce is about conditions.
+            if matter.events or self._pause(matter) <= 0:
+                # A truce is about conditions, and calm about words.
                 self._queue.wake(key)
             return
         self._settle(key)
         version = version_of(matter.service.metadata.resource_version)
-        if not matter.taken_away and (version is None or version >= matter.version):
+        is_over = not matter.taken_away and matter.refused is None
+        if is_over and (version is None or version >= matter.version):
             # The Service says it all itself.
             del self._matters[key]
 
@@ -221,6 +247,10 @@ class Teller:
                 asked = error.retry_after if isinstance(error, ApiError) else None
                 self._queue.failed(key, retry_after=asked)
                 continue
+            except Exception as error:
+                self._mistakes.tell("a mistake in the program kept something from being told", key, error)
+                self._queue.failed(key)
+                continue
             if pause > 0:
                 self._queue.stale(key, limit=pause)
             else:
@@ -229,10 +259,16 @@ class Teller:
                 self._settle(key)
 
     async def settled(self, limit: float) -> bool:
-        """Wait until all is told, or for so many seconds; whether it is."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(limit):
-                await self._nothing_waits.wait()
+        """Wait until all is told, or for so many seconds; whether it is. Meanwhile words are told as they come."""
+        self._in_haste += 1
+        for key in self._waiting:
+            self._queue.wake(key)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit):
+                    await self._nothing_waits.wait()
+        finally:
+            self._in_haste -= 1
         return self._nothing_waits.is_set()
 
     def close(self) -> None:
@@ -282,15 +318,17 @@ class Teller:
         await self._writer.patch(EVENTS, change, namespace=event.metadata.namespace, name=event.metadata.name)
 
     async def _write_conditions(self, matter: _Matter) -> float:
-        wanted = matter.wanted
-        if wanted is None:
-            return 0.0
-        pause = matter.not_before - self._clock()
+        pause = self._pause(matter)
         if pause > 0:
             return pause
-        await self._pace()
-        namespace, name = key_of(matter.service)
-        change = patch_of(matter.service.metadata.uid, wanted)
+        if matter.wants_conditions:
+            await self._pace()
+        wanted, matter.refused = matter.wanted, None
+        if wanted is None:
+            return 0.0
+        key, uid = key_of(matter.service), matter.service.metadata.uid
+        namespace, name = key
+        change = patch_of(uid, wanted)
         matter.in_flight = wanted
         try:
             metadata = await self._writer.patch(
@@ -300,15 +338,47 @@ class Teller:
             matter.wanted = None
             return 0.0
         except CallFailed as error:
-            if outcome_of(error) is Outcome.UNKNOWN:
+            outcome = outcome_of(error)
+            if outcome is Outcome.UNKNOWN:
                 matter.written = None
-            raise
+                self._note_write(uid)
+            if outcome is not Outcome.REFUSED:
+                raise
+            self._on_trouble(key, error)
+            return self._refuse(matter, wanted)
         finally:
             matter.in_flight = None
+        self._note_write(uid)
         matter.written, matter.version = wanted, version_of(metadata.resource_version) or 0
         if matter.wanted is wanted:
             matter.wanted = None
-        return 0.0
+        return max(0.0, self._pause(matter))
+
+    def _refuse(self, matter: _Matter, refused: tuple[Condition, ...]) -> float:
+        """Seconds until what is wanted now may be tried."""
+        if matter.wanted is None or not means_the_same(matter.wanted, refused):
+            return 0.0
+        matter.refused, matter.refused_until = refused, self._clock() + LONGEST_TRUCE
+        return LONGEST_TRUCE
+
+    def _pause(self, matter: _Matter) -> float:
+        """Seconds until the conditions that wait may be written; none is 0, or less."""
+        if matter.wanted is None:
+            return 0.0
+        now, due = self._clock(), matter.not_before
+        if matter.refused is not None:
+            due = max(due, matter.refused_until)
+        stand = ours(matter.service) if matter.written is None else matter.written
+        if not self._in_haste and matter.in_flight is None and means_the_same(stand, matter.wanted):
+            due = max(due, self._written_at.get(matter.service.metadata.uid, now - self._calm) + self._calm)
+        return due - now
+
+    def _note_write(self, uid: str) -> None:
+        now = self._clock()
+        self._written_at.pop(uid, None)
+        self._written_at[uid] = now
+        while self._written_at[oldest := next(iter(self._written_at))] <= now - self._calm and oldest != uid:
+            del self._written_at[oldest]
 
     async def _pace(self) -> None:
         now = self._clock()

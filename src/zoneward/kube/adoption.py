@@ -36,6 +36,9 @@ class Course(StrEnum):
     """Its selector is back: the built-in controller serves it, and what we wrote has to go."""
     BROKEN = "broken"
     """It is ours, and nothing says which Pods it selects. Its slices stay as they are."""
+    ORPHANED = "orphaned"
+    """Its mark is lost and no selector came back: nobody keeps the slices of ours that it still has. They stay as they
+    are."""
 
 
 def is_marked(service: Service) -> bool:
@@ -67,7 +70,7 @@ def course_of(service: Service, *, has_own: bool) -> Course:
     if service.spec.selector:
         return Course.RELEASE if has_own or is_marked(service) else Course.LEAVE
     if not is_marked(service):
-        return Course.LEAVE
+        return Course.ORPHANED if has_own else Course.LEAVE
     return Course.SERVE if selector_of(service) else Course.BROKEN
 
 

@@ -34,9 +34,15 @@ class Page(Generic[T]):
 
 
 async def pages(
-    connection: Connection, resource: Resource[T], *, namespace: str | None = None, labels: str = "", size: int = PAGE
+    connection: Connection,
+    resource: Resource[T],
+    *,
+    namespace: str | None = None,
+    labels: str = "",
+    fields: str = "",
+    size: int = PAGE,
 ) -> AsyncIterator[Page[T]]:
-    """All objects of a kind, in one namespace or all; ``labels`` is a label selector. Raises CallFailed.
+    """All objects of a kind, in one namespace or all, that ``labels`` and ``fields`` select. Raises CallFailed.
 
     The list is the latest, not what some cache happens to have. A continue token that expires starts it again; the
     token that the server offers instead would mix two states of the cluster.
@@ -47,6 +53,8 @@ async def pages(
         query = {"limit": str(size)} if restarts < MAX_RESTARTS else {}
         if labels:
             query["labelSelector"] = labels
+        if fields:
+            query["fieldSelector"] = fields
         if token:
             query["continue"] = token
         try:
@@ -66,11 +74,17 @@ async def pages(
 
 
 async def list_all(
-    connection: Connection, resource: Resource[T], *, namespace: str | None = None, labels: str = "", size: int = PAGE
+    connection: Connection,
+    resource: Resource[T],
+    *,
+    namespace: str | None = None,
+    labels: str = "",
+    fields: str = "",
+    size: int = PAGE,
 ) -> tuple[T, ...]:
-    """All objects of a kind as of one moment; ``labels`` is a label selector. Raises CallFailed."""
+    """All objects of a kind as of one moment; ``labels`` and ``fields`` are selectors. Raises CallFailed."""
     found: list[T] = []
-    async for page in pages(connection, resource, namespace=namespace, labels=labels, size=size):
+    async for page in pages(connection, resource, namespace=namespace, labels=labels, fields=fields, size=size):
         if page.is_first:
             found.clear()
         found.extend(page.objects)

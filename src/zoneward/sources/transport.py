@@ -26,6 +26,7 @@ from zoneward.sources.failures import failures
 from zoneward.sources.lines import lines
 from zoneward.sources.proxies import is_here, proxy_for
 from zoneward.sources.retries import Retries
+from zoneward.sources.sockets import opened
 from zoneward.sources.tls import TlsContexts
 
 TIME_LIMIT: Final = 60.0
@@ -97,7 +98,7 @@ class Transport:
 
     async def __aenter__(self) -> "Transport":
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_CONNECTION),
+            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_CONNECTION, socket_factory=opened),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=self._timeout,
             skip_auto_headers=("Content-Type",),

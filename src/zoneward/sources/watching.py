@@ -6,7 +6,8 @@ What can happen on the way, and what is done:
   object's or a bookmark's. No event is lost, for the server remembers the last few minutes.
 - It no longer remembers (410, as the answer or as an event): list again. What differs from what is held is told as
   additions, changes and deletions; what is the same is not told.
-- Nothing comes for longer than the server would let a watch last: the connection is dead, though nobody said so.
+- The other end is gone without a word: the system notices within half a minute (`zoneward.sources.sockets`). Where
+  a proxy keeps the connection open to nobody: nothing comes for longer than the server would let a watch last.
 - An event comes late or twice: its version is not newer than what was seen, and it is dropped.
 - A list is older than what was seen: a replica lags behind, and is asked again. If it stays so, the server's data were
   restored from a backup, and are taken as they are.

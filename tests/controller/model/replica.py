@@ -13,7 +13,8 @@ from tests.controller.model.network import Link, Network
 from zoneward.controller.batching import Batching
 from zoneward.controller.election import Timing
 from zoneward.controller.lease import Candidate
-from zoneward.controller.loop import Controller, Mode
+from zoneward.controller.loop import Controller
+from zoneward.controller.mode import Mode
 from zoneward.controller.telling import Teller
 from zoneward.kube.objects import Service, says_ready
 from zoneward.routing.configuration import Configuration
@@ -21,6 +22,7 @@ from zoneward.sources import api_errors, listing, writing
 from zoneward.sources.resources import RESOURCES, Key
 
 TIMING: Final = Timing(lease_duration=9, renew_deadline=6, retry_period=2)
+_CALM: Final = 3.0
 _FAILURES: Final = {
     name for module in (api_errors, writing, listing) for name, each in vars(module).items() if isinstance(each, type)
 }
@@ -100,7 +102,9 @@ class Replica:
             writer = writing.Writer(self.link, limit=TIMING.write, may_write=self.candidate.may_write)
         else:
             writer = writing.Writer(self.link, limit=TIMING.write)
-        self.teller = _Telling(writer, instance=name, now=lambda: network.registry.now)
+        self.teller = _Telling(
+            writer, instance=name, calm=_CALM, log=Notes(judge, name), now=lambda: network.registry.now
+        )
         self.teller.watched_by(self)
         self.controller = Controller(
             self.link,
