@@ -81,7 +81,7 @@ def differences(data: st.DataObject, cluster: Cluster) -> Iterable[tuple[bool, b
         yield differs, may
 
 
-@examples(150)
+@examples(80)
 @given(clusters(others=False), st.data())
 def test_no_service_keeps_a_decision_that_demand_has_changed(cluster: Cluster, data: st.DataObject) -> None:
     for differs, may in differences(data, cluster):
@@ -89,7 +89,7 @@ def test_no_service_keeps_a_decision_that_demand_has_changed(cluster: Cluster, d
         event(f"differs: {differs}, may: {may}")
 
 
-@examples(100)
+@examples(50)
 @given(clusters(setting=BALANCED, others=False, tidy=True), st.data())
 def test_hints_in_proportion_are_asked_for_exactly_where_they_differ(cluster: Cluster, data: st.DataObject) -> None:
     assume(cluster.nodes)

@@ -345,7 +345,7 @@ def test_while_the_cache_is_behind_nothing_is_decided_and_then_all_is() -> None:
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("faults", [(), ("conflict@0.1", "lost-answer@0.1")])
+@pytest.mark.parametrize("faults", [("conflict@0.1", "lost-answer@0.1")])
 def test_after_a_rollout_slices_are_as_planned_and_no_ready_endpoint_was_ever_missing(faults: tuple[str, ...]) -> None:
     async def scene() -> None:
         async with a_place(*faults, ends_pods=False) as place:

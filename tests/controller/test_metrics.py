@@ -39,7 +39,7 @@ def hinted(plan: ServicePlan) -> Iterator[bool]:
 
 
 @given(clusters(), st.booleans())
-@examples(100)
+@examples(50)
 def test_totals_are_what_the_slices_of_a_plan_hold(cluster: Cluster, as_upstream: bool) -> None:
     cluster = cluster.with_(configuration=replace(cluster.configuration, upstream=as_upstream))
     metrics, plan = Metrics(max_endpoints=cluster.configuration.max_endpoints_per_slice), cluster.plan()

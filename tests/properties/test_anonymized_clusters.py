@@ -121,7 +121,7 @@ def plan_told(plan: ServicePlan, names: dict[str, str]) -> list[object]:
 
 
 @given(clusters(), st.sampled_from((False, False, False, True)), st.sampled_from((True, True, True, False)))
-@examples(250)
+@examples(120)
 def test_the_plan_of_an_anonymized_cluster_is_the_same(cluster: Cluster, upstream: bool, pods_known: bool) -> None:
     if upstream:
         cluster = cluster.with_(configuration=cluster.configuration.as_upstream())
@@ -136,7 +136,7 @@ def test_the_plan_of_an_anonymized_cluster_is_the_same(cluster: Cluster, upstrea
 
 
 @given(clusters(), st.sampled_from(("json", "json", "yaml")))
-@examples(80)
+@examples(40)
 def test_a_saved_cluster_reads_back_as_it_was(cluster: Cluster, form: Form) -> None:
     for snapshot in (snapshot_of(cluster), anonymized(snapshot_of(cluster))):
         stream = BytesIO()

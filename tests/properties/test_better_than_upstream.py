@@ -45,7 +45,7 @@ def selected(family: FamilyPlan, zone: str) -> int:
 # --- redistribution stops early: a zone stays below the minimum, or gets nothing --------------------------------------
 
 
-@examples(300)
+@examples(150)
 @given(clusters(setting=BALANCED, tidy=True, others=False))
 def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(cluster: Cluster) -> None:
     """In exact fractions, of what proxies select, wherever hints are on."""
@@ -64,7 +64,7 @@ def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(
             assert Fraction(ready * weight, demand.total) / consumed - 1 < threshold_in_force(cluster, family)
 
 
-@examples(150)
+@examples(80)
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
     """Every ready endpoint that serves a port has a hint where they are on; nobody has one where they are off, or
@@ -81,7 +81,7 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
 # --- an endpoint in a zone without usable nodes keeps a hint that nobody consumes -------------------------------------
 
 
-@examples(200)
+@examples(100)
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
     """An endpoint in a zone without demand too, so none idles; but ``Require`` leaves it at home."""
@@ -129,7 +129,7 @@ def content(each: EndpointSlice) -> tuple[object, ...]:
     )
 
 
-@examples(200)
+@examples(100)
 @given(clusters())
 def test_a_slice_whose_content_does_not_change_is_not_written(cluster: Cluster) -> None:
     before = {each.metadata.name: each for each in cluster.slices}
@@ -165,7 +165,7 @@ def test_from_prefer_same_zone_to_auto_no_zone_stays_at_51_percent() -> None:
 # --- events on every failing sync, and with the wrong message ---------------------------------------------------------
 
 
-@examples(200)
+@examples(100)
 @given(clusters(), clusters(history=False, others=False))
 def test_an_event_is_told_only_when_something_changed(cluster: Cluster, other: Cluster) -> None:
     """Whatever the cluster changes into: where conditions and what is in force stay as they were, nothing is told."""

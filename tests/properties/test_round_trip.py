@@ -43,7 +43,7 @@ def located(endpoints: Sequence[Endpoint]) -> Counter[str | None]:
     return Counter(endpoint.zone for endpoint in endpoints)
 
 
-@examples(200)
+@examples(100)
 @given(clusters(setting=ZONE_HINTS, others=False))
 def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster) -> None:
     """For each zone: as many endpoints from each zone as allocated; all ready ones where it was allocated none."""
@@ -66,7 +66,7 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
                 assert (located(selection.cluster), selection.rule) == (located(ready), SelectionRule.ALL)
 
 
-@examples(300)
+@examples(150)
 @given(clusters(setting=SUBSETTING, others=False))
 def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster: Cluster) -> None:
     """For each zone where traffic starts: as many endpoints from each zone as those groups have, by their weights;
@@ -126,7 +126,7 @@ def in_group(allocation: Allocation, number: int) -> Counter[str | None]:
     return +Counter({zone or None: count for zone, count in zip(allocation.zones, row, strict=True)})
 
 
-@examples(200)
+@examples(100)
 @given(clusters(setting=SUBSETTING, others=False))
 def test_who_reads_no_slice_groups_uses_all_endpoints_of_them(cluster: Cluster) -> None:
     """A kube-proxy, whatever its age: slices with a zone label are slices, and hints are not there beside them."""
@@ -141,7 +141,7 @@ def test_who_reads_no_slice_groups_uses_all_endpoints_of_them(cluster: Cluster) 
         assert {id(one) for one in selection.cluster} >= {id(one) for one in ready_by_address(family)}
 
 
-@examples(200)
+@examples(100)
 @given(clusters(setting=SUBSETTING, tidy=True, others=False))
 def test_no_endpoint_is_overloaded_by_the_threshold_where_the_algorithm_heeds_one(cluster: Cluster) -> None:
     """Of what our own proxies send, where there is nothing but numbers. The proposal's local-opt heeds none, and its
@@ -195,7 +195,7 @@ def test_who_serves_no_port_counts_for_no_zone() -> None:
         assert (len(selection.cluster or ()), selection.rule) == (1, SelectionRule.ZONE_HINTS)
 
 
-@examples(150)
+@examples(80)
 @given(clusters(setting=NODE_HINTS, others=False))
 def test_each_node_selects_its_own_endpoints_else_its_zones_else_all(cluster: Cluster) -> None:
     """KEP-3015: node hints count where every endpoint has one, zone hints where every endpoint has one."""
@@ -222,7 +222,7 @@ def test_each_node_selects_its_own_endpoints_else_its_zones_else_all(cluster: Cl
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
-@examples(60)
+@examples(30)
 @given(cluster=clusters())
 def test_no_client_is_without_an_endpoint_while_one_exists_that_policy_allows(consumer: str, cluster: Cluster) -> None:
     """For every proxy of every age, with slices of others beside ours: ready ones if any, else those that still serve
@@ -250,7 +250,7 @@ def test_no_client_is_without_an_endpoint_while_one_exists_that_policy_allows(co
                 assert not selection.weights or all(weight > 0 for weight in selection.weights)
 
 
-@examples(200)
+@examples(100)
 @given(clusters())
 def test_no_endpoint_is_lost_or_doubled(cluster: Cluster) -> None:
     """The slices hold exactly the Pods' endpoints, each once, as they are now."""
@@ -290,7 +290,7 @@ def endpoint_that_a_pod_should_have(pod: Pod, cluster: Cluster, address_type: st
     return addresses, pod.metadata.name, pod.spec.node_name, node_zones.get(pod.spec.node_name), conditions
 
 
-@examples(200)
+@examples(100)
 @given(clusters())
 def test_slices_stay_within_their_size(cluster: Cluster) -> None:
     """A new slice is never above the maximum; one that is there already never above that and what it was."""
@@ -301,7 +301,7 @@ def test_slices_stay_within_their_size(cluster: Cluster) -> None:
             assert len(each.endpoints or ()) <= max(most, before.get(each.metadata.name, 0))
 
 
-@examples(150)
+@examples(80)
 @given(clusters())
 def test_every_slice_that_exists_is_accounted_for_once(cluster: Cluster) -> None:
     """A slice is updated, left, deleted, replaced, or another's: never two of these, and never none."""
@@ -321,7 +321,7 @@ def test_every_slice_that_exists_is_accounted_for_once(cluster: Cluster) -> None
     assert Counter([*fates, *left_to_others]) == Counter(each.metadata.name for each in cluster.slices)
 
 
-@examples(200)
+@examples(100)
 @given(clusters())
 def test_all_traffic_is_either_served_or_dropped(cluster: Cluster) -> None:
     for family in cluster.plan().families:
@@ -343,7 +343,7 @@ def test_all_traffic_is_either_served_or_dropped(cluster: Cluster) -> None:
             assert traffic.dropped == pytest.approx(0)
 
 
-@examples(150)
+@examples(80)
 @given(clusters(tidy=True, others=False))
 def test_predicted_overload_is_what_the_allocation_says(cluster: Cluster) -> None:
     """A zone's overload is expected over consumed endpoints, less 1, as the words of the design define it.

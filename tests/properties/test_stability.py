@@ -123,7 +123,7 @@ def test_what_is_no_longer_in_force_is_refused_in_the_same_words_as_before() -> 
     assert off.after(plan).plan().conditions == plan.conditions
 
 
-@examples(200)
+@examples(100)
 @given(clusters(setting=BALANCED, tidy=True, others=False), st.binary(min_size=MOST_NODES, max_size=MOST_NODES))
 def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, drawn: bytes) -> None:
     """KEP-2433: slices are only updated where a Node's coming or going crosses the overload threshold."""
@@ -151,7 +151,7 @@ def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, 
             assert family.changes.after == tuple(sorted(slices, key=lambda each: each.metadata.name))
 
 
-@examples(100)
+@examples(50)
 @given(clusters())
 def test_planning_again_from_slices_alone_changes_nothing(cluster: Cluster) -> None:
     """A snapshot without Pods: the slices' own endpoints give the slices that are there."""
@@ -202,7 +202,7 @@ def shuffled(cluster: Cluster, random: Random) -> Cluster:
     )
 
 
-@examples(150)
+@examples(80)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random) -> None:
     """Nodes, Pods and slices in another order: the same allocation, slices, events and traffic."""
@@ -223,7 +223,7 @@ def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random
     assert (one.events, one.surplus, one.speaker) == (other.events, other.surplus, other.speaker)
 
 
-@examples(150)
+@examples(80)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_is_not_told(cluster: Cluster, random: Random) -> None:
     """Rules, messages and conditions are the same to the letter: otherwise every sync would write conditions."""
@@ -275,7 +275,7 @@ def with_zones_renamed(things: Things, type_: type[Things]) -> Things:
     return msgspec.json.decode(renamed(msgspec.json.encode(things).decode()), type=type_)
 
 
-@examples(100)
+@examples(50)
 @given(clusters())
 def test_other_names_for_zones_in_the_same_order_rename_the_result(cluster: Cluster) -> None:
     """Names of zones break ties and do nothing else: even the messages are the same but for them. Only new slices of

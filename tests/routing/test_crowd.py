@@ -84,7 +84,7 @@ GROUPS: tuple[Group | None, ...] = (None, own_group("a"), own_group("b"))
 some = st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.booleans(), st.integers(0, 3), st.sampled_from(GROUPS))
 
 
-@examples(200)
+@examples(100)
 @given(st.lists(some, max_size=25), st.booleans())
 def test_a_crowd_that_was_mended_is_one_that_was_made_anew(
     changes: list[tuple[int, str, bool, int, Group | None]], apart: bool

@@ -297,7 +297,7 @@ def updates(draw: st.DrawFn, *, most: int = 10, algorithms: Sequence[str] = ALGO
     return cluster
 
 
-@examples(250)
+@examples(120)
 @given(updates())
 def test_a_lazy_update_moves_nobody_and_writes_only_where_somebody_came_or_went(cluster: Cluster) -> None:
     """And whoever came is in one of the groups that there were, or in one that a zone needs for itself."""
@@ -315,7 +315,7 @@ def test_a_lazy_update_moves_nobody_and_writes_only_where_somebody_came_or_went(
     assert all(zones in before.values() or len(zones) == 1 for zones in map(after.__getitem__, came))
 
 
-@examples(250)
+@examples(120)
 @given(updates())
 def test_a_lazy_update_overloads_nobody_by_the_threshold(cluster: Cluster) -> None:
     family = only_family(cluster.plan())
@@ -324,7 +324,7 @@ def test_a_lazy_update_overloads_nobody_by_the_threshold(cluster: Cluster) -> No
     assert family.traffic.max_overload < float(cluster.configuration.subsetting.overload_threshold)
 
 
-@examples(250)
+@examples(120)
 @given(updates())
 def test_laziness_never_moves_an_endpoint_that_a_full_rebalance_leaves(cluster: Cluster) -> None:
     lazy, anew = only_family(cluster.plan()), full(cluster)
@@ -334,7 +334,7 @@ def test_laziness_never_moves_an_endpoint_that_a_full_rebalance_leaves(cluster: 
     assert moved <= moved_by(anew, cluster)
 
 
-@examples(250)
+@examples(120)
 @given(updates())
 def test_traffic_in_its_zone_is_never_more_than_the_tolerance_behind_a_full_rebalance(cluster: Cluster) -> None:
     """As predicted for our own proxies, for both plans by themselves."""
@@ -347,7 +347,7 @@ def test_traffic_in_its_zone_is_never_more_than_the_tolerance_behind_a_full_reba
     assert behind <= float(cluster.configuration.subsetting.in_zone_tolerance) + 1e-9
 
 
-@examples(250)
+@examples(120)
 @given(updates(), st.sampled_from(ALGORITHMS))
 def test_moved_is_the_number_of_endpoints_whose_group_changed(cluster: Cluster, algorithm: str) -> None:
     """Counted from slices before and after; half of the updates come with another algorithm."""
@@ -404,7 +404,7 @@ def small_updates(draw: st.DrawFn) -> Cluster:
     return cluster.settled().with_(pods=some_pods())
 
 
-@examples(200)
+@examples(100)
 @given(small_updates())
 def test_a_full_rebalance_moves_as_few_as_its_counts_allow(cluster: Cluster) -> None:
     """Found by trying all ways; both where laziness gave up and where there was nothing to be lazy about."""

@@ -202,7 +202,7 @@ def _pods(draw: st.DrawFn, zones: str) -> tuple[Pod, ...]:
     return tuple(pods)
 
 
-@examples(150)
+@examples(80)
 @given(clusters())
 def test_every_endpoint_is_in_exactly_one_slice(cluster: Cluster) -> None:
     """So that a consumer that ignores labels sees each one once."""
@@ -215,7 +215,7 @@ def test_every_endpoint_is_in_exactly_one_slice(cluster: Cluster) -> None:
             assert use(family, "current", zone) == (SelectionRule.ALL, ready)
 
 
-@examples(150)
+@examples(80)
 @given(clusters())
 def test_what_our_own_proxy_selects_is_what_was_decided(cluster: Cluster) -> None:
     """In every zone where traffic starts, weights included; never a leaving one, and nothing is dropped."""
@@ -230,7 +230,7 @@ def test_what_our_own_proxy_selects_is_what_was_decided(cluster: Cluster) -> Non
     assert family.traffic.dropped == 0
 
 
-@examples(100)
+@examples(50)
 @given(clusters())
 def test_slices_say_which_group_their_endpoints_are_in(cluster: Cluster) -> None:
     """An own group by its label, a shared one by the annotation too, what is for all by neither; ready or not."""
@@ -244,7 +244,7 @@ def test_slices_say_which_group_their_endpoints_are_in(cluster: Cluster) -> None
         assert annotation is None or (label is not None and label in annotation)
 
 
-@examples(100)
+@examples(50)
 @given(clusters())
 def test_slices_are_valid_and_settle(cluster: Cluster) -> None:
     """An API server takes them; every name is there once; the same plan again writes nothing and moves nobody."""
@@ -258,7 +258,7 @@ def test_slices_are_valid_and_settle(cluster: Cluster) -> None:
     assert only_family(again).decision.moved == 0
 
 
-@examples(100)
+@examples(50)
 @given(clusters(), st.randoms(use_true_random=False))
 def test_the_order_of_pods_and_slices_does_not_matter(cluster: Cluster, chance: Random) -> None:
     pods, slices = list(cluster.pods), list(cluster.slices)
@@ -270,7 +270,7 @@ def test_the_order_of_pods_and_slices_does_not_matter(cluster: Cluster, chance: 
     assert labels_in(only_family(other).slices) == labels_in(ours.slices)
 
 
-@examples(150)
+@examples(80)
 @given(clusters(approaches=UNWEIGHTED, encoding="hints"))
 def test_hints_come_to_the_same_as_slice_groups(cluster: Cluster) -> None:
     """What a kube-proxy of today uses by hints is what our own uses by labels; slices carry none then."""

@@ -251,9 +251,10 @@ class Teller:
                 self._mistakes.tell("a mistake in the program kept something from being told", key, error)
                 self._queue.failed(key)
                 continue
-            if pause > 0:
+            if pause > 0 and self._matters.get(key) is matter and not matter.events:
                 self._queue.stale(key, limit=pause)
             else:
+                # Events that came meanwhile do not pause, nor does another Service that has this name by now.
                 self._queue.done(key)
             if not matter.waits and self._matters.get(key) is matter:
                 self._settle(key)

@@ -20,6 +20,10 @@ ONCE_FAILED: Final = {
         Step("ask", 0, 1, 0.002),
         Step("replace_service", 0, 0, 0.0),
     ),
+    "a-service-is-replaced-while-the-one-before-is-told-in-vain": _schedule(
+        Step("replace_service", 20, 4, 0.0),
+        Step("replace_service", 20, 4, 0.0),
+    ),
     "what-a-plan-would-have-told-that-was-not-written": _schedule(
         Step("ask", 0, 6, 1.0),
         Step("meddle_before_next_write", 3, 9, 0.0),
