@@ -21,7 +21,7 @@ _APPROACHES = ("none", "Auto", "PreferSameZone", "PreferSameNode", "local")
 _SIZES = (100, 1_000, 5_000, 10_000)
 _FLIPS = 200
 _MOST_MS = 1.0
-"""From the event to the slice; issue 7 gives 1.5 ms to the bytes of the request."""
+"""From the event to the slice; 1.5 ms are for all, to the bytes of the request."""
 _MOST_WITH_JSON_MS = 1.5
 _MOST_BYTES = 1024.0
 
