@@ -255,7 +255,7 @@ def _leads(replica: Replica) -> bool:
         ),
         (
             ("--take-over", "--concurrent-service-endpoint-syncs=0"),
-            "--concurrent-service-endpoint-syncs: expected a number from 1 to 100, got 0",
+            "--concurrent-service-endpoint-syncs: expected a number from 1 to 50, got 0",
         ),
         (
             ("--take-over", "--leader-elect-lease-duration=5s"),

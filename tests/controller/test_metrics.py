@@ -120,13 +120,14 @@ def test_groups_of_slices_for_zones_have_no_hints_and_are_filled_apart() -> None
 def test_a_service_can_make_no_label_of_its_own(value: str) -> None:
     service = a_service(distribution=value)
     known = value in names.TRAFFIC_DISTRIBUTIONS
-    assert traffic_distribution(service) == (value if known else TrafficDistribution.OTHER)
     cluster = Cluster(service=service, nodes=NODES, pods=pods_in(EVEN))
-    assert labels_of(cluster).traffic_distribution in ("", *TrafficDistribution)
+    (family,) = cluster.plan().families
+    assert traffic_distribution(service, family.decision) == (value if known else None)
+    assert labels_of(cluster).traffic_distribution == (value if known else "")
 
 
 def test_a_second_sync_takes_the_place_of_the_first_and_a_service_that_goes_leaves_nothing() -> None:
-    cluster = Cluster(service=a_service("Auto", distribution="PreferClose"), nodes=NODES, pods=pods_in(EVEN))
+    cluster = Cluster(service=a_service(distribution="PreferClose"), nodes=NODES, pods=pods_in(EVEN))
     metrics = Metrics()
     metrics.synced(cluster.plan())
     metrics.synced(cluster.with_(pods=pods_in({"a": 1, "b": 1, "c": 1})).plan())

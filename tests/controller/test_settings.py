@@ -63,7 +63,7 @@ def test_every_key_is_read() -> None:
         ),
         (
             {"concurrentServiceEndpointSyncs": 101},
-            "controller.concurrentServiceEndpointSyncs: expected a number from 1 to 100, got 101",
+            "controller.concurrentServiceEndpointSyncs: expected a number from 1 to 50, got 101",
         ),
         (
             {"endpointUpdatesBatchPeriod": 5},

@@ -22,13 +22,6 @@ SELECTION: Final = "selection"
 
 
 @dataclass(frozen=True, slots=True)
-class LaterIssue:
-    """What the case exercises is the work of an issue that is not done yet."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
 class InnerStep:
     """The case looks into a step inside upstream's code that has no counterpart here; cases of ``kind`` see its
     outcome."""
@@ -50,7 +43,7 @@ class RunIn:
     module: str
 
 
-Reason = LaterIssue | InnerStep | DesignRow | RunIn
+Reason = InnerStep | DesignRow | RunIn
 
 
 def load(name: str) -> list[Case]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tests.vectors.cases import Case
 
+from zoneward.controller.metric_labels import sync_labels
 from zoneward.kube.objects import Endpoint, EndpointSlice
 from zoneward.routing.events import Event
 from zoneward.slices.plan import ServicePlan
@@ -43,6 +44,12 @@ def writes(plan: ServicePlan) -> dict[str, int]:
         "update": sum(len(each.update) for each in changes),
         "delete": sum(len(each.delete) for each in changes) + len(plan.surplus),
     }
+
+
+def metric_label(plan: ServicePlan) -> dict[str, str]:
+    """Upstream's labels of the slices that one sync changes; all families of a Service have the same."""
+    labels = sync_labels(plan.service, plan.families[0].decision)
+    return {"topology": labels.topology, "traffic_distribution": labels.traffic_distribution}
 
 
 def endpoints_added(plan: ServicePlan) -> int:

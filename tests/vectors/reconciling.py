@@ -84,7 +84,7 @@ def check_placeholder(planned: ServicePlan, expected: Case) -> None:
         "endpoints": len(slice_.endpoints or ()),
         "labels_subset": subset(slice_, expected["labels_subset"]),
     }
-    # Generations of slices are remembered by the controller (issue 7).
+    # Generations of slices are remembered by the controller, by its tracker.
     check(got, expected, skipped=("name_prefix", "tracked_generation"))
     assert slice_.metadata.name.startswith(f"{expected['name_prefix']}-")
 

@@ -1,4 +1,5 @@
-"""What metrics count of all Services together: the cases ``metric_totals`` of ``slices_packing.json``."""
+"""What metrics count of all Services together: the cases ``metric_totals`` of ``slices_packing.json``, and
+``services_count_sequence`` of ``traffic_distribution.json``."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -7,9 +8,11 @@ import pytest
 from tests.vectors.cases import Case, RunIn, load
 from tests.vectors.outcomes import check
 from tests.vectors.test_slices_packing import LEFT_OUT
+from tests.vectors.test_traffic_distribution import LEFT_OUT as LEFT_OUT_OF_DISTRIBUTIONS
 
 from zoneward.controller.accounting import Accounts, family_count
 
+COUNTS: Final = [case for case in load("traffic_distribution.json") if case["kind"] == "services_count_sequence"]
 CASES: Final = [case for case in load("slices_packing.json") if case["kind"] == "metric_totals"]
 
 
@@ -33,10 +36,24 @@ def totals(given: Mapping[str, Any]) -> Iterator[dict[str, int]]:
 
 
 def test_what_another_module_leaves_to_this_one_is_run_here() -> None:
-    left = {id_ for id_, why in LEFT_OUT.items() if why == RunIn("test_controller_metrics")}
-    assert left == {case["id"] for case in CASES}
+    tables = LEFT_OUT, LEFT_OUT_OF_DISTRIBUTIONS
+    left = {id_ for table in tables for id_, why in table.items() if why == RunIn("test_controller_metrics")}
+    assert left == {case["id"] for case in (*CASES, *COUNTS)}
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
 def test_totals_are_kept_as_upstream_keeps_them(case: Case) -> None:
     check({"totals_per_step": list(totals(case["input"]))}, case["expected"])
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in COUNTS])
+def test_services_are_counted_by_what_they_ask_for_as_upstream_counts_them(case: Case) -> None:
+    """What a value is does not matter there: any word is counted."""
+    accounts = Accounts()
+    for step, expected in zip(case["input"]["steps"], case["expected"]["services_by_value_per_step"], strict=True):
+        for word, value in step.items():
+            if word == "delete":
+                accounts.drop(("ns", value))
+            else:
+                accounts.put(("ns", value[0]), {}, traffic_distribution=value[1])
+        assert accounts.by_traffic_distribution == {asked: len(services) for asked, services in expected.items()}

@@ -24,7 +24,9 @@ from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 
 CONTROLLERS: Final = ("requeued_by_node_change",)
-"""Whether a change of Nodes puts the Service into the queue waits for the controller (issue 7)."""
+"""Whether a change of Nodes puts the Service into the queue. Upstream asks the hints that it remembers; here a Service
+is queued where its decision comes out otherwise, which `tests.controller.test_demand` holds for random clusters, and
+`tests.vectors.test_controller_clockwork` for the cases that are about it alone."""
 PER_SLICE: Final = 100
 """Endpoints per slice where a case says nothing about it."""
 

@@ -116,7 +116,7 @@ def trigger_annotation(case: Case) -> None:
     after = [
         finish(packed, [before], service=service, taken=("s1",), trigger_time=time) for time in given["trigger_time"]
     ]
-    # The time comes as text and stays as it is: whoever reads the clock writes it (issue 7).
+    # The time comes as text and stays as it is: whoever reads the clock writes it.
     got = {"annotation_after": [annotation_of(each, key) for each in after]}
     check(got, expected, skipped=("annotation_key", "format"))
 

@@ -7,10 +7,11 @@ from typing import Final
 
 import pytest
 from tests.vectors.building import a_node, a_pod, a_service, some_hints
-from tests.vectors.cases import Case, LaterIssue, Reason, RunIn, check_complete, load
+from tests.vectors.cases import Case, Reason, RunIn, check_complete, load
 from tests.vectors.outcomes import check, endpoints_in, hints_of
 from tests.vectors.planning import UPSTREAM, plan
 
+from zoneward.controller.settings import MOST_SYNCS, Settings
 from zoneward.kube import validation
 from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import (
@@ -86,22 +87,17 @@ def limits(case: Case) -> None:
     }
 
 
-LATER_OPTIONS: Final = {
-    "concurrent_service_endpoint_syncs": LaterIssue(7),
-    "endpointslice_updates_batch_period_seconds": LaterIssue(7),
-}
-"""The part of the controller's options that waits for the controller."""
-
-
 def controller_options(case: Case) -> None:
     checked = {
         "max_endpoints_per_slice": {
             "default": validation.DEFAULT_ENDPOINTS_PER_SLICE,
             "min": validation.ENDPOINTS_PER_SLICE[0],
             "max": validation.ENDPOINTS_PER_SLICE[-1],
-        }
+        },
+        "concurrent_service_endpoint_syncs": {"default": Settings().concurrent_syncs, "min": 1, "max": MOST_SYNCS},
+        "endpointslice_updates_batch_period_seconds": {"default": Settings().batch_period},
     }
-    assert checked == {option: rule for option, rule in case["expected"].items() if option not in LATER_OPTIONS}
+    check(checked, case["expected"])
 
 
 def annotation(case: Case) -> None:

@@ -37,7 +37,7 @@ import click
     "concurrent_syncs",
     type=int,
     metavar="N",
-    help="How many Services are synced at the same time, 1 to 100. 5 by default.",
+    help="How many Services are synced at the same time, 1 to 50. 5 by default.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",

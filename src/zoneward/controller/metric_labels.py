@@ -59,8 +59,7 @@ _FEATURES: Final = {
 
 def sync_labels(service: Service, decision: Decision) -> SyncLabels:
     """``approach`` is ``auto`` where what is asked for is in force, else ``random``."""
-    approach = decision.approach
-    asked = traffic_distribution(service) if approach is Approach.TRAFFIC_DISTRIBUTION else None
+    approach, asked = decision.approach, traffic_distribution(service, decision)
     return SyncLabels(
         approach="auto" if decision.active else "random",
         feature=_FEATURES[approach].value,
@@ -69,10 +68,10 @@ def sync_labels(service: Service, decision: Decision) -> SyncLabels:
     )
 
 
-def traffic_distribution(service: Service) -> TrafficDistribution | None:
-    """What ``spec.trafficDistribution`` has; None where it is not set."""
+def traffic_distribution(service: Service, decision: Decision) -> TrafficDistribution | None:
+    """What ``spec.trafficDistribution`` has; None where something else decides, as upstream counts."""
     value = service.spec.traffic_distribution
-    if value is None:
+    if value is None or decision.approach is not Approach.TRAFFIC_DISTRIBUTION:
         return None
     return TrafficDistribution(value) if value in names.TRAFFIC_DISTRIBUTIONS else TrafficDistribution.OTHER
 

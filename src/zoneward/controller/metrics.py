@@ -85,8 +85,10 @@ class Metrics:
         key = service.metadata.namespace, service.metadata.name
         self.syncs[SyncResult.SUCCESS] += 1
         families = {}
+        asked = None
         for family in plan.families:
             changes = family.changes
+            asked = asked or traffic_distribution(service, family.decision)
             self.added.observe(changes.added)
             self.removed.observe(changes.removed)
             self.reallocated.observe(family.decision.moved)
@@ -96,7 +98,7 @@ class Metrics:
                 changed = self.changed_slices[labels] = Histogram(SLICES_PER_SYNC)
             changed.observe(len(changes.create) + len(changes.update) + len(changes.delete))
             families[family.address_type] = self._count(family)
-        self.accounts.put(key, families, traffic_distribution=traffic_distribution(service))
+        self.accounts.put(key, families, traffic_distribution=asked)
         if self.predictions is not None:
             self.predictions.touch(key)
 

@@ -12,7 +12,7 @@ from zoneward.routing.configuration import ConfigurationError
 
 SECTION: Final = "controller"
 LEADER_ELECTION: Final = "leaderElection"
-MOST_SYNCS: Final = 100
+MOST_SYNCS: Final = 50
 DEFAULT_PORT: Final = 10271
 """Beside kube-controller-manager's 10257 and the cloud controller manager's 10258, in the range kept for them."""
 
