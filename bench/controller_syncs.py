@@ -4,7 +4,6 @@ import asyncio
 import gc
 import json
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from math import inf
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from bench.controller_link import AnsweringLink
 from bench.measuring import Figure
+from bench.services import flipping
 from zoneward.controller.batching import Batching
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Metrics
@@ -69,7 +69,7 @@ class _Told(Metrics):
 
 async def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[float], list[float]]:
     """By flip: milliseconds of CPU to the last request, of decoding alone, and of all thereafter; slices written."""
-    numbers = tuple(_numbers(size))
+    numbers = tuple(flipping(size, flips=_FLIPS))
     begin, pods = _objects(approach, size, kept=set(numbers))
     link, metrics = AnsweringLink(begin, version=_START), _Told()
     controller = Controller(
@@ -122,16 +122,6 @@ async def _come_back(link: AnsweringLink) -> None:
     link.echoes.clear()
     for _ in range(10):
         await asyncio.sleep(0)
-
-
-def _numbers(size: int) -> Iterator[int]:
-    """Pods that flip: one after the other becomes unready, and ready again when four others were."""
-    off: deque[int] = deque()
-    for flip in range(_FLIPS // 2):
-        off.append(flip * 7919 % size)
-        yield off[-1]
-        if len(off) > 4:
-            yield off.popleft()
 
 
 # --- what is there ----------------------------------------------------------------------------------------------------

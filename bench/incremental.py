@@ -3,7 +3,6 @@
 import gc
 import time
 import tracemalloc
-from collections import deque
 from collections.abc import Iterator
 from statistics import mean, median
 
@@ -11,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bench.measuring import Figure
-from bench.services import flipped, service, surroundings
+from bench.services import flipped, flipping, service, surroundings
 from bench.services import pod as pod_of
 from zoneward.kube.objects import EndpointSlice, Pod
 from zoneward.slices.kept import KeptService
@@ -51,7 +50,7 @@ def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[flo
             kept.slice(each.metadata.name, _echoed(each, version))
     sync, encoding, echo = [], [], []
     gc.collect()
-    for number in _numbers(size):
+    for number in flipping(size, flips=_FLIPS):
         pods[number] = pod = flipped(pods[number])
         start = time.process_time_ns()
         kept.pod((pod.metadata.namespace, pod.metadata.name), pod)
@@ -72,16 +71,6 @@ def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[flo
         encoding.append((encoded - planned) / 1e6)
         echo.append((done - before) / 1e6)
     return sync, encoding, echo
-
-
-def _numbers(size: int) -> Iterator[int]:
-    """Pods that flip: one after the other becomes unready, and ready again when four others were."""
-    off: deque[int] = deque()
-    for flip in range(_FLIPS // 2):
-        off.append(flip * 7919 % size)
-        yield off[-1]
-        if len(off) > 4:
-            yield off.popleft()
 
 
 def _memory(approach: str, size: int) -> float:

@@ -1,5 +1,7 @@
 """One Service of many Pods in three zones, for what is measured on a single Service."""
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -78,3 +80,13 @@ def flipped(pod: Pod) -> Pod:
     ready = (pod.status.conditions or ())[0].status == "True"
     conditions = (NodeCondition(type="Ready", status="False" if ready else "True"),)
     return replace(pod, status=replace(pod.status, conditions=conditions))
+
+
+def flipping(size: int, *, flips: int) -> Iterator[int]:
+    """Pods that flip: one after the other becomes unready, and ready again when four others were."""
+    off: deque[int] = deque()
+    for flip in range(flips // 2):
+        off.append(flip * 7919 % size)
+        yield off[-1]
+        if len(off) > 4:
+            yield off.popleft()

@@ -5,11 +5,12 @@ is missing here holds up no slice. An object is read before it is written for th
 between what was written last is remembered, so that a change costs one write.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
 from zoneward.controller.batching import BackOff, Batching
+from zoneward.controller.leading import Leading
 from zoneward.controller.legacy_endpoints import is_kept, renewed
 from zoneward.controller.log import Log
 from zoneward.controller.metrics import Metrics
@@ -23,14 +24,6 @@ from zoneward.sources.writing import Withheld, Writer
 
 BATCHING: Final = Batching(period=1.0)
 BACK_OFF: Final = BackOff(first=0.5, longest=300.0, with_news=10.0)
-
-
-class Leading(Protocol):
-    """An `asyncio.Event`, or something like one: set while we lead."""
-
-    def is_set(self) -> bool: ...
-
-    async def wait(self) -> object: ...
 
 
 class EndpointsKeeper:

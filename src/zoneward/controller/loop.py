@@ -24,7 +24,7 @@ from zoneward.controller.releases import Releases
 from zoneward.controller.resync import PERIOD, Resync
 from zoneward.controller.rivals import Rivals, is_built_in, is_sign_of_life
 from zoneward.controller.schedule import Given, Urgency, urgency_of
-from zoneward.controller.state import SliceNames, State, service_of
+from zoneward.controller.state import SliceNames, State
 from zoneward.controller.syncing import Syncer
 from zoneward.controller.telling import Teller
 from zoneward.controller.tracker import Tracker
@@ -37,7 +37,7 @@ from zoneward.sources.api_errors import ApiError
 from zoneward.sources.cache import Cache
 from zoneward.sources.concerns import concerned
 from zoneward.sources.following import Trouble, follow
-from zoneward.sources.resources import Key, LiveNode, LivePod, key_of
+from zoneward.sources.resources import Key, LiveNode, LivePod, key_of, service_of
 from zoneward.sources.watching import Timing
 from zoneward.sources.writing import Writer
 

@@ -14,11 +14,10 @@ from msgspec.structs import replace
 
 from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.ordering import Step
-from zoneward.controller.state import service_of
 from zoneward.controller.tracker import Tracker
 from zoneward.kube.objects import EndpointSlice
 from zoneward.sources.api_errors import CallFailed, Forbidden, NotFound
-from zoneward.sources.resources import SLICES, Key
+from zoneward.sources.resources import SLICES, Key, service_of
 from zoneward.sources.writing import Outcome, Withheld, Writer, outcome_of
 
 _TERMINATING: Final = "NamespaceTerminating"

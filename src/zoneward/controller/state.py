@@ -11,7 +11,7 @@ from typing import Final
 from zoneward.controller.demand import Counted, counted, services_to_requeue
 from zoneward.controller.trigger_time import TriggerTimes
 from zoneward.kube.adoption import selector_of, with_selector
-from zoneward.kube.names import MANAGED_BY_LABEL, SERVICE_NAME_LABEL
+from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
@@ -21,7 +21,7 @@ from zoneward.routing.selection import ZONEWARD, Consumer
 from zoneward.slices.kept import KeptService
 from zoneward.slices.planned import ServicePlan, Surroundings
 from zoneward.sources.cache import Cache
-from zoneward.sources.resources import Key, LiveNode, LivePod, key_of
+from zoneward.sources.resources import Key, LiveNode, LivePod, key_of, service_of
 
 
 @dataclass(slots=True)
@@ -193,11 +193,6 @@ class State:
         since = {name: None if pod is None else pod.status.ready_since for (_, name), pod in kept.pods.items()}
         self.times.changed(key, created=service.metadata.creation_timestamp, pods=since)
         kept.pods, kept.slices = {}, {}
-
-
-def service_of(slice_: EndpointSlice) -> Key:
-    """The Service that a slice names; without a name where it names none."""
-    return slice_.metadata.namespace, (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
 
 
 def is_own(slice_: EndpointSlice, configuration: Configuration) -> bool:

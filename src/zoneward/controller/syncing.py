@@ -20,7 +20,7 @@ from zoneward.controller.reconciling import Ending, Reconciled, Reconciler
 from zoneward.controller.releases import Releases
 from zoneward.controller.rivals import Rivals, Verdict, is_built_in, look
 from zoneward.controller.schedule import Given
-from zoneward.controller.state import SliceNames, State, is_own, service_of
+from zoneward.controller.state import SliceNames, State, is_own
 from zoneward.controller.telling import Teller
 from zoneward.controller.tracker import Tracker
 from zoneward.kube.adoption import Course, course_of, selector_of
@@ -33,7 +33,7 @@ from zoneward.slices.planned import ServicePlan
 from zoneward.sources.api_errors import CallFailed
 from zoneward.sources.cache import Cache
 from zoneward.sources.listing import list_all
-from zoneward.sources.resources import SERVICES, SLICES, Key
+from zoneward.sources.resources import SERVICES, SLICES, Key, service_of
 
 CONTESTED: Final = Event(
     "Warning",

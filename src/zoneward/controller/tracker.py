@@ -8,9 +8,8 @@ server's versions are no numbers the generation serves, and one that has not gro
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice
-from zoneward.sources.resources import Key, key_of, version_of
+from zoneward.sources.resources import Key, key_of, owner_of, version_of
 
 _Change = tuple[EndpointSlice | None, EndpointSlice | None]
 
@@ -61,14 +60,14 @@ class Tracker:
 
     def written(self, answer: EndpointSlice, *, replaced: str | None = None) -> None:
         """A slice was created or updated, and the server says it is like this now."""
-        service, metadata = _service_of(answer), answer.metadata
+        service, metadata = owner_of(answer), answer.metadata
         if service is not None:
             expected = Expected(metadata.name, metadata.resource_version, metadata.generation, replaced)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
     def deletion_expected(self, slice_: EndpointSlice) -> None:
         """A slice was deleted, or the server had it no more."""
-        service, metadata = _service_of(slice_), slice_.metadata
+        service, metadata = owner_of(slice_), slice_.metadata
         if service is not None:
             expected = Expected(metadata.name, metadata.resource_version, metadata.generation, is_deleted=True)
             self._expected.setdefault(service, {})[metadata.uid] = expected
@@ -110,7 +109,7 @@ class Tracker:
         owners = _owners(old, new)
         # A slice that comes back under its name, or says that it is another Service's, is gone where it was.
         is_gone = old is not None and (
-            new is None or new.metadata.uid != old.metadata.uid or _service_of(new) != _service_of(old)
+            new is None or new.metadata.uid != old.metadata.uid or owner_of(new) != owner_of(old)
         )
         # Of what another process wrote, as before a restart, nothing is expected: whoever deleted it, it was not us.
         is_news = is_gone and old is not None and not (self.has(old) and self.deleted(old))
@@ -130,7 +129,7 @@ class Tracker:
         expected = self._find(slice_)
         if expected is None:
             return True
-        service = _service_of(slice_)
+        service = owner_of(slice_)
         assert service is not None
         slices = self._expected[service]
         del slices[slice_.metadata.uid]
@@ -164,7 +163,7 @@ class Tracker:
         return sum(map(len, self._expected.values()))
 
     def _find(self, slice_: EndpointSlice) -> Expected | None:
-        service = _service_of(slice_)
+        service = owner_of(slice_)
         return self._expected.get(service, {}).get(slice_.metadata.uid) if service is not None else None
 
 
@@ -206,9 +205,4 @@ def _is_later(slice_: EndpointSlice, expected: Expected) -> bool:
 
 
 def _owners(old: EndpointSlice | None, new: EndpointSlice | None) -> frozenset[Key]:
-    return frozenset(owner for each in (old, new) if each is not None and (owner := _service_of(each)))
-
-
-def _service_of(slice_: EndpointSlice) -> Key | None:
-    name = (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL)
-    return (slice_.metadata.namespace, name) if name else None
+    return frozenset(owner for each in (old, new) if each is not None and (owner := owner_of(each)))

@@ -10,7 +10,6 @@ from typing import Final, cast
 from msgspec.structs import force_setattr
 
 from zoneward.kube.adoption import selector_of
-from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Pod, Service, zone_of
 from zoneward.sources.packing import Packing
 from zoneward.sources.resources import (
@@ -25,6 +24,7 @@ from zoneward.sources.resources import (
     LivePod,
     Resource,
     T,
+    service_of,
 )
 from zoneward.sources.selections import Selections
 from zoneward.sources.snapshot import Snapshot
@@ -40,7 +40,7 @@ class Cache:
         """Set once every kind has been listed; it stays set."""
         self._missing = {resource.kind for resource in self.resources}
         self._packing, self._selections = Packing(), Selections()
-        self._slices_of, self._pods_on, self._nodes_in = Groups(_service_of), Groups(_node_of), Groups(_zone_of)
+        self._slices_of, self._pods_on, self._nodes_in = Groups(service_of), Groups(_node_of), Groups(_zone_of)
         self.services: Final = Store[Service](self._service_changes, listed=lambda: self._listed(SERVICES.kind))
         self.nodes: Final = Store[LiveNode](self._nodes_in.change, listed=lambda: self._listed(NODES.kind))
         self.pods: Final = Store[LivePod](self._pod_changes, listed=lambda: self._listed(PODS.kind))
@@ -126,11 +126,6 @@ class Cache:
         if new is not None:
             self._packing.slice(new)
         self._slices_of.change(key, old, new)
-
-
-def _service_of(slice_: EndpointSlice) -> Key:
-    """No Service has an empty name, so that a slice without one belongs to none."""
-    return slice_.metadata.namespace, (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
 
 
 def _node_of(pod: LivePod) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
-from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready, zone_of
 from zoneward.sources.cache import Cache
-from zoneward.sources.resources import Key, Live, LiveNode, LivePod, key_of
+from zoneward.sources.resources import Key, Live, LiveNode, LivePod, key_of, owner_of
 
 Concern = Callable[[Collection[Key]], None]
 
@@ -48,7 +47,7 @@ def concerned(cache: Cache, old: Live | None, new: Live | None) -> Collection[Ke
     if old is not None and new is not None and _is_same(old, new):
         return ()
     if isinstance(thing, EndpointSlice):
-        return {_owner(each) for each in (old, new) if isinstance(each, EndpointSlice)} - {None}  # type: ignore[return-value]
+        return {owner_of(each) for each in (old, new) if isinstance(each, EndpointSlice)} - {None}  # type: ignore[return-value]
     if isinstance(thing, Service):
         return (key_of(thing),)
     return _of_node(cache, old, new)
@@ -97,11 +96,6 @@ def _of_node(cache: Cache, old: Live | None, new: Live | None) -> Collection[Key
     assert thing is not None
     pods = [pod for pod in cache.pods_on(thing.metadata.name) if has_address(pod)]
     return {key_of(service) for pod in pods for service in cache.services_of(pod)}
-
-
-def _owner(each: EndpointSlice) -> Key | None:
-    name = (each.metadata.labels or {}).get(SERVICE_NAME_LABEL)
-    return (each.metadata.namespace, name) if name else None
 
 
 def _is_same(old: Live, new: Live) -> bool:

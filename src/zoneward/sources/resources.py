@@ -6,6 +6,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
     EndpointPort,
     EndpointSlice,
@@ -162,6 +163,17 @@ Key = tuple[str, str]
 def key_of(thing: Live) -> Key:
     metadata = thing.metadata
     return metadata.namespace, metadata.name
+
+
+def service_of(slice_: EndpointSlice) -> Key:
+    """The Service that a slice names; with an empty name, which no Service has, where it names none."""
+    return slice_.metadata.namespace, (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
+
+
+def owner_of(slice_: EndpointSlice) -> Key | None:
+    """The same; None where it names none."""
+    key = service_of(slice_)
+    return key if key[1] else None
 
 
 def version_of(text: str | None) -> int | None:
