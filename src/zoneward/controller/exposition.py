@@ -5,22 +5,20 @@ below ``zoneward_controller_`` are ours. What each means, and what to do about i
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from zoneward import __version__
-from zoneward.controller.histogram import Histogram
 from zoneward.controller.metric_labels import HintedBy, TrafficDistribution
 from zoneward.controller.metrics import Metrics, Moment, SyncResult
+from zoneward.daemon.metric_text import counter, gauge, histogram, text_of
 
 UPSTREAM: Final = "endpoint_slice_controller_"
 OURS: Final = "zoneward_controller_"
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-Value = tuple[Mapping[str, str], float]
 _UNSUFFIXED: Final = (f"{UPSTREAM}changes", f"{UPSTREAM}syncs")
 """Counters that upstream calls so, without ``_total``."""
 
@@ -40,14 +38,14 @@ class MetricsPage(Collector):
         yield from _of_calls(self._metrics)
         if self._metrics.predictions is not None:
             yield from _of_services(self._metrics)
-        yield _gauge(f"{OURS}info", "The version that runs; always 1", [({"version": __version__}, 1)])
+        yield gauge(f"{OURS}info", "The version that runs; always 1", [({"version": __version__}, 1)])
         yield from self._process.collect()
 
     async def text(self) -> bytes:
         """The page. Between two metrics others have their turn in the event loop."""
         parts = []
         for metric in self.collect():
-            parts.append(_text(metric))
+            parts.append(text_of(metric, unsuffixed=_UNSUFFIXED))
             await asyncio.sleep(0)
         return b"".join(parts)
 
@@ -56,7 +54,7 @@ class MetricsPage(Collector):
 
 
 def _of_syncs(metrics: Metrics) -> Iterator[Metric]:
-    yield _counter(
+    yield counter(
         f"{UPSTREAM}syncs",
         "Number of EndpointSlice syncs",
         [
@@ -65,22 +63,22 @@ def _of_syncs(metrics: Metrics) -> Iterator[Metric]:
         ],
     )
     for suffix in ("", "_total"):
-        yield _counter(
+        yield counter(
             f"{UPSTREAM}changes{suffix}",
             "Number of EndpointSlice changes",
             [({"operation": operation.value}, number) for operation, number in metrics.changes.items()],
         )
-    yield _histogram(
+    yield histogram(
         f"{UPSTREAM}endpointslices_changed_per_sync",
         "Number of EndpointSlices changed on each Service sync",
-        [(labels._asdict(), histogram) for labels, histogram in metrics.changed_slices.items()],
+        [(labels._asdict(), each) for labels, each in metrics.changed_slices.items()],
     )
-    for name, histogram, what in (
+    for name, observed, what in (
         ("endpoints_added_per_sync", metrics.added, "added"),
         ("endpoints_removed_per_sync", metrics.removed, "removed"),
         ("reallocated_endpoints_per_sync", metrics.reallocated, "being reallocated to other zones"),
     ):
-        yield _histogram(f"{UPSTREAM}{name}", f"Number of endpoints {what} on each Service sync", [({}, histogram)])
+        yield histogram(f"{UPSTREAM}{name}", f"Number of endpoints {what} on each Service sync", [({}, observed)])
 
 
 def _of_accounts(metrics: Metrics) -> Iterator[Metric]:
@@ -95,13 +93,13 @@ def _of_accounts(metrics: Metrics) -> Iterator[Metric]:
             "Number of EndpointSlices that would exist with perfect endpoint allocation",
         ),
     ):
-        yield _gauge(f"{UPSTREAM}{name}", help_, [({}, value)])
-    yield _gauge(
+        yield gauge(f"{UPSTREAM}{name}", help_, [({}, value)])
+    yield gauge(
         f"{UPSTREAM}endpoints_with_hints",
         "Number of endpoints that have hints assigned",
         [({"result": by.value}, accounts.hinted[by]) for by in HintedBy],
     )
-    yield _gauge(
+    yield gauge(
         f"{UPSTREAM}services_count_by_traffic_distribution",
         "Number of Services using some specific trafficDistribution",
         [
@@ -123,7 +121,7 @@ def _of_the_moment(moment: Moment) -> Iterator[Metric]:
         "stale": depth.stale,
         "working": depth.working,
     }
-    yield _gauge(
+    yield gauge(
         f"{OURS}queue_services",
         "Services that have to be synced, by what they wait for",
         [({"state": state}, number) for state, number in states.items()],
@@ -135,19 +133,19 @@ def _of_the_moment(moment: Moment) -> Iterator[Metric]:
         ("watch_trouble_seconds", moment.watch_trouble, "For how long some kind has not been heard of; 0: all are"),
         ("contested_services", moment.contested, "Services that the built-in controller writes beside this one"),
     ):
-        yield _gauge(f"{OURS}{name}", help_, [({}, float(value))])
+        yield gauge(f"{OURS}{name}", help_, [({}, float(value))])
 
 
 def _of_calls(metrics: Metrics) -> Iterator[Metric]:
-    yield _histogram(
+    yield histogram(
         f"{OURS}change_to_write_seconds",
         "Seconds from a Service's first change in the cache until all that it led to is written",
         [({}, metrics.latency)],
     )
-    yield _counter(
+    yield counter(
         f"{OURS}retries_total", "Syncs that failed and were put back to be tried again", [({}, metrics.retries)]
     )
-    yield _counter(
+    yield counter(
         f"{OURS}api_errors_total",
         "Calls to the API server that failed, by what is known of their outcome",
         [
@@ -155,7 +153,7 @@ def _of_calls(metrics: Metrics) -> Iterator[Metric]:
             for (resource, outcome), number in metrics.api_errors.items()
         ],
     )
-    yield _counter(
+    yield counter(
         f"{OURS}watch_troubles_total",
         "Lists and watches that broke off",
         [({"resource": resource}, number) for resource, number in metrics.watch_troubles.items()],
@@ -165,7 +163,7 @@ def _of_calls(metrics: Metrics) -> Iterator[Metric]:
 def _of_services(metrics: Metrics) -> Iterator[Metric]:
     predictions = metrics.predictions
     assert predictions is not None
-    yield _gauge(
+    yield gauge(
         f"{OURS}service_series_left_out",
         "Services without series of their own, beyond the limit",
         [({}, predictions.left_out)],
@@ -174,60 +172,13 @@ def _of_services(metrics: Metrics) -> Iterator[Metric]:
         ({"namespace": service[0], "service": service[1], "address_type": family}, each)
         for service, family, each in predictions
     ]
-    yield _gauge(
+    yield gauge(
         f"{OURS}service_in_zone_traffic",
         "Predicted share of all requests that never leave their zone",
         [(labels, each.in_zone) for labels, each in made],
     )
-    yield _gauge(
+    yield gauge(
         f"{OURS}service_max_overload",
         "Predicted overload of the busiest endpoint; 0.5 is 50 % above fair",
         [(labels, each.max_overload) for labels, each in made],
     )
-
-
-# --- the library ------------------------------------------------------------------------------------------------------
-
-
-class _One(Collector):
-    """A registry of one metric."""
-
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
-
-    def collect(self) -> Iterable[Metric]:
-        return (self._metric,)
-
-
-def _text(metric: Metric) -> bytes:
-    text = generate_latest(_One(metric))
-    if metric.name in _UNSUFFIXED and metric.samples[0].name == metric.name:
-        # The library gives every counter the suffix, in these two lines.
-        for word in ("HELP", "TYPE"):
-            text = text.replace(f"# {word} {metric.name}_total ".encode(), f"# {word} {metric.name} ".encode(), 1)
-    return text
-
-
-def _gauge(name: str, documentation: str, values: Iterable[Value]) -> Metric:
-    metric = Metric(name, documentation, "gauge")
-    for labels, value in values:
-        metric.add_sample(name, dict(labels), value)
-    return metric
-
-
-def _counter(name: str, documentation: str, values: Iterable[Value]) -> Metric:
-    metric = Metric(name.removesuffix("_total"), documentation, "counter")
-    for labels, value in values:
-        metric.add_sample(name, dict(labels), value)
-    return metric
-
-
-def _histogram(name: str, documentation: str, values: Iterable[tuple[Mapping[str, str], Histogram]]) -> Metric:
-    metric = Metric(name, documentation, "histogram")
-    for labels, histogram in values:
-        for bound, number in histogram.buckets():
-            told = "+Inf" if bound == float("inf") else str(bound)
-            metric.add_sample(f"{name}_bucket", {**labels, "le": told}, number)
-        metric.add_sample(f"{name}_count", dict(labels), histogram.count)
-        metric.add_sample(f"{name}_sum", dict(labels), histogram.total)
-    return metric

@@ -19,16 +19,20 @@ from typing import Final
 
 from zoneward.controller.batching import BackOff
 from zoneward.controller.conditions import means_the_same, ours, patch_of, says_the_same, timed, with_ours
-from zoneward.controller.events import Recorder
-from zoneward.controller.log import Log, Silent
-from zoneward.controller.mistake_log import MistakeLog
 from zoneward.controller.queue import Queue
+from zoneward.daemon.events import Recorder
+from zoneward.daemon.log import Log, Silent
+from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing import events as routing_events
 from zoneward.sources.api_errors import ApiError, CallFailed, NotFound
 from zoneward.sources.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
 from zoneward.sources.writing import Outcome, PatchForm, Writer, outcome_of
 
+CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
+"""As Events name it."""
+_ACTION: Final = "Decide"
 MOST_WAITING: Final = 10
 """Events of one Service that wait for an API server; then the oldest are given up."""
 LONGEST_TRUCE: Final = 600.0
@@ -104,7 +108,7 @@ class Teller:
         self._mistakes = MistakeLog(log or Silent())
         self._clock = clock or asyncio.get_running_loop().time
         self._queue = Queue[Key](back_off=back_off or BackOff(), clock=self._clock)
-        self._recorder = Recorder(instance=instance, now=now)
+        self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._matters: dict[Key, _Matter] = {}
         self._paid = 0.0
         self._nothing_waits = asyncio.Event()

@@ -1,7 +1,7 @@
 """Mistakes in the program, which end no worker: each is told once, with its place."""
 
-from zoneward.controller.log import Log
-from zoneward.controller.mistakes import place_of
+from zoneward.daemon.log import Log
+from zoneward.daemon.mistakes import place_of
 from zoneward.sources.resources import Key
 
 

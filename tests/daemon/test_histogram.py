@@ -5,7 +5,7 @@ from bisect import bisect_right
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.controller.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
+from zoneward.daemon.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
 
 
 @given(st.lists(st.sampled_from([0, 0.001, 1, 2, 3, 4, 32_768, 40_000])))

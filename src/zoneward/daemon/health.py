@@ -1,20 +1,16 @@
-"""Whether the controller lives, and whether it does what it is there for: named checks, each a sentence where it fails.
+"""Whether a program lives, and whether it does what it is there for: named checks, each a sentence where it fails.
 
 Alive is what a restart would mend, ready what an operator should know: a standby is ready. An API server that is away
 makes neither alive nor unready after the first list: a restart would cost the cache and mend nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
-
-from zoneward.sources.resources import Key
+from typing import NoReturn
 
 Check = Callable[[], str | None]
 """What is wrong, or None. Asked in the event loop, so that it may not wait."""
-_NAMED: Final = 3
-"""Services that a sentence names; it says how many more there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +58,3 @@ def running(task: "asyncio.Task[object]") -> Check:
 def synced(is_synced: Callable[[], bool]) -> Check:
     """A check that the cache has been filled."""
     return lambda: None if is_synced() else "the cluster has not been listed yet"
-
-
-def alone(contested: Collection[Key]) -> Check:
-    """A check that no other controller writes slices of our Services. ``contested`` is looked at each time."""
-
-    def check() -> str | None:
-        if not contested:
-            return None
-        first = ", ".join("/".join(key) for key in sorted(contested)[:_NAMED])
-        more = f" and {len(contested) - _NAMED} more" if len(contested) > _NAMED else ""
-        return f"the built-in controller writes slices of {first}{more}"
-
-    return check

@@ -1,4 +1,4 @@
-"""Events as the API has them (``events.k8s.io/v1``): what a plan has to tell, with names, series and a limit.
+"""Events as the API has them (``events.k8s.io/v1``), with names, series and a limit.
 
 As client-go's recorder, but for three things. A note belongs to what makes two events the same, so that none is counted
 under words that no longer hold. Each repetition is written when it happens, for a decision changes seldom, where
@@ -15,13 +15,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing import events
 from zoneward.sources.resources import Event, EventSeries, Regarding, micro_time
 
-CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
-ACTION: Final = "Decide"
 MOST_NOTE: Final = 1024
 """Bytes of a note, in UTF-8; an API server refuses longer ones."""
 MOST_INSTANCE: Final = 128
@@ -45,10 +42,19 @@ class _Allowance:
 class Recorder:
     """What was told of late, which says whether an event is a new one, one more of a series, or one too many.
 
-    ``instance`` names this process, among several of its kind. ``now`` is the time of day and may be anything.
+    ``controller`` names the program, ``action`` what it does to a Service, ``instance`` this process among its kind.
+    ``now`` is the time of day and may be anything.
     """
 
-    def __init__(self, *, instance: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        *,
+        controller: str,
+        action: str,
+        instance: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._controller, self._action = controller, action
         self._instance = shortened(instance, MOST_INSTANCE) or "unknown"
         self._now = now
         # Two replicas that tell of one Service in the same microsecond do not take the same name.
@@ -103,9 +109,9 @@ class Recorder:
         return Event(
             metadata=ObjectMeta(name=self._name(metadata.name, now), namespace=metadata.namespace),
             event_time=micro_time(now),
-            reporting_controller=CONTROLLER,
+            reporting_controller=self._controller,
             reporting_instance=self._instance,
-            action=ACTION,
+            action=self._action,
             reason=event.reason,
             regarding=Regarding(
                 api_version="v1",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.controller.repetition import Repetition, Verdict
+from zoneward.daemon.repetition import Repetition, Verdict
 
 
 def test_a_few_are_written_and_the_next_says_how_many_were_not() -> None:

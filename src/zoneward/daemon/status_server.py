@@ -1,4 +1,4 @@
-"""What the controller tells over HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/debug/...``.
+"""What a program tells over HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/debug/...``.
 
 It is served in the event loop that does the work, so nothing here may hold it: what takes long is done in a thread, one
 at a time. Whoever may connect may read; ``/debug`` names Services and their Pods' zones, and answers only who connects
@@ -9,22 +9,21 @@ import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 import msgspec
 from aiohttp import web
 
-from zoneward.controller.health import Check, Health, faults
+from zoneward.daemon.health import Check, Health, faults
 
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 Work = Callable[[], bytes]
-Decisions = Callable[[str, str], Work | None]
-"""The decisions of a Service, by namespace and name, as ``plan -o json`` tells them. Called in the event loop, it takes
-from the cache what is needed, at once, and gives what makes the JSON, for a thread; None: there is no such Service."""
+OfService = Callable[[str, str], Work | None]
+"""What is told of a Service, by namespace and name. Called in the event loop, it takes from the cache what is needed,
+at once, and gives what makes the JSON, for a thread; None: there is no such Service."""
 Page = Callable[[], Awaitable[bytes]]
-_NOT_FOUND: Final = "expected one of /healthz, /readyz, /metrics, /debug/queue, /debug/decisions/NAMESPACE/NAME\n"
 _LAST_MOMENT: Final = 0.5
 """Seconds for answers under way when the server ends."""
 _ALIVE: Final = 30.0
@@ -34,8 +33,9 @@ _ALIVE: Final = 30.0
 class StatusServer:
     """Serves from entering the block to leaving it.
 
-    ``host`` None: on all addresses; ``port`` 0: any. ``metrics``, ``decisions`` and ``queue`` None: there are none.
-    ``queue`` tells the queue in values that JSON has; ``on_trouble`` is told what making an answer raises. An answer of
+    ``host`` None: on all addresses; ``port`` 0: any. ``metrics`` None: there are none. By
+    path, ``values`` are told in what JSON has, ``pages`` are JSON already, and ``of_service`` is asked for
+    ``PATH/NAMESPACE/NAME``. ``on_trouble`` is told what making an answer raises. An answer of
     more than ``largest`` bytes or ``longest`` seconds, and one beyond ``most`` at once, is refused with 503.
     """
 
@@ -47,8 +47,9 @@ class StatusServer:
         port: int = 0,
         metrics: Page | None = None,
         metrics_type: str = TEXT,
-        decisions: Decisions | None = None,
-        queue: Callable[[], Mapping[str, Any]] | None = None,
+        values: Mapping[str, Callable[[], Mapping[str, Any]]] = MappingProxyType({}),
+        pages: Mapping[str, Page] = MappingProxyType({}),
+        of_service: Mapping[str, OfService] = MappingProxyType({}),
         debug_for_all: bool = False,
         on_trouble: Callable[[Exception], None] = lambda _trouble: None,
         longest: float = 10.0,
@@ -57,7 +58,10 @@ class StatusServer:
     ) -> None:
         self._health, self._host, self._port = health, host, port
         self._metrics, self._metrics_type = metrics, metrics_type
-        self._decisions, self._queue, self._debug_for_all = decisions, queue, debug_for_all
+        self._values, self._pages, self._of_service, self._debug_for_all = values, pages, of_service, debug_for_all
+        known = ["/metrics"] if metrics is not None else []
+        known += [*values, *pages, *(f"{path}/NAMESPACE/NAME" for path in of_service)]
+        self._not_found = f"expected one of {', '.join(('/healthz', '/readyz', *known))}\n"
         self._on_trouble = on_trouble
         self._longest, self._largest, self._most = longest, largest, most
         self._addresses: tuple[tuple[str, int], ...] = ()
@@ -121,23 +125,23 @@ class StatusServer:
     async def _long(self, request: web.BaseRequest) -> web.Response:
         if request.path == "/metrics" and self._metrics is not None:
             return self._limited(await self._metrics(), self._metrics_type)
-        if not request.path.startswith("/debug/"):
-            return _told(404, _NOT_FOUND)
-        if not (self._debug_for_all or _is_loopback(request.remote)):
+        if request.path.startswith("/debug/") and not (self._debug_for_all or _is_loopback(request.remote)):
             return _told(403, "/debug answers on loopback addresses only: use kubectl port-forward\n")
-        if request.path == "/debug/queue" and self._queue is not None:
-            return self._limited(msgspec.json.encode(self._queue()), JSON)
-        match request.path.split("/")[2:]:
-            case ["decisions", namespace, name] if self._decisions is not None and namespace and name:
-                return await self._decided(self._decisions, namespace, name)
-            case _:
-                return _told(404, _NOT_FOUND)
+        if (values := self._values.get(request.path)) is not None:
+            return self._limited(msgspec.json.encode(values()), JSON)
+        if (page := self._pages.get(request.path)) is not None:
+            return self._limited(await page(), JSON)
+        path, _, name = request.path.rpartition("/")
+        path, _, namespace = path.rpartition("/")
+        if namespace and name and (of_service := self._of_service.get(path)) is not None:
+            return await self._about(of_service, namespace, name)
+        return _told(404, self._not_found)
 
-    async def _decided(self, decisions: Decisions, namespace: str, name: str) -> web.Response:
+    async def _about(self, of_service: OfService, namespace: str, name: str) -> web.Response:
         await self._turn.acquire()
-        # It is the Service as it is when its turn comes that is decided.
+        # It is the Service as it is when its turn comes that is told of.
         try:
-            work = decisions(namespace, name)
+            work = of_service(namespace, name)
             made = None if work is None else asyncio.get_running_loop().run_in_executor(None, work)
         except BaseException:
             self._turn.release()

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from zoneward.controller.log import Log, Silent
-from zoneward.controller.logs import LONGEST, Form, Level, new_log, take_over_logging
-from zoneward.controller.repetition import Repetition
+from zoneward.daemon.log import Log, LogFormat, Silent
+from zoneward.daemon.logs import LONGEST, Level, new_log, take_over_logging
+from zoneward.daemon.repetition import Repetition
 
 
-def told(tell: Callable[[Log], None], *, form: Form = Form.JSON, level: Level = Level.INFO) -> list[str]:
+def told(tell: Callable[[Log], None], *, form: LogFormat = LogFormat.JSON, level: Level = Level.INFO) -> list[str]:
     stream = io.BytesIO()
     tell(new_log(form=form, level=level, stream=stream))
     text = stream.getvalue().decode()
@@ -30,20 +30,21 @@ def test_a_line_of_json_has_its_time_level_and_event_first_and_then_what_it_was_
 
 def test_a_line_of_text_can_be_read_and_taken_apart() -> None:
     (line,) = told(
-        lambda log: log.warning("slices not written", service="shop/cart", error='a "b"\nc=d', left=2), form=Form.TEXT
+        lambda log: log.warning("slices not written", service="shop/cart", error='a "b"\nc=d', left=2),
+        form=LogFormat.TEXT,
     )
     assert line.partition(" ")[2] == r'WARNING slices not written service=shop/cart error="a \"b\"\nc=d" left=2'
 
 
-@pytest.mark.parametrize("form", Form)
-def test_nothing_that_is_told_makes_a_second_line(form: Form) -> None:
+@pytest.mark.parametrize("form", LogFormat)
+def test_nothing_that_is_told_makes_a_second_line(form: LogFormat) -> None:
     (line,) = told(lambda log: log.error("a\nb", service="c\r\nd\x1b[31m", reason="\u2028"), form=form)
     assert "\x1b" not in line
 
 
 @pytest.mark.parametrize("text", ["a\x1b[31m", "a\x9b31m", "a b\x7f", "\u2028"])
 def test_a_line_of_text_has_nothing_that_a_terminal_obeys(text: str) -> None:
-    (line,) = told(lambda log: log.error(text, reason=text), form=Form.TEXT)
+    (line,) = told(lambda log: log.error(text, reason=text), form=LogFormat.TEXT)
     assert line.isprintable()
 
 
@@ -80,9 +81,9 @@ SECRETS = {
 FORBIDDEN = ("abc", "eyJ", "MIIE", "hunter2", "user:")
 
 
-@pytest.mark.parametrize("form", Form)
+@pytest.mark.parametrize("form", LogFormat)
 @pytest.mark.parametrize("fields", SECRETS.values(), ids=SECRETS)
-def test_what_looks_like_a_secret_is_masked(fields: dict[str, str], form: Form) -> None:
+def test_what_looks_like_a_secret_is_masked(fields: dict[str, str], form: LogFormat) -> None:
     (line,) = told(lambda log: log.error("failed", **fields), form=form)
     assert [word for word in FORBIDDEN if word in line] == []
     assert "masked" in line or "long" in fields or "..." in line

@@ -1,9 +1,18 @@
-"""What the controller writes lines with. The base install has no library for it: `zoneward.controller.logs` makes one
-of these from structlog, and `Silent` is for who wants none."""
+"""What a program that runs for long writes lines with.
 
+The base install has no library for it: `zoneward.daemon.logs` makes one of these from structlog, and `Silent` is for
+who wants none.
+"""
+
+from enum import StrEnum
 from typing import Protocol, Self
 
 Told = str | int | float | bool | None
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
 
 
 class Log(Protocol):

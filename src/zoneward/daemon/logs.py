@@ -1,4 +1,4 @@
-"""The controller's log: JSON or text, one line an event, on standard error unless told otherwise.
+"""The log of a program that runs for long: JSON or text, one line an event, on standard error unless told otherwise.
 
 Needs ``structlog``, which comes with the extra ``controller``. Lines that repeat (the same level, event, Service,
 family and reason) are written a few times a minute; the next one then says how many were left out. Nothing secret is
@@ -18,13 +18,8 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from zoneward.controller.log import Log
-from zoneward.controller.repetition import Repetition
-
-
-class Form(StrEnum):
-    JSON = "json"
-    TEXT = "text"
+from zoneward.daemon.log import Log, LogFormat
+from zoneward.daemon.repetition import Repetition
 
 
 class Level(StrEnum):
@@ -57,7 +52,7 @@ _NUMBERS: Final = {
 
 def new_log(
     *,
-    form: Form = Form.JSON,
+    form: LogFormat = LogFormat.JSON,
     level: Level = Level.INFO,
     stream: BinaryIO | None = None,
     repetition: Repetition | None = None,
@@ -73,7 +68,7 @@ def new_log(
         _few(repetition or Repetition(), clock),
         _masked,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-        _as_json if form is Form.JSON else _as_text,
+        _as_json if form is LogFormat.JSON else _as_text,
     ]
     return cast(
         Log,

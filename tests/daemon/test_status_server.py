@@ -12,10 +12,11 @@ import aiohttp.test_utils
 import msgspec
 import pytest
 
-from zoneward.controller.exposition import CONTENT_TYPE, MetricsPage
-from zoneward.controller.health import Health
+from zoneward.controller.exposition import MetricsPage
 from zoneward.controller.metrics import Metrics
-from zoneward.controller.status_server import StatusServer
+from zoneward.daemon.health import Health
+from zoneward.daemon.metric_text import CONTENT_TYPE
+from zoneward.daemon.status_server import StatusServer
 
 Ask = Callable[..., Coroutine[None, None, tuple[int, str]]]
 
@@ -87,7 +88,7 @@ def test_decisions_are_made_outside_the_event_loop_from_what_was_gathered_in_it(
 
             return work if name == "cart" else None
 
-        async with serving(decisions=decisions) as ask:
+        async with serving(of_service={"/debug/decisions": decisions}) as ask:
             assert await ask("/debug/decisions/shop/cart") == (200, '{"decisions":["shop/cart"]}')
             assert threads[0] == threading.get_ident() != threads[1]
             assert await ask("/debug/decisions/shop/mail") == (404, "no Service shop/mail is known\n")
@@ -105,7 +106,7 @@ def test_the_loop_turns_and_health_is_told_while_a_decision_takes_long() -> None
             let_go.wait(10)
             return b"{}"
 
-        async with serving(decisions=lambda _namespace, _name: work) as ask:
+        async with serving(of_service={"/debug/decisions": lambda _namespace, _name: work}) as ask:
             slow = asyncio.create_task(ask("/debug/decisions/shop/cart"))
             await asyncio.sleep(0.05)
             start = time.monotonic()
@@ -128,7 +129,7 @@ def test_a_decision_that_takes_too_long_is_given_up_and_no_second_one_begins_bes
             let_go.wait(10)
             return b"{}"
 
-        async with serving(decisions=lambda _namespace, _name: work, longest=0.1) as ask:
+        async with serving(of_service={"/debug/decisions": lambda _namespace, _name: work}, longest=0.1) as ask:
             for _ in range(3):
                 assert await ask("/debug/decisions/shop/cart") == (503, "no answer within 0.1 s\n")
             assert begun == 1
@@ -148,7 +149,7 @@ def test_a_decision_that_fails_keeps_no_turn() -> None:
                 raise KeyError("early")
             return lambda: msgspec.json.encode(1 / 0)
 
-        async with serving(decisions=decisions, on_trouble=troubles.append) as ask:
+        async with serving(of_service={"/debug/decisions": decisions}, on_trouble=troubles.append) as ask:
             for name in ("early", "late", "early", "late"):
                 status, text = await ask(f"/debug/decisions/shop/{name}")
                 assert (status, text) == (500, "the answer could not be made; the log says why\n")
@@ -188,9 +189,9 @@ def test_an_answer_that_is_too_large_is_not_sent() -> None:
     run(test)
 
 
-def test_the_queue_is_told_as_json() -> None:
+def test_values_are_told_as_json() -> None:
     async def test() -> None:
-        async with serving(queue=lambda: {"due": 2, "oldest": 0.5}) as ask:
+        async with serving(values={"/debug/queue": lambda: {"due": 2, "oldest": 0.5}}) as ask:
             assert await ask("/debug/queue") == (200, '{"due":2,"oldest":0.5}')
 
     run(test)
@@ -211,7 +212,7 @@ def test_what_is_not_there_is_said_with_what_is(path: str) -> None:
 @pytest.mark.parametrize("path", ["/debug/decisions//cart", "/debug/decisions/shop/", "/debug/decisions/shop/cart/x"])
 def test_a_service_has_a_namespace_and_a_name(path: str) -> None:
     async def test() -> None:
-        async with serving(decisions=lambda _namespace, _name: lambda: b"{}") as ask:
+        async with serving(of_service={"/debug/decisions": lambda _namespace, _name: lambda: b"{}"}) as ask:
             assert (await ask(path))[0] == 404
 
     run(test)
@@ -241,7 +242,7 @@ def test_what_names_services_is_told_on_loopback_addresses_unless_asked_otherwis
     remote: str, for_all: bool, status: int
 ) -> None:
     async def test() -> None:
-        server = StatusServer(Health(), queue=dict, debug_for_all=for_all)
+        server = StatusServer(Health(), values={"/debug/queue": dict}, debug_for_all=for_all)
         request = aiohttp.test_utils.make_mocked_request("GET", "/debug/queue").clone(remote=remote)
         assert (await server.answer(request)).status == status
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from zoneward.controller.health import Heartbeat, alone, faults, running, synced
+from zoneward.daemon.health import Heartbeat, faults, running, synced
 
 
 def test_only_what_fails_is_told() -> None:
@@ -39,13 +39,3 @@ def test_a_task_that_has_ended_is_told_however_it_ended() -> None:
         assert task.exception() is not None
 
     asyncio.run(test())
-
-
-def test_services_of_which_we_keep_off_are_named_and_no_more_than_three() -> None:
-    contested: set[tuple[str, str]] = set()
-    check = alone(contested)
-    assert check() is None
-    contested.add(("shop", "cart"))
-    assert check() == "the built-in controller writes slices of shop/cart"
-    contested.update(("shop", name) for name in "abcd")
-    assert check() == "the built-in controller writes slices of shop/a, shop/b, shop/c and 2 more"

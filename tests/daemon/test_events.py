@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from zoneward.controller.events import BURST, REFILL, SERIES_LASTS, Recorder, shortened
+from zoneward.daemon.events import BURST, REFILL, SERIES_LASTS, Recorder, shortened
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing import events
 from zoneward.routing.events import DISABLED, ENABLED
@@ -27,6 +27,10 @@ class Clock:
         self.at += pause
 
 
+def a_recorder(*, instance: str, now: "Clock") -> Recorder:
+    return Recorder(controller="zoneward.dev/endpointslice-controller", action="Decide", instance=instance, now=now)
+
+
 def recorded(recorder: Recorder, event: events.Event = OFF, service: Service = CART) -> Event:
     found = recorder.record(service, event)
     assert found is not None
@@ -34,7 +38,7 @@ def recorded(recorder: Recorder, event: events.Event = OFF, service: Service = C
 
 
 def test_an_event_says_who_tells_what_of_which_service_and_when() -> None:
-    event = recorded(Recorder(instance="zoneward-0", now=Clock()))
+    event = recorded(a_recorder(instance="zoneward-0", now=Clock()))
     name, _, stamp = event.metadata.name.rpartition(".")
     assert (event.metadata.namespace, name, int(stamp, 16) // 10**9) == ("shop", "cart", NOON.timestamp())
     assert event == Event(
@@ -54,7 +58,10 @@ def test_an_event_says_who_tells_what_of_which_service_and_when() -> None:
 
 def test_names_differ_in_one_moment_and_from_those_of_another_replica_also_where_the_clock_is_set_back() -> None:
     clock, names = Clock(), set[str]()
-    one, other = Recorder(instance="zoneward-0", now=clock), Recorder(instance="zoneward-1", now=clock)
+    one, other = (
+        a_recorder(instance="zoneward-0", now=clock),
+        a_recorder(instance="zoneward-1", now=clock),
+    )
     for number in range(10):
         for recorder in (one, other):
             names.add(recorded(recorder, events.Event("Warning", DISABLED, str(number))).metadata.name)
@@ -64,7 +71,7 @@ def test_names_differ_in_one_moment_and_from_those_of_another_replica_also_where
 
 def test_the_same_again_within_a_while_is_a_series_of_the_first_and_later_a_new_event() -> None:
     clock = Clock()
-    recorder = Recorder(instance="i", now=clock)
+    recorder = a_recorder(instance="i", now=clock)
     first = recorded(recorder)
     for count in (2, 3):
         clock.after(SERIES_LASTS)
@@ -79,7 +86,7 @@ def test_the_same_again_within_a_while_is_a_series_of_the_first_and_later_a_new_
 
 @pytest.mark.parametrize("what", ["reason", "note", "service"])
 def test_what_differs_is_no_series(what: str) -> None:
-    recorder = Recorder(instance="i", now=Clock())
+    recorder = a_recorder(instance="i", now=Clock())
     first = recorded(recorder)
     other = {"reason": ON, "note": events.Event("Warning", DISABLED, "other")}.get(what, OFF)
     service = Service(metadata=ObjectMeta(name="cart", namespace="shop", uid="u-2")) if what == "service" else CART
@@ -88,7 +95,7 @@ def test_what_differs_is_no_series(what: str) -> None:
 
 
 def test_a_series_whose_event_is_gone_goes_on_in_a_new_one() -> None:
-    recorder = Recorder(instance="i", now=Clock())
+    recorder = a_recorder(instance="i", now=Clock())
     first = recorded(recorder)
     fresh = recorder.renewed(recorded(recorder))
     assert (fresh.series, fresh.metadata.name == first.metadata.name) == (None, False)
@@ -98,7 +105,7 @@ def test_a_series_whose_event_is_gone_goes_on_in_a_new_one() -> None:
 
 def test_a_service_that_changes_without_end_is_told_of_so_often_and_others_are_not_held_back() -> None:
     clock = Clock()
-    recorder = Recorder(instance="i", now=clock)
+    recorder = a_recorder(instance="i", now=clock)
     told = [recorder.record(CART, (ON, OFF)[number % 2]) for number in range(BURST + 5)]
     assert [each is not None for each in told] == [True] * BURST + [False] * 5
     assert recorder.dropped == 5
@@ -111,7 +118,7 @@ def test_a_service_that_changes_without_end_is_told_of_so_often_and_others_are_n
 
 def test_nothing_is_remembered_of_what_was_told_long_ago() -> None:
     clock = Clock()
-    recorder = Recorder(instance="i", now=clock)
+    recorder = a_recorder(instance="i", now=clock)
     for number in range(100):
         recorded(recorder, OFF, Service(metadata=ObjectMeta(name="cart", namespace="shop", uid=str(number))))
     clock.after(BURST * REFILL)

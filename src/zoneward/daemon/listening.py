@@ -1,0 +1,25 @@
+"""Where a program listens: ``[HOST]:PORT``."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """``host`` None: all addresses; ``port`` 0: any that is free."""
+
+    host: str | None
+    port: int
+
+    def __str__(self) -> str:
+        host = self.host or ""
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+def listen_of(text: str) -> Listen:
+    """``[HOST]:PORT``. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_host = ":" not in host or bare != host
+    if not colon or not is_host or not (port.isascii() and port.isdecimal() and int(port) <= 65535):
+        raise ValueError(f"expected [HOST]:PORT (127.0.0.1:10271, or :10271 for all addresses), got {text!r}")
+    return Listen(bare or None, int(port))
