@@ -101,7 +101,7 @@ def keys(things: Sequence[Live]) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(CHANGES, st.booleans()), max_size=40), NAMESPACES, LABELS)
 def test_every_question_is_answered_as_by_a_look_at_all_objects(
     changes: list[tuple[Live, bool]], namespace: str, labels: Labels
@@ -134,7 +134,6 @@ def test_every_question_is_answered_as_by_a_look_at_all_objects(
     assert cache.zones() == sorted({zone for zone in zones.values() if zone})
 
 
-@settings(deadline=None)
 @given(st.lists(CHANGES, max_size=30))
 def test_nothing_is_kept_of_what_is_gone(things: list[Live]) -> None:
     cache = Cache()
@@ -147,7 +146,6 @@ def test_nothing_is_kept_of_what_is_gone(things: list[Live]) -> None:
     assert [len(store) for store in (cache.pods, cache.services, cache.nodes, cache.slices)] == [0, 0, 0, 0]
 
 
-@settings(deadline=None)
 @given(st.lists(CHANGES, max_size=30))
 def test_a_snapshot_of_the_cache_is_one_of_its_objects(things: list[Live]) -> None:
     cache = Cache()
@@ -290,7 +288,6 @@ def test_pods_of_a_workload_share_what_they_have_in_common() -> None:
     assert [len({id(value) for value in values}) for values in zip(*shared, strict=True)] == [1, 1, 1, 1, 1]
 
 
-@settings(deadline=None)
 @given(st.one_of(CHANGES.filter(lambda thing: isinstance(thing, LivePod | EndpointSlice))))
 def test_packing_changes_no_value(thing: LivePod | EndpointSlice) -> None:
     before = msgspec.json.encode(thing)

@@ -50,6 +50,7 @@ class ObjectMeta(_Object, frozen=True, gc=False):
 class NodeMeta(_Object, frozen=True, gc=False):
     name: str = ""
     labels: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
 
 
 class PodMeta(_Object, frozen=True, gc=False):
@@ -73,6 +74,14 @@ class ServicePort(_Object, frozen=True, gc=False):
     app_protocol: str | None = None
 
 
+class ClientIPConfig(_Object, frozen=True, gc=False):
+    timeout_seconds: int | None = None
+
+
+class SessionAffinityConfig(_Object, frozen=True, gc=False):
+    client_ip: ClientIPConfig | None = msgspec.field(name="clientIP", default=None)
+
+
 class ServiceSpec(_Object, frozen=True, gc=False):
     type: str | None = None
     selector: dict[str, str] | None = None
@@ -84,6 +93,10 @@ class ServiceSpec(_Object, frozen=True, gc=False):
     publish_not_ready_addresses: bool | None = None
     internal_traffic_policy: str | None = None
     external_traffic_policy: str | None = None
+    health_check_node_port: int | None = None
+    load_balancer_source_ranges: tuple[str, ...] | None = None
+    session_affinity: str | None = None
+    session_affinity_config: SessionAffinityConfig | None = None
     traffic_distribution: str | None = None
     topology_keys: tuple[str, ...] | None = None
 
@@ -99,6 +112,8 @@ class Condition(_Object, frozen=True, gc=False):
 
 class LoadBalancerIngress(_Object, frozen=True, gc=False):
     ip: str | None = None
+    ip_mode: str | None = None
+    """``VIP`` unless it says ``Proxy``: then traffic arrives with another destination."""
 
 
 class LoadBalancerStatus(_Object, frozen=True, gc=False):
@@ -128,13 +143,32 @@ class Allocatable(_Object, frozen=True, gc=False):
     cpu: Number | None = None
 
 
+class Taint(_Object, frozen=True, gc=False):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpec(_Object, frozen=True, gc=False):
+    taints: tuple[Taint, ...] | None = None
+
+
+class NodeAddress(_Object, frozen=True, gc=False):
+    """``type`` is ``InternalIP``, ``ExternalIP``, ``Hostname`` and so on; ``address`` is a name with some of them."""
+
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(_Object, frozen=True, gc=False):
     allocatable: Allocatable | None = None
     conditions: tuple[NodeCondition, ...] | None = None
+    addresses: tuple[NodeAddress, ...] | None = None
 
 
 class Node(_Object, frozen=True, gc=False):
     metadata: NodeMeta = NodeMeta()
+    spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
 

@@ -1,7 +1,7 @@
 """Lists in pages: decoded one by one, so that memory holds the objects and the bytes of one page."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic
 
@@ -40,9 +40,12 @@ async def pages(
     namespace: str | None = None,
     labels: str = "",
     fields: str = "",
+    query: Mapping[str, str] | None = None,
     size: int = PAGE,
 ) -> AsyncIterator[Page[T]]:
     """All objects of a kind, in one namespace or all, that ``labels`` and ``fields`` select. Raises CallFailed.
+
+    ``query`` is put into each request, as `zoneward.sources.watching.Reflector` has it.
 
     The list is the latest, not what some cache happens to have. A continue token that expires starts it again; the
     token that the server offers instead would mix two states of the cluster.
@@ -50,15 +53,17 @@ async def pages(
     path = resource.path(namespace=namespace)
     token, restarts = "", 0
     while True:
-        query = {"limit": str(size)} if restarts < MAX_RESTARTS else {}
+        asked = dict(query or {})
+        if restarts < MAX_RESTARTS:
+            asked["limit"] = str(size)
         if labels:
-            query["labelSelector"] = labels
+            asked["labelSelector"] = labels
         if fields:
-            query["fieldSelector"] = fields
+            asked["fieldSelector"] = fields
         if token:
-            query["continue"] = token
+            asked["continue"] = token
         try:
-            data = await connection.get(path, query)
+            data = await connection.get(path, asked)
         except Gone:
             if not token:
                 raise

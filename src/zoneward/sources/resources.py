@@ -51,6 +51,7 @@ class LivePod(Pod, frozen=True, gc=False, rename="camel", omit_defaults=True, kw
 class LiveNodeMeta(NodeMeta, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     namespace: str = ""
     """Always empty: so that all kinds have a key of the same form."""
+    uid: str = ""
     resource_version: str | None = None
 
 
@@ -58,6 +59,26 @@ class LiveNode(Node, frozen=True, gc=False, rename="camel", omit_defaults=True, 
     """A Node that knows its version."""
 
     metadata: LiveNodeMeta = LiveNodeMeta()
+
+
+class ReadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """Metadata for who reads slices and never writes them."""
+
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    resource_version: str | None = None
+
+
+class SealedSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+    """An EndpointSlice whose endpoints are not decoded: most of those of other zones a node's proxy has no use for."""
+
+    metadata: ReadMeta = ReadMeta()
+    address_type: str = ""
+    endpoints: msgspec.Raw = msgspec.Raw(b"null")
+    """JSON. A part of the bytes that were decoded, all of which it keeps alive: nothing to be kept as it is."""
+    ports: tuple[EndpointPort, ...] | None = None
 
 
 # --- kinds of which no cache is kept ----------------------------------------------------------------------------------
@@ -153,19 +174,21 @@ def micro_time(moment: datetime) -> str:
 # --- places -----------------------------------------------------------------------------------------------------------
 
 Live = Service | LiveNode | LivePod | EndpointSlice
+"""Kinds of which a cache is kept."""
+Watched = Live | SealedSlice | Lease
 K = TypeVar("K", bound=msgspec.Struct)
-T = TypeVar("T", bound=Live)
-T_contra = TypeVar("T_contra", bound=Live, contravariant=True)
+T = TypeVar("T", bound=Watched)
+T_contra = TypeVar("T_contra", bound=Watched, contravariant=True)
 Key = tuple[str, str]
 """Namespace (empty where the kind has none) and name."""
 
 
-def key_of(thing: Live) -> Key:
+def key_of(thing: Watched) -> Key:
     metadata = thing.metadata
     return metadata.namespace, metadata.name
 
 
-def service_of(slice_: EndpointSlice) -> Key:
+def service_of(slice_: EndpointSlice | SealedSlice) -> Key:
     """The Service that a slice names; with an empty name, which no Service has, where it names none."""
     return slice_.metadata.namespace, (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
 
@@ -268,11 +291,33 @@ SLICES: Final[Resource[EndpointSlice]] = Resource(
     lists=msgspec.json.Decoder(ListOf[EndpointSlice]),
     events=msgspec.json.Decoder(EventOf[EndpointSlice]),
 )
-AnyResource = Resource[Service] | Resource[LiveNode] | Resource[LivePod] | Resource[EndpointSlice]
+SEALED_SLICES: Final[Resource[SealedSlice]] = Resource(
+    "EndpointSlice",
+    "discovery.k8s.io/v1",
+    "endpointslices",
+    SealedSlice,
+    lists=msgspec.json.Decoder(ListOf[SealedSlice]),
+    events=msgspec.json.Decoder(EventOf[SealedSlice]),
+)
+AnyResource = (
+    Resource[Service]
+    | Resource[LiveNode]
+    | Resource[LivePod]
+    | Resource[EndpointSlice]
+    | Resource[SealedSlice]
+    | Resource[Lease]
+)
 RESOURCES: Final[tuple[AnyResource, ...]] = (SERVICES, NODES, PODS, SLICES)
-"""Every kind that is listed and watched."""
+"""Every kind of which a cache is kept."""
 
-LEASES: Final = Place("Lease", "coordination.k8s.io/v1", "leases", Lease)
+LEASES: Final[Resource[Lease]] = Resource(
+    "Lease",
+    "coordination.k8s.io/v1",
+    "leases",
+    Lease,
+    lists=msgspec.json.Decoder(ListOf[Lease]),
+    events=msgspec.json.Decoder(EventOf[Lease]),
+)
 EVENTS: Final = Place("Event", "events.k8s.io/v1", "events", Event)
 ENDPOINTS: Final = Place("Endpoints", "v1", "endpoints", LegacyEndpoints)
 NAMESPACES: Final = Place("Namespace", "v1", "namespaces", Namespace, namespaced=False)

@@ -17,7 +17,7 @@ What can happen on the way, and what is done:
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, NoReturn, Protocol
@@ -66,6 +66,11 @@ class Timing:
 class Reflector(Generic[T]):
     """Makes a sink show what the server has of one kind, in one namespace or all.
 
+    ``query`` goes into every list and watch, and limits what the sink is told of: ``{"labelSelector": "app=cart"}``,
+    ``{"fieldSelector": "metadata.name=n1"}``. To the sink an object that ceases to match is deleted.
+    ``on_current`` is told of a version when the sink has seen all that happened up to it; each is newer than the one
+    before, unless the server's data were restored. Versions that are no numbers are not told.
+
     ``patient`` False: whatever fails before the first watch stands is raised. Otherwise only refusals are (no right, no
     such kind), for as long. ``on_trouble`` is told of all that is tried again.
     """
@@ -77,19 +82,22 @@ class Reflector(Generic[T]):
         sink: Sink[T],
         *,
         namespace: str | None = None,
+        query: Mapping[str, str] | None = None,
         abilities: Abilities | None = None,
         timing: Timing | None = None,
         patient: bool = True,
         on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
+        on_current: Callable[[int], None] = lambda _version: None,
         random: Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection, self._resource, self._sink = connection, resource, sink
         self._path = resource.path(namespace=namespace)
-        self._namespace = namespace
+        self._namespace, self._query = namespace, dict(query or {})
         self._abilities = abilities or Abilities()
         self._timing, self._patient, self._on_trouble = timing or Timing(), patient, on_trouble
+        self._on_current = on_current
         self._random, self._sleep, self._clock = random or Random(), sleep, clock
         self._version: str | None = None
         """From which the next watch goes on; None: a list is needed."""
@@ -102,6 +110,7 @@ class Reflector(Generic[T]):
 
     async def run(self) -> NoReturn:
         """Go on until cancelled. Raises CallFailed as said above, and whatever a handler raises."""
+        was_gone = False
         while True:
             self._has_progressed, start = False, self._clock()
             trouble: CallFailed | None = None
@@ -114,8 +123,13 @@ class Reflector(Generic[T]):
                 self._judge(error)
             if self._has_progressed or self._clock() - start >= self._timing.settled:
                 self._failures = 0
+                was_gone = False
                 if trouble is None:
                     continue
+            if isinstance(trouble, Gone) and not was_gone:
+                # The server is well: a list brings everything back, and what was missed has waited long enough.
+                was_gone = True
+                continue
             self._failures += 1
             await self._sleep(self._pause(trouble))
 
@@ -150,7 +164,7 @@ class Reflector(Generic[T]):
         """Pages, told one by one: each object in them is newer than what is held of it, or is left alone."""
         even_older = False
         keys: set[Key] = set()
-        async for page in pages(self._connection, self._resource, namespace=self._namespace):
+        async for page in pages(self._connection, self._resource, namespace=self._namespace, query=self._query):
             if page.is_first:
                 keys, even_older = set(), self._is_stale(page.version)
                 self._newest = version_of(page.version)
@@ -174,13 +188,14 @@ class Reflector(Generic[T]):
         self._version, self._newest, self._keys = version, version_of(version), None
         self._stale_lists = self._broken_lists = 0
         self._sink.keep_only(keys)
+        self._tell_current()
 
     # --- watches ------------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         """Until the server ends it. Raises CallFailed."""
         seconds = round(self._timing.watch * self._random.uniform(1.0, 1.5))
-        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(seconds, 1))}
+        query = self._query | {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(seconds, 1))}
         idle = seconds + self._timing.silence
         if self._version is not None:
             await self._stream(query | {"resourceVersion": self._version}, idle=idle, limit=None)
@@ -233,7 +248,8 @@ class Reflector(Generic[T]):
         event = parse(line, self._resource)
         if isinstance(event, Bookmark):
             if self._keys is None:
-                self._advance(event.version)
+                if self._advance(event.version):
+                    self._tell_current()
             elif event.ends_list:
                 self._is_stale(event.version)
                 self._complete(event.version, self._keys)
@@ -249,6 +265,12 @@ class Reflector(Generic[T]):
             self._sink.delete(thing)
         else:
             self._sink.put(thing)
+        if self._keys is None:
+            self._tell_current()
+
+    def _tell_current(self) -> None:
+        if self._newest is not None:
+            self._on_current(self._newest)
 
     def _advance(self, version: str) -> bool:
         """False where the version is no newer than what was seen: events of a kind come in the order of versions."""

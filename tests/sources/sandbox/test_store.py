@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zoneward.sources.sandbox.kinds import Kind, Rules
@@ -38,7 +38,6 @@ steps = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(["red", "green
 
 
 @given(steps)
-@settings(deadline=None)
 def test_every_remembered_version_can_be_listed_in_order_from_anywhere(steps: list[tuple[Key, str]]) -> None:
     store = a_store()
     states: dict[int, dict[Key, str]] = {store.version: {}}
@@ -67,7 +66,6 @@ def test_every_remembered_version_can_be_listed_in_order_from_anywhere(steps: li
 
 
 @given(steps)
-@settings(deadline=None)
 def test_changes_lead_from_any_version_to_the_present(steps: list[tuple[Key, str]]) -> None:
     store = a_store()
     told: list[Change] = []

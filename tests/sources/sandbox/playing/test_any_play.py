@@ -80,7 +80,7 @@ def any_plays(draw: st.DrawFn) -> Play:
 
 
 @given(play=any_plays())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_is_played_the_cluster_stays_sound_and_comes_to_rest(play: Play) -> None:
     cluster, world = cluster_of(play), World()
     for _, actions in moments(cluster, until=2_000):
@@ -100,7 +100,7 @@ def test_whatever_is_played_the_cluster_stays_sound_and_comes_to_rest(play: Play
 
 
 @given(play=any_plays(), stride=st.sampled_from([0.7, 5.0, 2_000.0]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_what_happens_depends_on_the_seed_and_not_on_how_often_time_moves_on(play: Play, stride: float) -> None:
     def strided() -> list[Action]:
         cluster, done, now = cluster_of(play), [], 0.0

@@ -232,7 +232,7 @@ def test_a_rollout_replaces_every_pod_by_one_of_another_template() -> None:
     seed=st.integers(0, 5),
     twice=st.booleans(),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_rollout_keeps_to_its_bounds(
     replicas: int, surge: int | str, unavailable: int | str, seed: int, twice: bool
 ) -> None:
