@@ -96,7 +96,7 @@ def counts_of(endpoints: list[tuple[int, int, int]]) -> list[int]:
     return [wanted[group, zone] for group in range(GROUPS) for zone in range(ZONES)]
 
 
-@settings(max_examples=200, deadline=None, print_blob=True)
+@settings(max_examples=200, print_blob=True)
 @given(small)
 def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, int]]) -> None:
     """Beside every other way to meet them."""
@@ -116,7 +116,7 @@ def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, in
     assert moves(tuple(result)) == min(map(moves, every))
 
 
-@settings(max_examples=100, deadline=None, print_blob=True)
+@settings(max_examples=100, print_blob=True)
 @given(small, st.randoms(use_true_random=False))
 def test_the_order_of_endpoints_does_not_matter(endpoints: list[tuple[int, int, int]], random: Random) -> None:
     names = identities(len(endpoints))

@@ -1,6 +1,7 @@
 """The decisions of a plan as the JSON that scripts rely on (``plan -o json``)."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from zoneward.kube.objects import Condition
 from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event
+from zoneward.routing.measured import Measurements, predicted_for
 from zoneward.routing.rules import Rule
 from zoneward.routing.traffic import Traffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
@@ -45,10 +47,43 @@ class SlicesView(_View, frozen=True, gc=False):
     unchanged: int
 
 
+class MeasuredZoneView(_View, frozen=True, gc=False):
+    """Connections that started in one zone, by where they went, and the share that stayed, measured and predicted."""
+
+    connections: int
+    to: dict[str, int]
+    in_zone: float | None
+    predicted_in_zone: float | None
+
+
+class MeasuredView(_View, frozen=True, gc=False):
+    """What nodes counted. ``predicted_in_zone``: what is predicted where traffic starts as it did when counted.
+
+    ``external``: connections by other addresses than the Service's own, which are in no other number.
+    """
+
+    connections: int
+    in_zone: float | None
+    predicted_in_zone: float | None
+    zones: dict[str, MeasuredZoneView]
+    external: int
+
+
+class MeasuringView(_View, frozen=True, gc=False):
+    """Which nodes told what they counted, by zone, and which zones of the cluster nobody told of."""
+
+    since: datetime
+    until: datetime
+    nodes: dict[str, tuple[str, ...]]
+    missing_zones: tuple[str, ...]
+    incomplete_nodes: tuple[str, ...]
+
+
 class DecisionView(_View, frozen=True, gc=False):
     """One Service in one address family.
 
     ``groups`` is null where no slice groups are made, the shares and overloads where nothing can be predicted.
+    ``measured`` is there where documents were given, and null where they tell of no connection.
     """
 
     namespace: str
@@ -74,6 +109,7 @@ class DecisionView(_View, frozen=True, gc=False):
     rules: tuple[Rule, ...]
     events: tuple[Event, ...]
     conditions: tuple[Condition, ...]
+    measured: MeasuredView | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SkippedView(_View, frozen=True, gc=False):
@@ -84,16 +120,22 @@ class SkippedView(_View, frozen=True, gc=False):
     reason: str
 
 
-def decisions_document(plans: Iterable[ServicePlan]) -> dict[str, Any]:
-    """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans."""
+def decisions_document(
+    plans: Iterable[ServicePlan], *, measured: Measurements | None = None, zones: Iterable[str] = ()
+) -> dict[str, Any]:
+    """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans.
+
+    With what was ``measured`` also ``"measured"``, which tells where from; ``zones`` are those of the cluster.
+    """
     decisions: list[DecisionView] = []
     skipped: list[SkippedView] = []
     for plan in plans:
         meta = plan.service.metadata
         if not plan.families:
             skipped.append(SkippedView(meta.namespace, meta.name, f"{plan.service.spec.type}: it has no endpoints"))
-        decisions.extend(_decision(plan, family) for family in plan.families)
-    return {"decisions": decisions, "skipped": skipped}
+        decisions.extend(_decision(plan, family, measured) for family in plan.families)
+    document: dict[str, Any] = {"decisions": decisions, "skipped": skipped}
+    return document if measured is None else {"measured": _measuring(measured, zones), **document}
 
 
 def as_json(document: Any) -> bytes:
@@ -113,7 +155,7 @@ def slice_counts(plan: ServicePlan, family: FamilyPlan) -> SlicesView:
     )
 
 
-def _decision(plan: ServicePlan, family: FamilyPlan) -> DecisionView:
+def _decision(plan: ServicePlan, family: FamilyPlan, measured: Measurements | None) -> DecisionView:
     decision, traffic = family.decision, family.traffic
     meta = plan.service.metadata
     return DecisionView(
@@ -140,6 +182,40 @@ def _decision(plan: ServicePlan, family: FamilyPlan) -> DecisionView:
         rules=decision.rules,
         events=plan.events if family.address_type == plan.speaker else (),
         conditions=plan.conditions,
+        measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
+    )
+
+
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> MeasuredView | None:
+    meta, traffic = plan.service.metadata, family.traffic
+    found = measured.of(meta.namespace, meta.name, family.address_type)
+    if found is None:
+        return None
+    predicted = {zone: each.in_zone for zone, each in traffic.zones.items()} if traffic else {}
+    return MeasuredView(
+        connections=found.connections,
+        in_zone=_rounded_if_any(found.share),
+        predicted_in_zone=_rounded_if_any(predicted_for(found, traffic) if traffic else None),
+        zones={
+            zone: MeasuredZoneView(
+                connections=each.connections,
+                to=dict(each.to),
+                in_zone=_rounded_if_any(each.share),
+                predicted_in_zone=_rounded_if_any(predicted.get(zone)),
+            )
+            for zone, each in found.zones.items()
+        },
+        external=found.external,
+    )
+
+
+def _measuring(measured: Measurements, zones: Iterable[str]) -> MeasuringView:
+    return MeasuringView(
+        since=measured.since,
+        until=measured.until,
+        nodes={zone: tuple(sorted(nodes)) for zone, nodes in measured.nodes.items()},
+        missing_zones=measured.missing(zones),
+        incomplete_nodes=tuple(sorted(measured.incomplete)),
     )
 
 
@@ -171,6 +247,10 @@ def _zones(traffic: Traffic | None) -> dict[str, ZoneView]:
         )
         for zone, each in traffic.zones.items()
     }
+
+
+def _rounded_if_any(share: float | None) -> float | None:
+    return None if share is None else _rounded(share)
 
 
 def _rounded(share: float) -> float:

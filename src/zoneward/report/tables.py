@@ -17,6 +17,7 @@ from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
+from zoneward.routing.measured import Measurements, predicted_for
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import counted, listed
 from zoneward.routing.traffic import Traffic, ZoneTraffic
@@ -64,11 +65,12 @@ def plan_table(
     width: int,
     wide: bool = False,
     known_zones: Collection[str] = (),
+    measured: Measurements | None = None,
 ) -> RenderableType:
     """What each Service would get, a line each, in ``width`` columns.
 
     ``wide`` tells the approach and the whole reason, over as many lines as that takes. ``known_zones`` have their
-    column though no traffic may start there.
+    column though no traffic may start there. What was ``measured`` stands beside what is predicted.
     """
     every = tuple(sorted({*demand.zones, *known_zones}))
     zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
@@ -79,6 +81,9 @@ def plan_table(
         columns.append("APPROACH")
     columns.extend(short[: len(zones)])
     columns.extend(("IN ZONE", "WORST", "MEAN", "MOVED", "SLICES") if wide else ("IN ZONE", "WORST", "SLICES"))
+    if measured is not None:
+        place = columns.index("IN ZONE") + 1
+        columns[place:place] = ["MEASURED", "PREDICTED"] if wide else ["MEASURED"]
     rows = []
     for plan in plans:
         for family in plan.families:
@@ -88,6 +93,8 @@ def plan_table(
                 cells.append(Text(family.decision.asked_for or family.decision.approach))
             cells.extend(_zone(traffic, zone, configuration) for zone in zones)
             cells.append(_share(traffic.in_zone if traffic else None))
+            if measured is not None:
+                cells.extend(_measured(plan, family, measured)[: 2 if wide else 1])
             cells.append(_overload(traffic.max_overload if traffic and traffic.served else None, configuration))
             if wide:
                 cells.append(_share(traffic.mean_overload if traffic else None))
@@ -104,7 +111,27 @@ def plan_table(
         width=width,
         whole=wide,
     )
-    return Group(_heading(demand, short_of), table, _legend(plans, each_zone=bool(zones), wide=wide))
+    parts = [_heading(demand, short_of), table]
+    if measured is not None:
+        parts.append(_measured_from(measured, demand, short_of, wide=wide))
+    return Group(*parts, _legend(plans, each_zone=bool(zones), wide=wide))
+
+
+def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> Text:
+    """Where measured traffic comes from, and what it does not tell of."""
+    told = tuple(
+        f"{counted(len(nodes), 'node')} in {short.get(zone, zone) or 'no zone'}"
+        for zone, nodes in measured.nodes.items()
+    )
+    lines = [f"MEASURED: what stayed in its zone, of the connections that {listed(told)} counted."]
+    if wide:
+        lines.append("PREDICTED: what stays by prediction where traffic starts as measured, not in proportion to CPU.")
+    missing = measured.missing(demand.zones)
+    if missing:
+        lines.append(f"Nothing is measured of {listed(tuple(short[zone] for zone in missing))}.")
+    if measured.incomplete:
+        lines.append(f"Not all was counted on {listed(tuple(sorted(measured.incomplete)))}.")
+    return Text("\n".join(lines), "dim")
 
 
 def aligned(
@@ -223,6 +250,23 @@ def _above(each: ZoneTraffic) -> float:
 
 def _share(share: float | None) -> Text:
     return Text("-", "dim") if share is None else Text(f"{share:.0%}")
+
+
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> tuple[Text, Text]:
+    """What stayed, and what is predicted to."""
+    meta, traffic = plan.service.metadata, family.traffic
+    found = measured.of(meta.namespace, meta.name, family.address_type)
+    if found is None or found.share is None:
+        return _share(None), _share(None)
+    share = _share(found.share).append(f" of {_short(found.connections)}", "dim")
+    return share, _share(predicted_for(found, traffic) if traffic else None)
+
+
+def _short(number: int) -> str:
+    """In few columns: ``950``, ``13k``, ``2.4M``."""
+    if number < 10_000:
+        return str(number)
+    return f"{number / 1e3:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
 
 
 def _overload(overload: float | None, configuration: Configuration) -> Text:

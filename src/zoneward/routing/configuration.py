@@ -169,11 +169,13 @@ def is_starting_threshold(value: Fraction) -> bool:
 def configuration_from(document: Mapping[str, Any]) -> Configuration:
     """A configuration document (already parsed YAML or JSON) as a value.
 
-    Nothing is decided by its section ``controller``, which `zoneward.controller.settings` reads. Raises
-    ConfigurationError for an unknown key, a wrong type, a value out of range, or gates that exclude each other.
+    Nothing is decided by its sections ``controller`` and ``proxy``, which `zoneward.controller.settings` and
+    `zoneward.proxy.settings` read. Raises ConfigurationError for an unknown key, a wrong type, a value out of range, or
+    gates that exclude each other.
     """
     rest = dict(document)
-    rest.pop("controller", None)
+    for program in ("controller", "proxy"):
+        rest.pop(program, None)
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if (got := rest.pop(key, None)) != expected:
             raise ConfigurationError(f"{key}: expected {expected}, got {got!r}")

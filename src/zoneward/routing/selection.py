@@ -118,11 +118,17 @@ def is_proxied(service: Service) -> bool:
 
 def is_externally_accessible(service: Service) -> bool:
     """Whether traffic may come from outside: by node port, load balancer address or external address."""
-    spec, status = service.spec, service.status
-    ingress = (status.load_balancer.ingress or ()) if status and status.load_balancer else ()
+    spec = service.spec
     return bool(
-        any(port.node_port for port in spec.ports or ()) or spec.external_ips or any(each.ip for each in ingress)
+        any(port.node_port for port in spec.ports or ()) or spec.external_ips or load_balancer_addresses(service)
     )
+
+
+def load_balancer_addresses(service: Service) -> tuple[str, ...]:
+    """The addresses of a load balancer that keeps them as the destination: with ``ipMode: Proxy`` it does not."""
+    status = service.status
+    ingress = (status.load_balancer.ingress or ()) if status and status.load_balancer else ()
+    return tuple(each.ip for each in ingress if each.ip and each.ip_mode != "Proxy")
 
 
 def policies_of(service: Service, gates: Gates | None = None) -> Policies:

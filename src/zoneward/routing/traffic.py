@@ -20,7 +20,8 @@ class ZoneTraffic:
 
     ``consumed`` counts every endpoint that some proxy of the zone picks. ``expected`` is what would be fair, demand
     times all endpoints; ``overload`` is expected / consumed - 1, negative where the zone has more than its fair part,
-    and None where it has no demand or picks nothing.
+    and None where it has no demand or picks nothing. ``in_zone``: the share of the zone's own traffic that stays in it;
+    None where it has no demand.
     """
 
     demand: float
@@ -28,6 +29,7 @@ class ZoneTraffic:
     consumed: int
     expected: float
     overload: float | None
+    in_zone: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ def predict(
     in_zone = dropped = 0.0
     zone_weight: dict[str, float] = {}
     zone_picks: dict[str, set[int]] = {}
+    zone_kept: dict[str, float] = {}
     for zone, node, weight in _consumers(endpoints, demand, policies, heeded):
         selection = select(endpoints, policies=policies, heeded=heeded, node=node, zone=zone or None, groups=groups)
         chosen = (selection.local if policies.internal_local else selection.cluster) or ()
@@ -83,7 +86,8 @@ def predict(
             load[picked[id(endpoint)]] += part
             if zone and endpoint.zone == zone:
                 in_zone += part
-    return _traffic(endpoints, load, in_zone, dropped, total, zone_weight, zone_picks)
+                zone_kept[zone] = zone_kept.get(zone, 0.0) + part
+    return _traffic(endpoints, load, in_zone, dropped, total, zone_weight, zone_picks, zone_kept)
 
 
 def _consumers(
@@ -120,6 +124,7 @@ def _traffic(
     total: int,
     weights: dict[str, float],
     picks: dict[str, set[int]],
+    kept: dict[str, float],
 ) -> Traffic:
     usable = [is_ready(endpoint) for endpoint in endpoints]
     if not any(usable):
@@ -135,7 +140,8 @@ def _traffic(
         consumed = len(picks.get(zone, ()))
         expected = share * len(used)
         overload = expected / consumed - 1 if share and consumed else None
-        zones[zone] = ZoneTraffic(share, located[zone], consumed, expected, overload)
+        stays = kept.get(zone, 0.0) / share if share else None
+        zones[zone] = ZoneTraffic(share, located[zone], consumed, expected, overload, stays)
     deviations = [share * len(used) - 1 for share in used]
     return Traffic(
         zones=zones,

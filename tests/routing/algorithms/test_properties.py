@@ -16,7 +16,7 @@ from zoneward.routing.score import MAX_OVERLOAD
 Input = tuple[list[int], list[int]]
 """Demand and supply of each zone."""
 
-PROPERTY: Final = settings(max_examples=150, deadline=None, print_blob=True)
+PROPERTY: Final = settings(max_examples=150, print_blob=True)
 
 
 @st.composite

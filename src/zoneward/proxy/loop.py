@@ -1,0 +1,188 @@
+"""From what a node knows to what its kernel has: Services that changed are selected anew, and put into the tables.
+
+A Service whose selection fails by a mistake keeps the rules that it has, and holds up no other. What happens after the
+rules are in the kernel, and not before: flows of UDP are looked at, health check node ports answer anew, and what was
+waited for is counted.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from zoneward.daemon.log import Log, Silent
+from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.proxy.known import Known
+from zoneward.proxy.metrics import Metrics
+from zoneward.proxy.programming import Programmed
+from zoneward.proxy.served import FAMILIES, Family, Served
+from zoneward.sources.resources import Key
+
+GATHERED: Final = 0.05
+"""Seconds for which changes are gathered where they come too fast: a transaction costs more than a change in it."""
+CALM: Final = 50.0
+"""How often in a second, in the long run, changes are put without delay."""
+BURST: Final = 100.0
+_AT_ONCE: Final = 200
+"""Services that are selected before others get their turn: some ten milliseconds."""
+_UDP: Final = "udp"
+
+
+class Table(Protocol):
+    """Where the Services of one family are put; `zoneward.proxy.programming.FamilyTable` is one."""
+
+    def put(self, service: Key, served: Served | None) -> None: ...
+    def waits(self, service: Key) -> bool: ...
+
+
+class ProxyLoop:
+    """`changed` what changed, and `run`. ``tables`` may call `programmed` at any time.
+
+    ``after`` is told of each Service whose rules in a family are in the kernel: as it was there before, and is now.
+    ``clock`` counts seconds, ``now`` is the time of day: the times of slices are told in it.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        *,
+        metrics: Metrics,
+        log: Log | None = None,
+        after: Callable[[Key, Served | None, Served | None], None] = lambda *_: None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._known, self._metrics, self._after, self._clock, self._now = known, metrics, after, clock, now
+        self._sleep = sleep
+        self._mistakes = MistakeLog(log or Silent())
+        self.tables: Final[dict[Family, Table]] = {}
+        self._begun = now()
+        self._changed: dict[Key, float] = {}
+        """Not selected anew yet, and since when."""
+        self._put: dict[Family, dict[Key, float]] = {family: {} for family in FAMILIES}
+        """On the way to the kernel, and since when."""
+        self._triggers: dict[Key, datetime] = {}
+        self._served: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+        """As last put."""
+        self._programmed: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+        """As the kernel has it."""
+        self._something = asyncio.Event()
+        self.left_out: Final[set[Key]] = set()
+        """Services that could not be selected for, and are in the kernel as they were before."""
+        self.selected: Final = asyncio.Event()
+        """Set once all Services that were listed are put into the tables; it stays set."""
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    def served(self, family: Family) -> Mapping[Key, Served]:
+        """All Services as they are served."""
+        return self._served[family]
+
+    def waits(self, service: Key) -> bool:
+        """Whether a Service is on its way to the kernel."""
+        return service in self._changed or any(table.waits(service) for table in self.tables.values())
+
+    def waiting_since(self, family: Family | None = None) -> float | None:
+        """Of what waits longest, in a family or in any, by the clock; None where nothing waits.
+
+        Until everything was listed nothing can be programmed, and nothing waits.
+        """
+        if not self._known.synced.is_set() or (family is not None and family not in self.tables):
+            return None
+        some = [self._changed, *(put for each, put in self._put.items() if family in (None, each))]
+        return min((next(iter(each.values())) for each in some if each), default=None)
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def changed(self, service: Key, trigger: str | None = None) -> None:
+        """A Service or what belongs to it is another one now. ``trigger``: since when, as a slice tells it."""
+        if service not in self._changed:
+            self._changed[service] = self._clock()
+        if trigger is not None and (when := _time(trigger)) is not None and when >= self._begun:
+            # What happened before we were there was not ours to program in time.
+            self._triggers.setdefault(service, when)
+        self._something.set()
+
+    def programmed(self, family: Family, done: Programmed) -> None:
+        """A transaction is in the kernel."""
+        metrics, now, put = self._metrics, self._clock(), self._put[family]
+        metrics.apply.observe(done.seconds)
+        metrics.transactions[family] += 1
+        metrics.changed_elements[family] += done.elements
+        there = self._programmed[family]
+        for service, after in done.services.items():
+            since = put.pop(service, None)
+            if since is not None:
+                metrics.sync.observe(now - since)
+            if (trigger := self._triggers.pop(service, None)) is not None:
+                metrics.programming.observe(max(0.0, (self._now() - trigger).total_seconds()))
+            before = there.get(service)
+            if after is None:
+                there.pop(service, None)
+            else:
+                there[service] = after
+            if before is not after:
+                self._after(service, before, after)
+
+    def refused(self, family: Family, service: Key) -> None:
+        """The kernel does not take a Service as it is: that is told, and nothing waits for it."""
+        self._put[family].pop(service, None)
+        self._triggers.pop(service, None)
+
+    # --- work ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled. Begins once every kind was listed."""
+        await self._known.synced.wait()
+        left, last = BURST, self._clock()
+        while True:
+            await self._select()
+            self.selected.set()
+            await self._something.wait()
+            now = self._clock()
+            left, last = min(BURST, left + CALM * (now - last)) - 1.0, now
+            if left < 0.0:
+                left = 0.0
+                await self._sleep(GATHERED)
+            self._something.clear()
+
+    async def _select(self) -> None:
+        number = 0
+        while self._changed:
+            service, since = next(iter(self._changed.items()))
+            del self._changed[service]
+            self._put_one(service, since)
+            number += 1
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _put_one(self, service: Key, since: float) -> None:
+        try:
+            found = self._known.served(service)
+        except Exception as error:
+            self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
+            self.left_out.add(service)
+            return
+        self.left_out.discard(service)
+        for family, table in self.tables.items():
+            served, old = found.get(family), self._served[family].get(service)
+            if served == old:
+                continue
+            if served is None:
+                del self._served[family][service]
+            else:
+                self._served[family][service] = served
+            table.put(service, served)
+            self._put[family].setdefault(service, since)
+        if not any(service in put for put in self._put.values()):
+            self._triggers.pop(service, None)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None

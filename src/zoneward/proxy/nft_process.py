@@ -1,0 +1,206 @@
+"""The process that holds libnftables, and the only one that needs CAP_NET_ADMIN: ``python -m`` this module.
+
+It reads requests from its standard input and writes answers to its standard output until the former ends. A request is
+8 bytes with the length of what follows, the first byte of which says what to do; an answer the same, beginning with 0
+where it was done, 1 where it was refused, and 2 where more of it follows. Requests are answered in their order. Nothing
+is logged, nothing is kept: what is in the kernel stays there when this process ends.
+
+It imports nothing but the standard library: it has to be there in a moment, and small.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import Final
+
+RUN: Final = b"r"
+"""Run commands, one transaction. The answer has what the kernel says, in nft's words."""
+ASK: Final = b"a"
+"""A netlink request, as it is; the answer is the kernel's, as it is, errors too."""
+SEND: Final = b"s"
+"""A transaction of netlink messages, as it is; the answer is the kernel's, as it is, errors too."""
+DONE: Final = b"\0"
+REFUSED: Final = b"\1"
+MORE: Final = b"\2"
+LENGTH: Final = struct.Struct("<Q")
+UNUSABLE: Final = 3
+"""Exit status where rules cannot be programmed here at all; the reason is on standard error."""
+_NETFILTER: Final = 12
+_BUFFER: Final = 1 << 18
+_SO_SNDBUFFORCE: Final = 32
+_NO_NEW_PRIVILEGES: Final = 38
+_PARENT_DEATH_SIGNAL: Final = 1
+_CAPABILITY_VERSION: Final = 0x20080522
+_NET_ADMIN: Final = 1 << 12
+_LIBRARY: Final = "libnftables.so.1"
+
+
+class Library:
+    """libnftables with a context of its own. Raises OSError where there is none."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(_LIBRARY)
+        library.nft_ctx_new.restype = ctypes.c_void_p
+        self._context = ctypes.c_void_p(library.nft_ctx_new(0))
+        for name in ("nft_ctx_get_error_buffer", "nft_ctx_get_output_buffer"):
+            getattr(library, name).restype = ctypes.c_char_p
+        library.nft_ctx_buffer_error(self._context)
+        library.nft_ctx_buffer_output(self._context)
+        self._library = library
+
+    def run(self, commands: bytes) -> tuple[bool, bytes]:
+        """Whether the kernel took them, all or none, and its answer."""
+        done, said = self._ran(self._library.nft_run_cmd_from_buffer, commands)
+        if done or commands.count(b"\n") < 2:
+            return done, said
+        # It tells which line is at fault only of a file; of anything else it shows the first one.
+        with os.fdopen(os.memfd_create("commands"), "wb") as file:
+            file.write(commands)
+            file.flush()
+            return self._ran(self._library.nft_run_cmd_from_filename, f"/proc/self/fd/{file.fileno()}".encode())
+
+    def _ran(self, function: Callable[[ctypes.c_void_p, bytes], int], argument: bytes) -> tuple[bool, bytes]:
+        library, context = self._library, self._context
+        status = function(context, argument)
+        # Both have to be asked for: that empties them.
+        said, wrong = library.nft_ctx_get_output_buffer(context), library.nft_ctx_get_error_buffer(context)
+        return status == 0, (said if status == 0 else wrong) or b""
+
+
+def answers(request: bytes) -> Iterator[bytes]:
+    """What the kernel answers to one request, up to what ends it. Raises OSError."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
+        kernel.bind((0, 0))
+        kernel.send(request)
+        while True:
+            datagram = kernel.recv(_BUFFER)
+            yield datagram
+            if _is_last(datagram):
+                return
+
+
+class Sender:
+    """A way to send transactions."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER)
+        self._kernel.bind((0, 0))
+        self._room = 0
+
+    def answer(self, request: bytes) -> bytes:
+        """What the kernel says of one transaction, which ends with a message that asks for it. Raises OSError."""
+        try:
+            return self._answer(request)
+        except OSError:
+            # Where there was no room for all it says of what it refuses, the rest would be the next one's answer.
+            self._kernel.close()
+            self._begin()
+            raise
+
+    def _answer(self, request: bytes) -> bytes:
+        kernel = self._kernel
+        if len(request) > self._room:
+            # Of what is given the kernel takes twice as much, for what it keeps beside.
+            kernel.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, len(request))
+            self._room = len(request)
+        kernel.send(request)
+        found = kernel.recv(_BUFFER)
+        while True:
+            # All it has to say is there by now.
+            try:
+                found += kernel.recv(_BUFFER, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return found
+
+
+def _is_last(datagram: bytes) -> bool:
+    """Whether a datagram has the message that ends an answer, or the one that refuses it."""
+    place = 0
+    while place + 16 <= len(datagram):
+        length, kind = struct.unpack_from("=IH", datagram, place)
+        if kind in (2, 3) or length < 16:
+            return True
+        place += (length + 3) & ~3
+    return False
+
+
+def _answer(library: Library, sender: Sender, request: bytes, say: Callable[[bytes, bytes], None]) -> None:
+    if request[:1] == RUN:
+        done, said = library.run(request[1:])
+        say(DONE if done else REFUSED, said)
+        return
+    try:
+        if request[:1] == SEND:
+            say(DONE, sender.answer(request[1:]))
+            return
+        # Piece by piece: all at once it would be kept here twice.
+        for piece in answers(request[1:]):
+            say(MORE, piece)
+    except OSError as error:
+        say(REFUSED, f"{error.errno} {error.strerror}".encode())
+    else:
+        say(DONE, b"")
+
+
+def keep_one_right() -> None:
+    """Only CAP_NET_ADMIN stays, as far as it is there, and no program that is started gets more."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    head, words = struct.pack("=Ii", _CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
+    if libc.capget(head, words):
+        return
+    effective, permitted, *_ = struct.unpack("=6I", words.raw)
+    kept = (effective & _NET_ADMIN, permitted & _NET_ADMIN, 0, 0, 0, 0)
+    libc.capset(head, struct.pack("=6I", *kept))
+
+
+def end_with_parent() -> None:
+    """What asked for a transaction is gone: one that comes late would undo what its successor does."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(0)
+
+
+def main() -> int:
+    end_with_parent()
+    try:
+        library = Library()
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        return UNUSABLE
+    try:
+        sender = Sender()
+    except OSError as error:
+        sys.stderr.write(f"the kernel has no nf_tables: {error.strerror}\n")
+        return UNUSABLE
+    keep_one_right()
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+
+    def say(kind: bytes, text: bytes) -> None:
+        sink.write(LENGTH.pack(len(text) + 1) + kind + text)
+
+    while True:
+        head = source.read(LENGTH.size)
+        if len(head) < LENGTH.size:
+            return 0
+        (length,) = LENGTH.unpack(head)
+        request = source.read(length)
+        if len(request) < length:
+            # Whoever asks died half way: what is not whole is not done.
+            return 0
+        _answer(library, sender, request, say)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    # Ctrl-C at a terminal is for whoever asks; that one ends us by closing the pipe.
+    os.setpgid(0, 0)
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""From what an operator set and what the Node says of itself to how its rules are laid out."""
+
+from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+from zoneward.kube.objects import Node
+from zoneward.proxy.base_rules import LayoutOptions
+from zoneward.proxy.served import FAMILIES, Family, family_of
+from zoneward.proxy.settings import PRIMARY, ProxySettings, by_family
+
+_KINDS: Final = ("InternalIP", "ExternalIP")
+
+
+def node_addresses(node: Node | None) -> dict[Family, str]:
+    """The address of each family that a Node is known by: the first internal one, else the first external one."""
+    told = (node.status.addresses if node is not None and node.status is not None else None) or ()
+    found: dict[Family, str] = {}
+    for kind in _KINDS:
+        for each in told:
+            if each.type == kind and each.address:
+                found.setdefault(family_of(each.address), each.address)
+    return found
+
+
+def layout_options(settings: ProxySettings, node: Node | None) -> LayoutOptions:
+    """Where the Node tells no address, node ports are served on all of its addresses."""
+    own = node_addresses(node)
+    ranges: dict[Family, Sequence[str]]
+    if settings.node_port_addresses == (PRIMARY,):
+        ranges = {family: (address,) for family, address in own.items()}
+    else:
+        ranges = _of_families(settings.node_port_addresses)
+    return LayoutOptions(
+        pod_ranges=by_family(settings.cluster_cidrs) or None,
+        pod_interfaces=None if settings.pod_interfaces is None else f"{settings.pod_interfaces}*",
+        masquerade_all=settings.masquerade_all,
+        mark=1 << settings.masquerade_bit,
+        service_ranges=_of_families(settings.service_cidrs) or None,
+        node_addresses=ranges or None,
+        own_addresses=own or None,
+        count_connections=settings.count_connections,
+    )
+
+
+def serves_node_ports(options: LayoutOptions, family: Family, address: bytes) -> bool:
+    """Whether node ports are served on an address, given by its bytes, as far as ranges decide that."""
+    ranges = (options.node_addresses or {}).get(family, ())
+    return not ranges or any(ip_address(address) in ip_network(each) for each in ranges)
+
+
+def _of_families(ranges: Sequence[str]) -> dict[Family, Sequence[str]]:
+    found = {family: tuple(each for each in ranges if family_of(each) == family) for family in FAMILIES}
+    return {family: some for family, some in found.items() if some}

@@ -1,0 +1,124 @@
+"""What an operator sets for a node's proxy, beside what selection depends on. Values only; files are read elsewhere."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
+from typing import Any, Final
+
+from zoneward.daemon.listening import Listen
+from zoneward.daemon.log import LogFormat
+from zoneward.daemon.section import Reader, boolean, choice, duration, listen, name_, number, read_section
+from zoneward.proxy.served import Family, family_of
+from zoneward.routing.configuration import ConfigurationError
+
+SECTION: Final = "proxy"
+PRIMARY: Final = "primary"
+"""In place of ranges: the addresses that the Node tells as its own."""
+DEFAULT_PORT: Final = 10272
+"""Beside the controller's 10271."""
+HEALTHZ_PORT: Final = 10256
+"""Where load balancers ask kube-proxy."""
+_MOST_BIT: Final = 31
+_LEAST_AUDIT: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxySettings:
+    """Durations in seconds. Who is a Pod of this node is told by ``cluster_cidrs`` or ``pod_interfaces`` (the beginning
+    of their names); without either, nothing from inside is told from outside.
+
+    ``node_port_addresses``: CIDRs, or `PRIMARY` alone. ``lease_namespace`` None: the Pod's own, or kube-system.
+    ``healthz_listen`` None: nowhere. Raises ConfigurationError for values that do not go together.
+    """
+
+    cluster_cidrs: tuple[str, ...] = ()
+    pod_interfaces: str | None = None
+    masquerade_all: bool = False
+    masquerade_bit: int = 14
+    node_port_addresses: tuple[str, ...] = (PRIMARY,)
+    service_cidrs: tuple[str, ...] = ()
+    proxy_name: str | None = None
+    audit_period: float = 900.0
+    count_connections: bool = True
+    lease_namespace: str | None = None
+    listen: Listen = field(default_factory=lambda: Listen("127.0.0.1", DEFAULT_PORT))
+    healthz_listen: Listen | None = field(default_factory=lambda: Listen(None, HEALTHZ_PORT))
+    debug_for_all: bool = False
+    log_format: LogFormat | None = None
+
+    def __post_init__(self) -> None:
+        if self.cluster_cidrs and self.pod_interfaces is not None:
+            raise ConfigurationError(
+                f"{SECTION}.clusterCIDRs and {SECTION}.podInterfacePrefix: expected one of them, got both"
+            )
+        for key, ranges in (("clusterCIDRs", self.cluster_cidrs), ("serviceCIDRs", self.service_cidrs)):
+            for each in ranges:
+                _network(each, key)
+        by_family(self.cluster_cidrs)
+        if self.node_port_addresses != (PRIMARY,):
+            for each in self.node_port_addresses:
+                _network(each, "nodePortAddresses", or_else=f", or {PRIMARY} alone")
+        if not 0 <= self.masquerade_bit <= _MOST_BIT:
+            raise ConfigurationError(
+                f"{SECTION}.masqueradeBit: expected a number from 0 to {_MOST_BIT}, got {self.masquerade_bit}"
+            )
+        if not self.audit_period >= _LEAST_AUDIT:
+            raise ConfigurationError(
+                f"{SECTION}.auditPeriod: expected at least {_LEAST_AUDIT:g}s, got {self.audit_period:g}s"
+            )
+
+
+def by_family(ranges: Iterable[str]) -> dict[Family, str]:
+    """The range of each family. Raises ConfigurationError for two of one."""
+    found: dict[Family, str] = {}
+    for each in ranges:
+        family = family_of(each)
+        if family in found:
+            raise ConfigurationError(
+                f"{SECTION}.clusterCIDRs: expected one of each family, got {found[family]} and {each}"
+            )
+        found[family] = str(ip_network(each))
+    return found
+
+
+def proxy_settings_from(section: object) -> ProxySettings:
+    """The section ``proxy`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
+
+    A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
+    value out of range.
+    """
+    return replace(ProxySettings(), **read_section(section, SECTION, _READ))
+
+
+def _network(text: str, key: str, *, or_else: str = "") -> None:
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{SECTION}.{key}: expected a range of addresses (10.0.0.0/8){or_else}, got {text!r}"
+        ) from None
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ConfigurationError(f"{where}: expected a list of texts, got {value!r}")
+    return tuple(value)
+
+
+_READ: Final[Mapping[str, tuple[str, Reader]]] = {
+    "clusterCIDRs": ("cluster_cidrs", _texts),
+    "podInterfacePrefix": ("pod_interfaces", name_),
+    "masqueradeAll": ("masquerade_all", boolean),
+    "masqueradeBit": ("masquerade_bit", number),
+    "nodePortAddresses": ("node_port_addresses", _texts),
+    "serviceCIDRs": ("service_cidrs", _texts),
+    "serviceProxyName": ("proxy_name", name_),
+    "auditPeriod": ("audit_period", duration),
+    "countConnections": ("count_connections", boolean),
+    "leaseNamespace": ("lease_namespace", name_),
+    "listen": ("listen", listen),
+    "healthzListen": ("healthz_listen", listen),
+    "debugForAll": ("debug_for_all", boolean),
+    "logFormat": ("log_format", choice(LogFormat)),
+}
+"""The field of `ProxySettings` for each key, and how it is read."""

@@ -1,0 +1,124 @@
+"""What a node cannot program, told as Events of the Services that it is about.
+
+All nodes see the same, so that each tells little: one Event for a Service and a reason in `QUIET` seconds, and
+`PER_MINUTE` of all together. What is one too many is left out; the log and the metrics have it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+from zoneward.daemon.events import Recorder
+from zoneward.daemon.log import Log, Silent
+from zoneward.kube.names import DOMAIN
+from zoneward.kube.objects import Service
+from zoneward.routing.events import Event
+from zoneward.sources.api_errors import ApiError, CallFailed
+from zoneward.sources.resources import EVENTS
+from zoneward.sources.resources import Event as Written
+from zoneward.sources.writing import Outcome, Writer, outcome_of
+
+CONTROLLER: Final = f"{DOMAIN}/node-proxy"
+"""As Events name it."""
+NOT_PROGRAMMED: Final = "ServiceNotProgrammed"
+"""The kernel refused it. What it had of the Service before is still there."""
+ADDRESS_CONTESTED: Final = "ServiceAddressContested"
+"""Another Service has an address or a node port that this one asks for."""
+NO_HEALTH_PORT: Final = "HealthCheckNodePortUnavailable"
+QUIET: Final = 600.0
+PER_MINUTE: Final = 10
+MOST_WAITING: Final = 50
+_ACTION: Final = "Program"
+_MINUTE: Final = 60.0
+_FIRST_PAUSE: Final = 1.0
+_Told = tuple[str, str]
+"""The uid of a Service, and a reason."""
+
+
+class Teller:
+    """`tell` what is to be told, and `run`. ``node`` is whose proxy this is.
+
+    Failures are for ``log``; they are tried again, but for what the server refuses. ``clock`` counts seconds; ``now``
+    is the time of day.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        node: str,
+        log: Log | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._writer, self._node, self._log = writer, node, log or Silent()
+        self._clock, self._sleep = clock, sleep
+        self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=node, now=now)
+        self._told: dict[_Told, float] = {}
+        """When, in this order; of the last `QUIET` seconds."""
+        self._waiting: dict[_Told, Written] = {}
+        self._something = asyncio.Event()
+        self._paid = clock() - _MINUTE
+
+    def tell(self, service: Service, reason: str, note: str) -> None:
+        """At once, and without waiting for anything."""
+        now, told = self._clock(), (service.metadata.uid, reason)
+        while self._told and now - next(iter(self._told.values())) >= QUIET:
+            del self._told[next(iter(self._told))]
+        if told in self._told or len(self._waiting) >= MOST_WAITING:
+            return
+        event = self._recorder.record(service, Event("Warning", reason, f"Node {self._node}: {note}"))
+        if event is None:
+            return
+        self._told[told] = now
+        # A series begins only where the time of day was set back. None goes on: that would be one more right.
+        self._waiting[told] = event if event.series is None else self._recorder.renewed(event)
+        self._something.set()
+
+    async def run(self) -> NoReturn:
+        """Until cancelled. What was not written then is not told."""
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            while self._waiting:
+                told = next(iter(self._waiting))
+                await self._pace()
+                await self._write(self._waiting[told])
+                del self._waiting[told]
+
+    async def _write(self, event: Written) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._writer.create(EVENTS, event)
+            except CallFailed as error:
+                outcome = outcome_of(error)
+                if outcome is Outcome.EXISTS:
+                    # Nobody else has this name: an answer was lost.
+                    return
+                about = event.regarding
+                is_over = outcome in (Outcome.REFUSED, Outcome.MISSING)
+                self._log.warning(
+                    "an Event could not be written",
+                    service=f"{about.namespace}/{about.name}",
+                    reason=event.reason,
+                    error=str(error),
+                    is_given_up=is_over,
+                )
+                if is_over:
+                    return
+                asked = error.retry_after if isinstance(error, ApiError) else None
+                await self._sleep(max(pause, asked or 0.0))
+                pause = min(2 * pause, _MINUTE)
+            else:
+                return
+
+    async def _pace(self) -> None:
+        """`PER_MINUTE` at once after a quiet minute, and as many a minute."""
+        now = self._clock()
+        self._paid = max(self._paid, now - _MINUTE) + _MINUTE / PER_MINUTE
+        if self._paid > now:
+            await self._sleep(self._paid - now)

@@ -1,0 +1,152 @@
+"""A table of one family on a kernel in memory, and all that is told of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from zoneward.proxy.base_rules import TABLE, LayoutOptions
+from zoneward.proxy.fake_kernel import FakeKernel
+from zoneward.proxy.kept_ruleset import Key
+from zoneward.proxy.planning import whole
+from zoneward.proxy.programming import FamilyTable, Programmed
+from zoneward.proxy.rule_comparison import scratch
+from zoneward.proxy.served import Served, ServedPort, Target
+
+OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
+SOON: Final = 0.005
+"""Seconds between looks at the kernel."""
+
+
+def a_service(number: int, *endpoints: int, **more: Any) -> Served:
+    """A Service with endpoints on port 8080."""
+    targets = tuple(Target(f"10.0.1.{each}", 8080) for each in endpoints)
+    port = ServedPort(name="web", protocol="tcp", port=80, cluster=targets, has_any=bool(targets))
+    return Served(
+        namespace="shop",
+        name=f"s{number}",
+        family="ip",
+        cluster_ip=f"10.96.{number // 256}.{number % 256}",
+        **{"ports": (port,)} | more,
+    )
+
+
+def key(served: Served) -> Key:
+    return served.namespace, served.name
+
+
+class Proxy:
+    """A table on a kernel in memory, and all that was told of it."""
+
+    def __init__(
+        self,
+        kernel: FakeKernel,
+        *,
+        options: LayoutOptions = OPTIONS,
+        look_every: float = SOON,
+        audit_every: float = 3600.0,
+    ) -> None:
+        self.kernel = kernel
+        self.programmed: list[Programmed] = []
+        self.refused: list[tuple[Key, str]] = []
+        self.mended: list[tuple[str, int]] = []
+        self.trouble: list[str] = []
+        self.table = FamilyTable(
+            kernel,
+            "ip",
+            on_programmed=self._programmed,
+            on_refused=lambda service, why: self.refused.append((service, why)),
+            on_mended=lambda what, number: self.mended.append((what, number)),
+            on_trouble=self.trouble.append,
+            options=options,
+            look_every=look_every,
+            audit_every=audit_every,
+        )
+
+    def _programmed(self, done: Programmed) -> None:
+        """What there is without Services is of no matter here."""
+        if done.services:
+            self.programmed.append(done)
+
+    def put(self, *every: Served) -> None:
+        for served in every:
+            self.table.put(key(served), served)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await asyncio.sleep(SOON)
+
+    def has(self, *every: Served, options: LayoutOptions = OPTIONS) -> bool:
+        """Whether the kernel has what these Services need, and nothing else; in whichever slots."""
+        wanted = whole("ip", {key(each): each for each in every}, options=options)
+        kernel = self.kernel
+        if ("ip", TABLE) not in kernel.tables or ("ip", scratch(TABLE)) in kernel.tables:
+            return False
+        chains = {name: chain.rules for name, chain in wanted.chains.items()}
+        hooks = {name: chain.hook for name, chain in wanted.chains.items() if chain.hook}
+        table = kernel.tables["ip", TABLE]
+        return (
+            kernel.chains("ip", TABLE) == chains
+            and table.hooks == hooks
+            and table.sets.keys() == wanted.sets.keys()
+            and unordered(kernel.elements("ip", TABLE)) == unordered(wanted.elements)
+            and self.table.elements == sum(map(len, wanted.elements.values()))
+        )
+
+    def written(self) -> list[str]:
+        """Transactions that the kernel took, but for those of a table made to compare with."""
+        return [each for each in self.kernel.ran if f" {scratch(TABLE)}" not in each]
+
+
+def unordered(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Without the order of endpoints in their slots."""
+    found: dict[str, Any] = {}
+    for name, some in elements.items():
+        if name.endswith("endpoints"):
+            for element, value in some.items():
+                found.setdefault(name, {}).setdefault(element.rpartition(" . ")[0], []).append(value)
+            for values in found.get(name, {}).values():
+                values.sort()
+        elif some:
+            found[name] = dict(some)
+    return found
+
+
+@asynccontextmanager
+async def running(proxy: Proxy) -> Any:
+    task = asyncio.create_task(proxy.table.run())
+    try:
+        yield proxy
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def within(what: Callable[[Proxy], Awaitable[None]], **more: Any) -> None:
+    """With a table that runs, on a kernel that has nothing."""
+
+    async def run() -> None:
+        async with asyncio.timeout(20), running(Proxy(FakeKernel(), **more)) as proxy:
+            await what(proxy)
+
+    asyncio.run(run())
+
+
+async def settled(proxy: Proxy) -> None:
+    async with asyncio.timeout(10):
+        await proxy.table.settled()
+
+
+async def restarted(kernel: FakeKernel, before: list[Served], after: list[Served], **more: Any) -> Proxy:
+    """A table that takes over what another one left."""
+    async with running(Proxy(kernel)) as first:
+        first.put(*before)
+        await settled(first)
+    kernel.ran.clear()
+    proxy = Proxy(kernel, **more)
+    proxy.put(*after)
+    async with running(proxy):
+        await settled(proxy)
+    return proxy

@@ -1,0 +1,80 @@
+"""Services as a node serves them, drawn at random."""
+
+from functools import cache
+
+from hypothesis import strategies as st
+
+from zoneward.proxy.served import Family, Served, ServedPort, Target
+
+_SMALL = st.integers(1, 6)
+
+
+def _address(family: Family, number: int) -> str:
+    return f"10.0.0.{number}" if family == "ip" else f"fd00::{number:x}"
+
+
+# What is drawn from again and again is made once: that takes longer than drawing.
+_NODE_PORT = st.none() | _SMALL.map(lambda number: 30_000 + number)
+_AFFINITY = st.none() | st.just(60)
+
+
+@cache
+def targets(family: Family) -> st.SearchStrategy[tuple[Target, ...]]:
+    """A few of a few endpoints; the first two are on this node."""
+
+    def some(numbers: list[int]) -> tuple[Target, ...]:
+        return tuple(Target(_address(family, number), 8080, number <= 2) for number in numbers)
+
+    return st.lists(_SMALL, max_size=6, unique=True).map(some)
+
+
+@cache
+def _outer(family: Family) -> st.SearchStrategy[tuple[str, ...]]:
+    def some(numbers: list[int]) -> tuple[str, ...]:
+        return tuple(_address(family, 200 + number) for number in numbers)
+
+    return st.lists(_SMALL, max_size=2, unique=True).map(some)
+
+
+@st.composite
+def served_ports(draw: st.DrawFn, family: Family, *, name: str) -> ServedPort:
+    cluster = draw(targets(family))
+    weights = draw(st.none() | st.just(tuple(1.0 + 0.5 * (place % 3) for place in range(len(cluster)))))
+    local = draw(targets(family))
+    return ServedPort(
+        name=name,
+        protocol=draw(st.sampled_from(["tcp", "udp", "sctp"])),
+        port=80 + draw(_SMALL),
+        node_port=draw(_NODE_PORT),
+        cluster=cluster,
+        local=local,
+        weights=weights if cluster else None,
+        has_any=bool(cluster or local) or draw(st.booleans()),
+        affinity=draw(_AFFINITY),
+    )
+
+
+@st.composite
+def services(draw: st.DrawFn, family: Family, *, name: str) -> Served:
+    ports = draw(st.lists(st.sampled_from(["a", "b"]), max_size=2, unique=True))
+    return Served(
+        namespace="shop",
+        name=name,
+        family=family,
+        cluster_ip=_address(family, 100 + int(name)),
+        external=draw(_outer(family)),
+        balancers=draw(_outer(family)),
+        sources=draw(st.sampled_from([(), (_address(family, 7),)])),
+        internal_local=draw(st.booleans()),
+        external_local=draw(st.booleans()),
+        ports=tuple(draw(served_ports(family, name=each)) for each in ports),
+    )
+
+
+def changes(family: Family) -> st.SearchStrategy[list[tuple[str, Served | None]]]:
+    """Services that come, change and go, by their names."""
+
+    def one(name: str) -> st.SearchStrategy[tuple[str, Served | None]]:
+        return st.tuples(st.just(name), st.none() | services(family, name=name))
+
+    return st.lists(st.sampled_from(["1", "2", "3"]).flatmap(one), max_size=8)

@@ -1,0 +1,175 @@
+"""The Lease of a node says what is programmed, and is written as seldom as it may."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from tests.sources.calling import transport
+from tests.sources.serving import access_to
+
+from zoneward.kube.objects import OwnerReference
+from zoneward.proxy.node_lease import LEAST, NodeLease
+from zoneward.sources.api_errors import CallFailed
+from zoneward.sources.node_leases import LIVES, RENEWED, Programmed, read
+from zoneward.sources.resources import LEASES, Lease
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.faults import Faults, parse_fault
+from zoneward.sources.sandbox.registry import Deletion, Registry
+from zoneward.sources.sandbox.serving import Serving
+from zoneward.sources.writing import Writer
+
+NAMESPACE, NAME = "kube-system", "zoneward-proxy-n1"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Place:
+    """A node whose time passes only while a test lets it."""
+
+    registry: Registry
+    writer: Writer
+    programmed: Programmed | None = None
+    seconds: float = 1000.0
+    writes: list[tuple[float, Lease]] = field(default_factory=list)
+    troubles: list[CallFailed] = field(default_factory=list)
+    asleep: asyncio.Event = field(default_factory=asyncio.Event)
+    wakes: tuple[float, asyncio.Future[None]] | None = None
+
+    def note(self, kind: Any, change: Any) -> None:
+        if kind.kind == "Lease" and change.new is not None:
+            lease = LEASES.lists.decode(b'{"items":[%s]}' % change.new.data).items
+            assert lease is not None
+            self.writes.append((self.seconds, lease[0]))
+
+    async def sleep(self, seconds: float) -> None:
+        self.wakes = self.seconds + seconds, asyncio.get_running_loop().create_future()
+        self.asleep.set()
+        await self.wakes[1]
+
+    async def past(self, seconds: float) -> None:
+        """Until so much time has gone, and all that is done meanwhile is done."""
+        end = self.seconds + seconds
+        while True:
+            await self.asleep.wait()
+            assert self.wakes is not None
+            at, wake = self.wakes
+            if at > end:
+                self.seconds = end
+                return
+            self.seconds = at
+            self.asleep.clear()
+            wake.set_result(None)
+
+    async def lease(self) -> Lease:
+        return await self.writer.read(LEASES, namespace=NAMESPACE, name=NAME)
+
+
+def on_a_node(work: Callable[[Place], Awaitable[None]], *faults: str, **options: Any) -> None:
+    async def run() -> None:
+        registry = begun()
+        found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+        async with Serving(registry, faults=found) as server, transport(access_to(server.address)) as link:
+            place = Place(registry, Writer(link))
+            registry.store.listeners.append(place.note)
+            lease = NodeLease(
+                link,
+                namespace=NAMESPACE,
+                node="n1",
+                programmed=lambda: place.programmed,
+                on_trouble=place.troubles.append,
+                clock=lambda: place.seconds,
+                now=lambda: NOON + timedelta(seconds=place.seconds),
+                sleep=place.sleep,
+                chance=lambda: 0.5,
+                **options,
+            )
+            running = asyncio.create_task(lease.run())
+            try:
+                async with asyncio.timeout(20):
+                    await work(place)
+                assert not running.done(), running.exception()
+            finally:
+                running.cancel()
+
+    asyncio.run(run())
+
+
+def test_nothing_is_written_before_there_is_something_to_say_and_then_at_once() -> None:
+    async def work(place: Place) -> None:
+        await place.past(100)
+        assert not place.writes
+        place.programmed = Programmed(10, 20, (("shop", "cart"),))
+        await place.past(2 * LEAST)
+        ((_, lease),) = place.writes
+        assert read(lease).node == "n1"
+        assert read(lease).programmed == place.programmed
+        assert lease.metadata.labels == {"app.kubernetes.io/component": "zoneward-proxy"}
+        assert lease.metadata.owner_references == (OWNER,)
+        assert lease.spec.lease_duration_seconds == LIVES
+
+    on_a_node(work, owner=lambda: OWNER)
+
+
+OWNER = OwnerReference(api_version="v1", kind="Node", name="n1", uid="u-1")
+
+
+def test_where_nothing_changes_it_is_renewed_once_a_minute() -> None:
+    async def work(place: Place) -> None:
+        place.programmed = Programmed(10, 20)
+        await place.past(1000)
+        times = [at for at, _ in place.writes]
+        pauses = [later - earlier for earlier, later in pairwise(times)]
+        assert len(pauses) > 10
+        assert all(RENEWED - LEAST <= pause <= 1.1 * RENEWED for pause in pauses)
+        assert len({lease.spec.renew_time for _, lease in place.writes}) == len(times)
+
+    on_a_node(work)
+
+
+def test_however_often_something_changes_it_is_written_once_in_ten_seconds() -> None:
+    async def work(place: Place) -> None:
+        place.programmed = Programmed(0, 0)
+        end = place.seconds + 300
+        while place.seconds < end:
+            place.programmed = Programmed(place.programmed.services + 1, 0)
+            await place.past(1)
+        times = [at for at, _ in place.writes]
+        assert 25 <= len(times) <= 30
+        assert min(later - earlier for earlier, later in pairwise(times)) >= LEAST
+
+    on_a_node(work)
+
+
+def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> None:
+    async def work(place: Place) -> None:
+        place.programmed = Programmed(1, 1)
+        await place.past(LEAST)
+        place.registry.delete(place.registry.kinds["leases.coordination.k8s.io"], NAMESPACE, NAME, Deletion())
+        place.programmed = Programmed(2, 2)
+        await place.past(3 * LEAST)
+        place.troubles.clear()
+        there = await place.lease()
+        assert read(there).programmed == Programmed(2, 2)
+        # As a proxy that is replaced by this one might, at its end.
+        await place.writer.update(LEASES, there)
+        place.programmed = Programmed(3, 3)
+        await place.past(3 * LEAST)
+        assert read(await place.lease()).programmed == Programmed(3, 3)
+        assert not place.troubles
+
+    on_a_node(work)
+
+
+def test_what_fails_is_told_and_tried_again() -> None:
+    async def work(place: Place) -> None:
+        place.programmed = Programmed(1, 1)
+        for version in range(2, 30):
+            place.programmed = Programmed(version, 1)
+            await place.past(2 * LEAST)
+        assert place.troubles
+        assert len(place.writes) > 10
+
+    on_a_node(work, "503@0.5")

@@ -1,0 +1,233 @@
+"""What is served ends in the kernel, whatever the kernel and the process before it do meanwhile."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.proxy.a_table import OPTIONS, SOON, Proxy, a_service, key, running, settled, unordered, within
+from tests.proxy.services import services
+
+from zoneward.proxy.base_rules import TABLE
+from zoneward.proxy.fake_kernel import FakeKernel
+from zoneward.proxy.planning import whole
+from zoneward.proxy.programming import AT_ONCE
+from zoneward.proxy.served import Served
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_put_is_in_the_kernel_and_goes_when_it_is_put_away() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2), a_service(2, 1, 2, 3))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 1, 2, 3))
+        proxy.put(a_service(1, 2, 4))
+        proxy.table.put(("shop", "s2"), None)
+        await settled(proxy)
+        assert proxy.has(a_service(1, 2, 4))
+        assert [list(each.services) for each in proxy.programmed] == [[("shop", "s1"), ("shop", "s2")]] * 2
+        assert not proxy.trouble
+
+    within(run)
+
+
+def test_no_transaction_has_more_than_500_services() -> None:
+    async def run(proxy: Proxy) -> None:
+        every = [a_service(number, 1) for number in range(AT_ONCE + 200)]
+        proxy.put(*every)
+        await settled(proxy)
+        assert proxy.has(*every)
+        assert [len(each.services) for each in proxy.programmed] == [AT_ONCE, 200]
+        assert sum(each.elements for each in proxy.programmed) == 3 * len(every)
+
+    within(run)
+
+
+def test_a_replaced_endpoint_is_one_element_that_goes_and_one_that_comes() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2, 3))
+        await settled(proxy)
+        proxy.put(a_service(1, 1, 4, 3))
+        await settled(proxy)
+        assert proxy.programmed[-1].elements == 2
+        assert proxy.programmed[-1].seconds >= 0
+
+    within(run)
+
+
+def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1))
+        await settled(proxy)
+        proxy.kernel.faults.held = asyncio.Event()
+        begun = proxy.kernel.begun
+        proxy.put(a_service(1, 2))
+        await proxy.until(lambda: proxy.kernel.begun > begun)
+        proxy.put(a_service(1, 3), a_service(2, 4))
+        proxy.put(a_service(1, 5))
+        assert not proxy.has(a_service(1, 2))
+        proxy.kernel.faults.held.set()
+        await settled(proxy)
+        assert proxy.has(a_service(1, 5), a_service(2, 4))
+        assert [len(each.services) for each in proxy.programmed] == [1, 1, 2]
+
+    within(run)
+
+
+def test_one_that_is_cancelled_in_a_transaction_can_run_again() -> None:
+    async def run() -> None:
+        proxy = Proxy(FakeKernel())
+        async with running(proxy):
+            proxy.put(a_service(1, 1))
+            await settled(proxy)
+            proxy.kernel.faults.held = asyncio.Event()
+            begun = proxy.kernel.begun
+            proxy.put(a_service(1, 2), a_service(2, 3))
+            await proxy.until(lambda: proxy.kernel.begun > begun)
+        proxy.kernel.faults.held = None
+        async with running(proxy):
+            await settled(proxy)
+            assert proxy.has(a_service(1, 2), a_service(2, 3))
+
+    asyncio.run(run())
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_that_is_refused_holds_up_no_other_and_is_told() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.kernel.faults.refused = {"10.96.0.2 "}
+        good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
+        proxy.put(*good, bad)
+        await settled(proxy)
+        assert proxy.has(*good)
+        assert list(proxy.table.refused) == [key(bad)]
+        assert "10.96.0.2" in proxy.table.refused[key(bad)]
+        assert [service for service, _ in proxy.refused] == [key(bad)]
+
+    within(run)
+
+
+@pytest.mark.parametrize("how", ["when it changes", "at an audit"])
+def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1))
+        await settled(proxy)
+        proxy.kernel.faults.refused = {"10.96.0.2 "}
+        proxy.put(a_service(2, 5))
+        await settled(proxy)
+        assert list(proxy.table.refused) == [("shop", "s2")]
+        proxy.kernel.faults.refused = set()
+        if how == "when it changes":
+            proxy.put(a_service(2, 6))
+        else:
+            proxy.table.audit()
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1), a_service(2, 6 if how == "when it changes" else 5))
+        assert not proxy.table.refused
+
+    within(run)
+
+
+def test_a_refused_change_leaves_what_was_there_and_what_follows_is_right() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2), a_service(2, 5))
+        await settled(proxy)
+        proxy.kernel.faults.refused = {"10.0.1.66"}
+        proxy.put(a_service(1, 66, 67, 2), a_service(2, 6))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 6))
+        proxy.put(a_service(1, 3, 4, 5))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 3, 4, 5), a_service(2, 6))
+        proxy.table.put(("shop", "s1"), None)
+        await settled(proxy)
+        assert proxy.has(a_service(2, 6))
+        assert not proxy.mended
+
+    within(run)
+
+
+def test_a_refused_service_in_a_found_table_keeps_what_was_found() -> None:
+    async def run() -> None:
+        kernel = FakeKernel()
+        async with running(Proxy(kernel)) as before:
+            before.put(a_service(1, 1, 2), a_service(2, 5))
+            await settled(before)
+        kernel.faults.refused = {"10.0.1.66"}
+        async with running(Proxy(kernel)) as after:
+            after.put(a_service(1, 1, 66), a_service(2, 6))
+            await settled(after)
+            assert after.table.refused
+            kernel.faults.refused = set()
+            after.table.audit()
+            await settled(after)
+            assert after.has(a_service(1, 1, 66), a_service(2, 6))
+
+    asyncio.run(run())
+
+
+# --- a process that dies ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["deaths", "done_deaths"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_after_deaths_the_kernel_has_what_it_should(fault: str, number: int) -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2), a_service(2, 5))
+        await settled(proxy)
+        setattr(proxy.kernel.faults, fault, number)
+        proxy.put(a_service(1, 1, 3), a_service(3, 7, 8))
+        proxy.table.put(("shop", "s2"), None)
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 3), a_service(3, 7, 8))
+        assert proxy.trouble
+        assert not proxy.mended
+
+    within(run)
+
+
+# --- anything ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_whatever_happens_the_kernel_ends_with_what_is_served(data: st.DataObject) -> None:
+    async def run(proxy: Proxy) -> None:
+        wanted: dict[str, Served] = {}
+        for _ in range(data.draw(st.integers(1, 5))):
+            name = data.draw(st.sampled_from(["1", "2", "3"]))
+            served = data.draw(st.none() | services("ip", name=name))
+            proxy.table.put(("shop", name), served)
+            wanted.pop(name, None)
+            if served is not None:
+                wanted[name] = served
+            match data.draw(
+                st.sampled_from(["nothing", "settle", "death", "done", "refuse", "table", "chain", "look"])
+            ):
+                case "settle":
+                    await settled(proxy)
+                case "death":
+                    proxy.kernel.faults.deaths = 1
+                case "done":
+                    proxy.kernel.faults.done_deaths = 1
+                case "refuse":
+                    proxy.kernel.faults.refused = {data.draw(st.sampled_from(["10.0.0.101", "10.0.0.102", "x-2"]))}
+                case "table" if ("ip", TABLE) in proxy.kernel.tables:
+                    proxy.kernel.load(f"delete table ip {TABLE}\n")
+                case "chain" if ("ip", TABLE) in proxy.kernel.tables:
+                    proxy.kernel.load(f"flush chain ip {TABLE} output\n")
+                case "look":
+                    await asyncio.sleep(SOON)
+        proxy.kernel.faults.refused = set()
+        proxy.kernel.faults.deaths = proxy.kernel.faults.done_deaths = 0
+        proxy.table.audit()
+        await settled(proxy)
+        kernel = proxy.kernel
+        ruleset = whole("ip", {key(each): each for each in wanted.values()}, options=OPTIONS)
+        assert kernel.chains("ip", TABLE) == {name: chain.rules for name, chain in ruleset.chains.items()}
+        assert unordered(kernel.elements("ip", TABLE)) == unordered(ruleset.elements)
+
+    within(run)
