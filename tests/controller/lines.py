@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Self
 
-from zoneward.controller.log import Told
+from zoneward.daemon.log import Told
 
 
 @dataclass

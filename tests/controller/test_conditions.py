@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from zoneward.controller.conditions import ours, patch_of, says_the_same, timed, with_ours
-from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
+from zoneward.kube.names import ACCEPTED_CONDITION, HONORED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, LoadBalancerStatus, ObjectMeta, Service, ServiceStatus
 
 OTHER = Condition(type="their.org/Thing", status="True")
@@ -56,6 +56,7 @@ def test_a_patch_has_all_that_is_wanted_and_takes_away_the_rest_of_ours() -> Non
                     "message": "",
                 },
                 {"$patch": "delete", "type": PROGRAMMED_CONDITION},
+                {"$patch": "delete", "type": HONORED_CONDITION},
             ]
         },
     }

@@ -10,12 +10,12 @@ from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_pl
 from tests.controller.test_loop import is_as_planned, run
 
 from zoneward.controller.batching import BackOff
-from zoneward.controller.log import Told
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Operation, SyncResult
 from zoneward.controller.mode import Mode
 from zoneward.controller.rivals import Rivals
 from zoneward.controller.telling import Teller
+from zoneward.daemon.log import Told
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta

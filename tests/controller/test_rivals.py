@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import LIMIT, at_work
 
-from zoneward.controller.health import alone
+from zoneward.controller.alone import alone
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode

@@ -13,12 +13,13 @@ from tests.controller.lines import Lines
 from tests.sources.serving import access_to, json_status, served
 
 from zoneward.controller import running
-from zoneward.controller.health import faults
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.controller.observing import LONGEST_ROUND, Observer
 from zoneward.controller.running import Replica
-from zoneward.controller.settings import Listen, Settings
+from zoneward.controller.settings import Settings
+from zoneward.daemon.health import faults
+from zoneward.daemon.listening import Listen
 from zoneward.routing.configuration import Configuration
 from zoneward.sources.api_errors import Forbidden, ServerFault, Unreachable
 from zoneward.sources.resources import SLICES, Key
@@ -51,7 +52,7 @@ async def a_run(
     url: str, *, lease: Key = ("kube-system", "zoneward-controller"), **settings: Any
 ) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
-    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": Listen(port=0)}
+    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": Listen("127.0.0.1", 0)}
     replica = Replica(
         access_to(url),
         configuration=Configuration(),

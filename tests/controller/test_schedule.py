@@ -355,7 +355,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAnyOrder.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 def test_what_waits_when_we_begin_to_lead_waits_since_then() -> None:

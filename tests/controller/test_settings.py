@@ -2,9 +2,11 @@
 
 import pytest
 
-from zoneward.controller.go_duration import seconds_of
 from zoneward.controller.mode import Mode
-from zoneward.controller.settings import Listen, LogFormat, Settings, listen_of, settings_from
+from zoneward.controller.settings import Settings, settings_from
+from zoneward.daemon.go_duration import seconds_of
+from zoneward.daemon.listening import Listen, listen_of
+from zoneward.daemon.log import LogFormat
 from zoneward.routing.configuration import ConfigurationError
 
 

@@ -16,8 +16,8 @@ from tests.sources.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from zoneward.controller import telling
 from zoneward.controller.batching import BackOff
 from zoneward.controller.conditions import ours, patch_of
-from zoneward.controller.events import BURST
 from zoneward.controller.telling import MOST_WAITING, Teller, TellingRate
+from zoneward.daemon.events import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing.events import DISABLED, ENABLED, Event

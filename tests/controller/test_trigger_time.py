@@ -71,7 +71,7 @@ def test_nothing_is_kept_of_a_service_that_is_gone() -> None:
 TIMES = st.none() | st.integers(0, 59).map(at)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.dictionaries(st.sampled_from("abcd"), TIMES), TIMES, st.booleans()), max_size=12))
 def test_to_tell_what_changed_is_as_good_as_to_tell_all(
     steps: list[tuple[dict[str, str | None], str | None, bool]],

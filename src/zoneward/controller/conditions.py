@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service, ServiceStatus
 
-TYPES: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION)
+TYPES: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION, names.HONORED_CONDITION)
 """Those that are ours."""
 
 
@@ -75,6 +75,9 @@ def _meaning(condition: Condition) -> tuple[str, str, str, str]:
     if condition.type == names.PROGRAMMED_CONDITION:
         # What follows the approach counts endpoints, and changes with each Pod.
         words = words.partition(": ")[0]
+    elif condition.type == names.HONORED_CONDITION:
+        # Which nodes, and how many.
+        words = ""
     return condition.type, condition.status, condition.reason, words
 
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from zoneward.controller.batching import BackOff, Batching
 from zoneward.controller.leading import Leading
 from zoneward.controller.legacy_endpoints import is_kept, renewed
-from zoneward.controller.log import Log
 from zoneward.controller.metrics import Metrics
-from zoneward.controller.mistake_log import MistakeLog
 from zoneward.controller.queue import Queue
 from zoneward.controller.reconciling import is_terminating
+from zoneward.daemon.log import Log
+from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.sources.api_errors import ApiError, CallFailed, NotFound
 from zoneward.sources.cache import Cache
 from zoneward.sources.resources import ENDPOINTS, Key, LegacyEndpoints

@@ -12,11 +12,10 @@ from typing import Final
 
 from zoneward.controller.adopting import Link
 from zoneward.controller.batching import BackOff, Batching
+from zoneward.controller.honoring import Honoring
 from zoneward.controller.keeping_endpoints import EndpointsKeeper
 from zoneward.controller.leading import Leading, always
-from zoneward.controller.log import Log, Silent
 from zoneward.controller.metrics import Metrics, SyncResult
-from zoneward.controller.mistake_log import MistakeLog
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue import Queue
 from zoneward.controller.reconciling import Ending, Reconciled, Reconciler
@@ -28,6 +27,8 @@ from zoneward.controller.state import SliceNames, State
 from zoneward.controller.syncing import Syncer
 from zoneward.controller.telling import Teller
 from zoneward.controller.tracker import Tracker
+from zoneward.daemon.log import Log, Silent
+from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube.adoption import Course, with_selector
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
 from zoneward.routing.configuration import Configuration
@@ -37,7 +38,7 @@ from zoneward.sources.api_errors import ApiError
 from zoneward.sources.cache import Cache
 from zoneward.sources.concerns import concerned
 from zoneward.sources.following import Trouble, follow
-from zoneward.sources.resources import Key, LiveNode, LivePod, key_of, service_of
+from zoneward.sources.resources import LEASES, SLICES, AnyResource, Key, LiveNode, LivePod, key_of, service_of
 from zoneward.sources.watching import Timing
 from zoneward.sources.writing import Writer
 
@@ -53,7 +54,8 @@ class Controller:
 
     While somebody else leads the cache is kept current, changes wait, and nothing is written. Whoever learns that we
     no longer lead calls `stepped_down`. ``teller`` None: nothing is told about Services but their slices; its workers
-    are run here. ``resync``: seconds in which every Service is planned again though nothing happened to it.
+    are run here. ``proxies``: the namespace in which the Leases of nodes' proxies lie; None: it is not asked what they
+    have programmed. ``resync``: seconds in which every Service is planned again though nothing happened to it.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Controller:
         chance: Random | None = None,
         resync: float = PERIOD,
         rivals: Rivals | None = None,
+        proxies: str | None = None,
         on_trouble: Trouble = lambda _resource, _trouble: None,
     ) -> None:
         self._connection, self._configuration = connection, configuration
@@ -102,6 +105,19 @@ class Controller:
         self._endpoints = EndpointsKeeper(
             self.cache, writer, leading=self._leading, metrics=self.metrics, log=self._log, back_off=back_off
         )
+        self._honoring: Honoring | None = None
+        if proxies is not None and teller is not None:
+            self._honoring = Honoring(
+                connection,
+                namespace=proxies,
+                cache=self.cache,
+                tracker=self._tracker,
+                teller=teller,
+                leading=self._leading,
+                log=self._log,
+                timing=timing,
+                on_trouble=lambda error: on_trouble(LEASES, error),
+            )
         self._syncer = Syncer(
             connection,
             cache=self.cache,
@@ -118,6 +134,7 @@ class Controller:
             metrics=self.metrics,
             log=self._log,
             teller=teller,
+            honoring=self._honoring,
         )
         self._mistakes = MistakeLog(self._log)
         self._at_work: set[asyncio.Task[None]] = set()
@@ -138,6 +155,7 @@ class Controller:
                     self.cache,
                     timing=self._timing,
                     on_trouble=self._on_trouble,
+                    on_current=self._current,
                     random=self._chance,
                     clock=asyncio.get_running_loop().time,
                 )
@@ -152,6 +170,8 @@ class Controller:
                 group.create_task(self._look_again(), name="looking again")
                 if self._teller is not None:
                     group.create_task(self._teller.run(), name="telling")
+                if self._honoring is not None:
+                    group.create_task(self._honoring.run(), name="gathering what nodes have programmed")
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         finally:
@@ -177,6 +197,8 @@ class Controller:
         self.metrics.stepped_down()
         if self._teller is not None:
             self._teller.clear()
+        if self._honoring is not None:
+            self._honoring.clear()
         # What was written meanwhile is looked at when we lead again.
         self.queue.add_all([key_of(each) for each in self.cache.services], urgency=Urgency.BACKGROUND)
 
@@ -267,6 +289,10 @@ class Controller:
     def _refresh(self) -> None:
         self._refreshes = False
         self.queue.add_all(self._state.refresh(), urgency=Urgency.BACKGROUND)
+
+    def _current(self, resource: AnyResource, version: int) -> None:
+        if self._honoring is not None and resource.kind == SLICES.kind:
+            self._honoring.slices_version = version
 
     # --- workers ------------------------------------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import Final
 
 from zoneward.controller.accounting import Accounts, FamilyCount, family_count
-from zoneward.controller.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
 from zoneward.controller.metric_labels import SyncLabels, hinted_by, sync_labels, traffic_distribution
 from zoneward.controller.predictions import Predictions
 from zoneward.controller.schedule import Depth
+from zoneward.daemon.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.assignment import Assignment

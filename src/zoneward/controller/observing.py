@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from zoneward.controller.lease import Candidate
-from zoneward.controller.log import Log
 from zoneward.controller.loop import Controller
+from zoneward.daemon.log import Log
 from zoneward.sources.api_errors import CallFailed
 from zoneward.sources.standing import Standing
 

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from zoneward.slices.planned import ServicePlan
 from zoneward.sources.resources import Key
 
 LIMIT: Final = 1_000
 """Services with series of their own."""
+_DIGITS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +103,13 @@ class Predictions:
                     self._made[service] = made
                 await asyncio.sleep(pause)
             self._called.clear()
+
+
+def predictions_of(plan: ServicePlan) -> ByFamily:
+    return {
+        family.address_type: Prediction(
+            in_zone=round(traffic.in_zone, _DIGITS), max_overload=round(traffic.max_overload, _DIGITS)
+        )
+        for family in plan.families
+        if (traffic := family.traffic) is not None
+    }

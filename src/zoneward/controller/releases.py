@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from zoneward.controller.adopting import Adopting, Link, NothingToDo
-from zoneward.controller.log import Log
-from zoneward.controller.mistake_log import MistakeLog
+from zoneward.daemon.log import Log
+from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
 from zoneward.sources.api_errors import CallFailed

@@ -14,22 +14,24 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from zoneward import __version__
+from zoneward.controller.alone import alone
 from zoneward.controller.batching import Batching
-from zoneward.controller.exposition import CONTENT_TYPE, MetricsPage
-from zoneward.controller.health import Check, Health, Heartbeat, alone, running, synced
+from zoneward.controller.exposition import MetricsPage
 from zoneward.controller.lease import Candidate, new_identity
-from zoneward.controller.log import Log
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Metrics, Moment
 from zoneward.controller.mode import Mode
 from zoneward.controller.observing import Observer
-from zoneward.controller.predictions import ByFamily, Prediction, Predictions
-from zoneward.controller.repetition import Repetition
+from zoneward.controller.predictions import ByFamily, Predictions, predictions_of
 from zoneward.controller.rights import RIGHTS, RIGHTS_OF_MARKED, check_rights
 from zoneward.controller.settings import Settings
-from zoneward.controller.status_server import StatusServer, Work
 from zoneward.controller.telling import LONGEST_TRUCE, Teller
 from zoneward.controller.unanswered import Unanswered
+from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
+from zoneward.daemon.log import Log
+from zoneward.daemon.metric_text import CONTENT_TYPE
+from zoneward.daemon.repetition import Repetition
+from zoneward.daemon.status_server import StatusServer, Work
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
@@ -45,7 +47,6 @@ DRAIN: Final = 10.0
 """Seconds for what was begun when we are told to stop."""
 _LAST_WORDS: Final = 1.0
 """Seconds, of these, for Events and conditions."""
-_DIGITS: Final = 6
 _CONTROLLER: Final = "the controller"
 _ELECTION: Final = "leader election"
 
@@ -122,6 +123,7 @@ class Replica:
             log=log,
             workers=settings.concurrent_syncs,
             batching=Batching(period=settings.batch_period),
+            proxies=self._lease[0],
             on_trouble=self._not_heard,
         )
         self._observer = Observer(
@@ -160,8 +162,8 @@ class Replica:
             port=listen.port,
             metrics=MetricsPage(controller.metrics, self._moment).text,
             metrics_type=CONTENT_TYPE,
-            decisions=self._decisions,
-            queue=self._queue,
+            values={"/debug/queue": self._queue},
+            of_service={"/debug/decisions": self._decisions},
             debug_for_all=self._settings.debug_for_all,
             on_trouble=lambda error: self._log.error("an answer could not be made", error=_worded(error)),
         )
@@ -313,7 +315,9 @@ class Replica:
         return self._lease_fault
 
     def _not_heard(self, resource: AnyResource, error: CallFailed) -> None:
-        self._standing.trouble(resource, error)
+        if resource.kind != LEASES.kind:
+            # Without those of nodes' proxies slices are as right as with them.
+            self._standing.trouble(resource, error)
         self._controller.metrics.watch_failed(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
         write("a list or watch broke off", kind=resource.plural, reason=_kind(error), error=self._said(error))
@@ -372,23 +376,13 @@ class Replica:
 
     def _predicting(self, service: Key) -> Callable[[], ByFamily] | None:
         work = self._controller.deciding(*service)
-        return None if work is None else lambda: _predictions(work())
+        return None if work is None else lambda: predictions_of(work())
 
 
 def told(error: CallFailed, access: Access) -> str:
     """What is wrong, and what to do about it; without the server and the context, which no line needs again."""
     where = f"{access.cluster.server}: context {access.context}: "
     return str(complaint(error, access, now=datetime.now(UTC))).removeprefix(where)
-
-
-def _predictions(plan: ServicePlan) -> ByFamily:
-    return {
-        family.address_type: Prediction(
-            in_zone=round(traffic.in_zone, _DIGITS), max_overload=round(traffic.max_overload, _DIGITS)
-        )
-        for family in plan.families
-        if (traffic := family.traffic) is not None
-    }
 
 
 def _worded(error: Exception) -> str:

@@ -9,9 +9,9 @@ from typing import Final
 
 from zoneward.controller.adopting import Link
 from zoneward.controller.conditions import ours
+from zoneward.controller.honoring import Honoring
 from zoneward.controller.keeping_endpoints import EndpointsKeeper
 from zoneward.controller.leading import Leading
-from zoneward.controller.log import Log
 from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.ordering import Step, steps_of
@@ -23,6 +23,7 @@ from zoneward.controller.schedule import Given
 from zoneward.controller.state import SliceNames, State, is_own
 from zoneward.controller.telling import Teller
 from zoneward.controller.tracker import Tracker
+from zoneward.daemon.log import Log
 from zoneward.kube.adoption import Course, course_of, selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
@@ -69,12 +70,14 @@ class Syncer:
         metrics: Metrics,
         log: Log,
         teller: Teller | None,
+        honoring: Honoring | None = None,
     ) -> None:
         self._connection, self._cache, self._queue = connection, cache, queue
         self._state, self._tracker, self._reconciler = state, tracker, reconciler
         self._rivals, self._endpoints, self._releases = rivals, endpoints, releases
         self._configuration, self._mode, self._leading = configuration, mode, leading
         self._metrics, self._log, self._teller = metrics, log, teller
+        self._honoring = honoring
         self._events: dict[Key, tuple[Event, ...]] = {}
         self._orphaned: set[Key] = set()
         self._clock = asyncio.get_running_loop().time
@@ -138,7 +141,7 @@ class Syncer:
             self._contest(key, service)
             return await self._keep_off(key, plan, slices)
         before = {each.metadata.name: each for each in slices}
-        steps: Iterable[Step] = steps_of(plan, before=before, taken=taken)
+        steps: Sequence[Step] = steps_of(plan, before=before, taken=taken)
         if verdict is Verdict.WAIT:
             steps = [each for each in steps if not is_built_in(each.slice, self._configuration)]
         waiting = self._events.pop(key, ())
@@ -158,7 +161,11 @@ class Syncer:
                 self._rivals.holds(key)
             self._endpoints.add(key, trigger_time=trigger_time)
             if self._teller is not None:
-                self._teller.tell(service, conditions=plan.conditions, events=dict.fromkeys(events))
+                conditions = plan.conditions
+                if self._honoring is not None:
+                    has_deleted = any(each.operation is Operation.DELETE for each in steps)
+                    conditions = self._honoring.conditions(service, conditions, has_deleted=has_deleted)
+                self._teller.tell(service, conditions=conditions, events=dict.fromkeys(events))
             self._metrics.synced(plan)
         if service.spec.type == "ExternalName":
             # Nothing will ever tell of it again.
@@ -175,6 +182,8 @@ class Syncer:
 
     def _contest(self, key: Key, service: Service) -> None:
         self._metrics.forget(key)
+        if self._honoring is not None:
+            self._honoring.forget(key)
         name = "/".join(key)
         self._log.error("the built-in controller writes slices of a Service of ours: keeping off", service=name)
         if self._teller is not None and self._leading.is_set():
@@ -254,6 +263,8 @@ class Syncer:
         self._events.pop(key, None)
         self._orphaned.discard(key)
         self._metrics.forget(key)
+        if self._honoring is not None:
+            self._honoring.forget(key)
 
     async def _read_afresh(self, key: Key) -> None:
         """The cache was waited for in vain: it has to come to what is there, not to what we believed."""
