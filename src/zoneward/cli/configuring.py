@@ -1,5 +1,6 @@
 """The configuration file, and the flags that win over it."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,26 +11,42 @@ from zoneward.routing.configuration import Configuration, ConfigurationError, co
 
 if TYPE_CHECKING:
     from zoneward.controller.settings import Settings
+    from zoneward.proxy.settings import ProxySettings
 
 _LARGEST: Final = 1 << 20
 """Bytes. A configuration is a page; what is larger is another file."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigurationFile:
+    """What decisions depend on, and what is set for each program that runs for long."""
+
+    configuration: Configuration
+    controller: "Settings"
+    proxy: "ProxySettings"
+
+
 def configuration_for(options: Options) -> Configuration:
     """Read ``--config`` where it is given, and apply ``--compat``. Raises InputError with the file and the field."""
-    configuration = Configuration() if options.config is None else read_configuration(options.config)[0]
+    configuration = Configuration() if options.config is None else read_configuration(options.config).configuration
     return configuration.as_upstream() if options.upstream else configuration
 
 
-def read_configuration(name: str) -> "tuple[Configuration, Settings]":
-    """What decisions depend on, and what is set for the controller. Raises InputError with the file and the field."""
+def read_configuration(name: str) -> ConfigurationFile:
+    """Raises InputError with the file and the field."""
     from zoneward.controller.settings import SECTION, settings_from
+    from zoneward.proxy.settings import SECTION as PROXY
+    from zoneward.proxy.settings import proxy_settings_from
 
     document = _document(name)
     if not isinstance(document, dict):
         raise InputError(name, f"expected a map with kind ZonewardConfiguration, got {show(document)}")
     try:
-        return configuration_from(document), settings_from(document.get(SECTION))
+        return ConfigurationFile(
+            configuration_from(document),
+            settings_from(document.get(SECTION)),
+            proxy_settings_from(document.get(PROXY)),
+        )
     except ConfigurationError as error:
         raise InputError(name, str(error)) from error
 

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zoneward.cli.configuring import read_configuration
-from zoneward.controller.go_duration import seconds_of
 from zoneward.controller.mode import Mode
-from zoneward.controller.settings import LogFormat, Settings, listen_of
+from zoneward.controller.settings import Settings
+from zoneward.daemon.go_duration import seconds_of
+from zoneward.daemon.listening import listen_of
+from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration, ConfigurationError
 from zoneward.sources.api_errors import CallFailed
@@ -24,8 +26,8 @@ from zoneward.sources.in_cluster import SERVICE_ACCOUNT
 from zoneward.sources.kubeconfig import find_access
 
 if TYPE_CHECKING:
-    from zoneward.controller.log import Log
     from zoneward.controller.running import Replica
+    from zoneward.daemon.log import Log
     from zoneward.sources.access import Access
 
 _EXTRA: Final = ("prometheus_client", "structlog")
@@ -127,7 +129,8 @@ def _replica(access: "Access", configuration: Configuration, settings: Settings,
 def _running() -> ModuleType:
     """The module with all that a controller needs. Raises InputError where the extra is not installed."""
     try:
-        from zoneward.controller import logs, running  # noqa: F401 -- both need it
+        from zoneward.controller import running
+        from zoneward.daemon import logs  # noqa: F401 -- both need it
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
@@ -139,7 +142,8 @@ def _running() -> ModuleType:
 def _settings(asked: Asked) -> tuple[Configuration, Settings]:
     configuration, settings = Configuration(), Settings()
     if asked.config is not None:
-        configuration, settings = read_configuration(asked.config)
+        read = read_configuration(asked.config)
+        configuration, settings = read.configuration, read.controller
     flags = dict(asked.flags)
     for name, option in _DURATIONS.items():
         if name in flags:
@@ -179,10 +183,10 @@ def _read(option: str, read: Any, text: str) -> Any:
 
 
 def _log(asked: Asked, settings: Settings) -> "Log":
-    from zoneward.controller.logs import Form, Level, new_log, take_over_logging
+    from zoneward.daemon.logs import Level, new_log, take_over_logging
 
     level = Level.WARNING if asked.quiet else Level.DEBUG if asked.verbose else Level.INFO
     form = settings.log_format or (LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON)
-    log = new_log(form=Form(form.value), level=level)
+    log = new_log(form=form, level=level)
     take_over_logging(log)
     return log

@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "controller": ("zoneward.cli.controller", "Run the controller, which keeps a cluster's EndpointSlices."),
     "adopt": ("zoneward.cli.adopt", "Take a Service over from the built-in controller, without a gap."),
     "release": ("zoneward.cli.release", "Give an adopted Service back to the built-in controller."),
+    "proxy": ("zoneward.cli.proxy", "Run a node's proxy, which programs its kernel."),
     "sandbox": ("zoneward.cli.sandbox", "Run an API server in memory, for kubectl and for Zoneward."),
     "demo": ("zoneward.cli.demo", "Watch the controller at work, without a cluster."),
     "version": ("zoneward.cli.version", "Print the version."),

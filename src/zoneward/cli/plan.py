@@ -1,11 +1,14 @@
 """``zoneward plan``: the EndpointSlices that each Service would get, and what would come of it."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zoneward.cli.options import Note, Options, planning_options, table_width, tell, wants_color
+
+if TYPE_CHECKING:
+    from zoneward.kube.measured_traffic import MeasuredTraffic
 
 
 @click.command("plan")
@@ -18,8 +21,16 @@ from zoneward.cli.options import Note, Options, planning_options, table_width, t
     show_default=True,
     help="json: decisions with every rule; yaml, slices-json: a List of EndpointSlices.",
 )
+@click.option(
+    "--measured",
+    "measured_in",
+    multiple=True,
+    metavar="FILE|URL",
+    help="Show what nodes counted beside what is predicted: files or directories of what proxies serve at /measured, or"
+    " the address of one. May be repeated.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Stay, and show what changes in a live cluster.")
-def command(*, options: Options, output: str, watch: bool) -> int:
+def command(*, options: Options, output: str, watch: bool, measured_in: tuple[str, ...]) -> int:
     """Show which endpoints each zone would use, how much traffic would stay in its zone, who would be overloaded,
     and why. Nothing is written anywhere.
 
@@ -28,27 +39,31 @@ def command(*, options: Options, output: str, watch: bool) -> int:
     zoneward plan -f cluster.json --what-if PreferSameZone
     zoneward plan -f cluster.json -n shop cart checkout -o json
     zoneward plan -A --watch
+    zoneward plan -A --measured measured/
     """
+    if measured_in and (watch or output in ("yaml", "slices-json")):
+        raise click.UsageError("--measured: expected -o table, wide or json with it, and no --watch")
     if watch:
         from zoneward.cli.watching import watch_for
 
         return watch_for(options, output)
     from zoneward.cli.planning import plan_for
+    from zoneward.routing.measured import measurements
 
+    measured = measurements(_documents(measured_in))
     planned = plan_for(options)
-    plans, configuration = planned.plans, planned.configuration
+    plans, configuration, demand = planned.plans, planned.configuration, planned.surroundings.demand
     tell(options, planned.notes)
     if output == "json":
         from zoneward.report.decisions import as_json, decisions_document
 
-        _write(as_json(decisions_document(plans)))
+        _write(as_json(decisions_document(plans, measured=measured, zones=demand.zones)))
     elif output in ("table", "wide"):
         from zoneward.report.tables import plan_table, print_table
 
         wide = output == "wide"
         width = table_width(wide=wide)
-        demand = planned.surroundings.demand
-        table = plan_table(plans, demand=demand, configuration=configuration, width=width, wide=wide)
+        table = plan_table(plans, demand=demand, configuration=configuration, width=width, wide=wide, measured=measured)
         click.echo(print_table(table, color=wants_color(options), width=width), nl=False, color=True)
     else:
         from zoneward.report.decisions import as_json
@@ -60,6 +75,15 @@ def command(*, options: Options, output: str, watch: bool) -> int:
         _write(text)
         tell(options, map(Note, lines))
     return 0
+
+
+def _documents(places: tuple[str, ...]) -> tuple["MeasuredTraffic", ...]:
+    """Raises InputError."""
+    if not places:
+        return ()
+    from zoneward.sources.measured import read_measured
+
+    return read_measured(places, stdin=sys.stdin.buffer)
 
 
 def _write(data: bytes) -> None:

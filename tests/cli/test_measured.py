@@ -1,0 +1,114 @@
+"""``plan --measured``: what nodes counted, beside what is predicted."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from tests.cli.running import SAMPLE, Commands
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "measured.jsonl"
+
+
+@contextmanager
+def serving(status: int, body: bytes) -> Iterator[str]:
+    """The address of a server that answers everything alike."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/measured"
+        finally:
+            server.shutdown()
+
+
+def decision(zoneward: Commands, service: str, *arguments: str | Path) -> dict[str, Any]:
+    result = zoneward("plan", "-q", "-f", SAMPLE, service, "-o", "json", *arguments)
+    assert result.status == 0, result.err
+    found: dict[str, Any] = json.loads(result.out)["decisions"][0]
+    return found
+
+
+def test_without_it_nothing_is_said_of_measurements(zoneward: Commands) -> None:
+    assert "measured" not in decision(zoneward, "shop/search")
+    assert "MEASURED" not in zoneward("plan", "-f", SAMPLE).out
+
+
+def test_the_measured_share_stands_beside_the_predicted_one(zoneward: Commands) -> None:
+    lines = zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, "shop/search", "shop/cart").out.splitlines()
+    columns = lines[1].split("  ")
+    assert [each.strip() for each in columns if each][4:6] == ["IN ZONE", "MEASURED"]
+    assert "71%  98% of 19k" in lines[3]
+    assert lines[4].split()[4:6] == ["100%", "-"]
+    assert lines[5].endswith("of the connections that 1 node in a, 1 node in b counted.")
+    assert lines[6] == "Nothing is measured of c."
+
+
+def test_wide_tells_what_is_predicted_for_traffic_that_starts_like_that(zoneward: Commands) -> None:
+    result = zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, "shop/search", "-o", "wide")
+    assert "98% of 19k        98%" in result.out
+    assert "PREDICTED: " in result.out
+
+
+def test_json_has_the_numbers_of_each_zone_and_where_they_come_from(zoneward: Commands) -> None:
+    measured = decision(zoneward, "shop/images", "--measured", EXAMPLE)["measured"]
+    assert (measured["connections"], measured["external"]) == (8100, 600)
+    assert measured["zones"]["eu-central-1b"] == {
+        "connections": 4000,
+        "to": {"eu-central-1a": 2010, "eu-central-1c": 1990},
+        "inZone": 0.0,
+        "predictedInZone": 0.0,
+    }
+    assert decision(zoneward, "shop/cart", "--measured", EXAMPLE)["measured"] is None
+    document = json.loads(zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, "-o", "json").out)
+    assert document["measured"]["nodes"] == {"eu-central-1a": ["worker-a1"], "eu-central-1b": ["worker-b1"]}
+    assert document["measured"]["missingZones"] == ["eu-central-1c"]
+
+
+def test_documents_come_from_files_directories_and_addresses(zoneward: Commands, tmp_path: Path) -> None:
+    lines = EXAMPLE.read_bytes().splitlines()
+    for number, line in enumerate(lines):
+        (tmp_path / f"{number}.json").write_bytes(line)
+    with serving(200, lines[0]) as url:
+        for given in ((tmp_path,), (tmp_path / "0.json", tmp_path / "1.json"), (url, tmp_path / "1.json")):
+            arguments = [each for place in given for each in ("--measured", place)]
+            assert decision(zoneward, "shop/search", *arguments)["measured"]["connections"] == 19_437
+
+
+def test_a_mistake_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"kind": "Service"}')
+    (tmp_path / "b.json").write_text('{"kind": "List", "items": []}')
+    with serving(404, b"") as url:
+        hidden = url.replace("//", "//me:secret@")
+        for place, expected in (
+            (tmp_path / "a.json", "a.json: kind: expected MeasuredTraffic, got Service"),
+            (tmp_path / "b.json", "b.json: expected a document of kind MeasuredTraffic, got none"),
+            (tmp_path / "c.json", "c.json: no such file or directory"),
+            (url, f"{url}: expected an answer of status 200, got 404 Not Found"),
+            (hidden, f"{url}: "),
+            ("http://127.0.0.1:1/", "http://127.0.0.1:1/: expected an answer, got"),
+        ):
+            result = zoneward("plan", "-f", SAMPLE, "--measured", place)
+            assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+            assert expected in result.err
+            assert "secret" not in result.err
+
+
+@pytest.mark.parametrize("other", [("--watch",), ("-o", "yaml"), ("-o", "slices-json")], ids=" ".join)
+def test_it_goes_with_what_shows_predictions(zoneward: Commands, other: tuple[str, ...]) -> None:
+    result = zoneward("plan", "-f", SAMPLE, "--measured", EXAMPLE, *other)
+    assert result.status == 2
+    assert "--measured: expected" in result.err

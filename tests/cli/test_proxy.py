@@ -1,0 +1,109 @@
+"""``zoneward proxy`` without a kernel: rules as text, and mistakes. The rest is in ``e2e/test_proxy_start.py``."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.cli.running import Commands
+
+NODE = "worker-a2"
+PRINTED = ("proxy", "--node", NODE, "--sample", "--print")
+
+# What is wrong -> (arguments after the command, words that the line must hold).
+BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "no node": ((), ("--node",)),
+    "print and dry run": (("--node", NODE, "--print", "--dry-run"), ("--print", "--dry-run")),
+    "print and clean up": (("--node", NODE, "--print", "--cleanup"), ("--print", "--cleanup")),
+    "a sample to run": (("--node", NODE, "--sample"), ("--sample", "--print")),
+    "a snapshot to run": (("--node", NODE, "-f", "cluster.yaml"), ("-f", "--print")),
+    "quiet and verbose": (("--node", NODE, "-q", "-v"), ("-q", "-v")),
+    "unknown node": (("--node", "nobody", "--sample", "--print"), ("--node", "nobody", "control-a1")),
+    "unknown option": (("--node", NODE, "--frobnicate"), ("--frobnicate",)),
+    "no range of Pods": ((*PRINTED[1:], "--cluster-cidr", "10.0.0.300/8"), ("--cluster-cidr", "10.0.0.300/8")),
+    "two ranges of a family": ((*PRINTED[1:], "--cluster-cidr", "10.0.0.0/8,11.0.0.0/8"), ("--cluster-cidr", "11.")),
+    "two ways to know a Pod": (
+        (*PRINTED[1:], "--cluster-cidr", "10.0.0.0/8", "--pod-interface-prefix", "veth"),
+        ("--cluster-cidr", "--pod-interface-prefix"),
+    ),
+    "a bit beyond the mark": ((*PRINTED[1:], "--masquerade-bit", "32"), ("--masquerade-bit", "32")),
+    "no range for node ports": ((*PRINTED[1:], "--nodeport-addresses", "eth0"), ("--nodeport-addresses", "eth0")),
+    "no range of Services": ((*PRINTED[1:], "--service-cidr", "10.96"), ("--service-cidr", "10.96")),
+    "too many audits": ((*PRINTED[1:], "--audit-period", "1s"), ("--audit-period", "10s", "1s")),
+    "no duration": ((*PRINTED[1:], "--audit-period", "soon"), ("--audit-period", "soon")),
+    "no address": ((*PRINTED[1:], "--listen", "nowhere"), ("--listen", "nowhere")),
+    "no address for healthz": ((*PRINTED[1:], "--healthz-listen", "::1"), ("--healthz-listen", "::1")),
+    "no log format": (("--node", NODE, "--log-format", "xml"), ("--log-format", "xml")),
+    "no kubeconfig": (("--node", NODE, "--kubeconfig", "nowhere.yaml"), ("nowhere.yaml",)),
+    "no configuration": (("--node", NODE, "--config", "nowhere.yaml"), ("nowhere.yaml",)),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_mistake_is_one_line_that_points(zoneward: Commands, what: str) -> None:
+    arguments, words = BAD[what]
+    result = zoneward("proxy", *arguments)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith("zoneward: ")
+    assert result.err.count("\n") == 1
+    assert [word for word in words if word not in result.err] == []
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("{frobnicate: 1}", ("proxy", "frobnicate")),
+        ("{masqueradeBit: many}", ("proxy.masqueradeBit", "many")),
+        ("{auditPeriod: 1s}", ("proxy.auditPeriod", "10s")),
+        ("{clusterCIDRs: 10.0.0.0/8}", ("proxy.clusterCIDRs", "list")),
+    ],
+    ids=["unknown", "no-number", "too-short", "no-list"],
+)
+def test_a_mistake_in_the_configuration_is_one_line_with_the_file(
+    zoneward: Commands, tmp_path: Path, section: str, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "zoneward.yaml"
+    file.write_text(f"apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\nproxy: {section}\n")
+    result = zoneward(*PRINTED, "--config", file)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"zoneward: {file}: ")
+    assert result.err.count("\n") == 1
+    assert [word for word in words if word not in result.err] == []
+
+
+def test_rules_are_printed_the_same_each_time(zoneward: Commands) -> None:
+    first, second = (zoneward(*PRINTED) for _ in range(2))
+    assert (first.status, first.err) == (0, "")
+    assert "add table ip zoneward" in first.out
+    assert "add table ip6 zoneward" in first.out
+    assert first.out == second.out
+
+
+def test_flags_win_over_the_configuration(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "zoneward.yaml"
+    kind = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file.write_text(f"{kind}proxy: {{clusterCIDRs: [10.244.0.0/16], masqueradeBit: 3}}\n")
+    both = zoneward(*PRINTED, "--config", file, "--masquerade-bit", "5")
+    assert both.out == zoneward(*PRINTED, "--cluster-cidr", "10.244.0.0/16", "--masquerade-bit", "5").out
+    assert both.out != zoneward(*PRINTED, "--config", file).out
+
+
+@pytest.mark.skipif(shutil.which("nft") is None or os.geteuid() != 0, reason="needs nft and root")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--cluster-cidr", "10.244.0.0/16,fd00::/16", "--service-cidr", "10.96.0.0/12,fd00:10:96::/112"),
+        ("--pod-interface-prefix", "veth", "--masquerade-all", "--masquerade-bit", "0", "--no-count-connections"),
+        ("--nodeport-addresses", "192.0.2.0/24,2001:db8::/32"),
+    ],
+    ids=["usual", "ranges", "interfaces", "node-ports"],
+)
+def test_nft_takes_what_is_printed(zoneward: Commands, flags: tuple[str, ...]) -> None:
+    """In a network namespace of its own, which goes with the command."""
+    printed = zoneward(*PRINTED, *flags)
+    assert printed.status == 0
+    command = ["unshare", "--net", "--", "nft", "--check", "--file", "-"]
+    checked = subprocess.run(command, input=printed.out, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
