@@ -3,12 +3,8 @@
 It reaches the API server, which listens on loopback, through a door: a socket on the namespace's own loopback.
 """
 
-import asyncio
-import ctypes
 import json
-import socket
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,12 +13,11 @@ from typing import Any, Final, Self
 
 import yaml
 from e2e.control_plane import ControlPlane
+from e2e.door import Door
 from e2e.processes import Process
 
 TABLE: Final = "kube-proxy"
 """What kube-proxy calls its tables."""
-_CLONE_NEWNET: Final = 0x40000000
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class KubeProxy:
@@ -42,7 +37,7 @@ class KubeProxy:
             held = ["unshare", "--net", "--", "sh", "-c", "ip link set lo up && exec sleep infinity"]
             self._holder = cleanup.enter_context(Process(held, log=folder / "namespace.log"))
             self._plane.wait_until(self._is_up, what="a network namespace")
-            cleanup.enter_context(_Door(self.namespace, self._plane.ports.server))
+            cleanup.enter_context(Door(self.namespace, self._plane.ports.server))
             config = folder / "config.yaml"
             config.write_text(yaml.safe_dump(self._configuration() | self._settings))
             command: list[str | Path] = [*self._inside(), self._plane.programs["kube-proxy"], f"--config={config}"]
@@ -122,67 +117,6 @@ class KubeProxy:
             # Zero would be taken as one second.
             "nftables": {"minSyncPeriod": "1ms"},
         }
-
-
-class _Door:
-    """A port on the loopback of a network namespace that leads to the same port on ours."""
-
-    def __init__(self, namespace: Path, port: int) -> None:
-        self._namespace, self._port = namespace, port
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._socket: socket.socket | None = None
-
-    def __enter__(self) -> Self:
-        opening = threading.Thread(target=self._open)
-        opening.start()
-        opening.join()
-        if self._socket is None:
-            raise OSError(f"no socket in {self._namespace}")
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        assert self._socket is not None
-        self._socket.close()
-
-    def _open(self) -> None:
-        """In a thread that ends then: it is this thread alone that goes into the namespace."""
-        with self._namespace.open() as file:
-            if _LIBC.setns(file.fileno(), _CLONE_NEWNET) == 0:
-                self._socket = socket.create_server(("127.0.0.1", self._port))
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._pass, sock=self._socket))
-        self._loop.run_forever()
-        server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            there, back = await asyncio.open_connection("127.0.0.1", self._port)
-            await asyncio.gather(_pump(reader, back), _pump(there, writer))
-        except OSError:
-            # The API server is away: who asked will ask again.
-            writer.close()
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    finally:
-        writer.close()
 
 
 def _destinations(expression: dict[str, Any]) -> Iterator[str]:

@@ -1,0 +1,93 @@
+"""A server that tells who it is: ``python -m e2e.answering PORT...``, on every address of its network namespace.
+
+To each connection, and to each datagram, it answers with the address and port that it came to and those that it came
+from: ``10.1.0.5 8080 192.0.2.1 40213``. It says so in a line on standard output once it listens, with the protocols
+that the kernel has, and ends when its standard input does.
+"""
+
+import selectors
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+_BACKLOG = 4096
+_IN_PKTINFO, _IN6_PKTINFO = struct.Struct("=I4s4s"), struct.Struct("=16sI")
+_MOST_OPEN = 512
+
+
+def main(ports: list[int]) -> None:
+    kinds = {
+        "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
+        "udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
+        "sctp": (socket.SOCK_STREAM, socket.IPPROTO_SCTP),
+    }
+    selector = selectors.DefaultSelector()
+    there = []
+    for name, (kind, protocol) in kinds.items():
+        with suppress(OSError):
+            for family in (socket.AF_INET, socket.AF_INET6):
+                for port in ports:
+                    listening = _listening(family, kind, protocol, port)
+                    answer: Callable[[socket.socket], None] = _by_datagram if name == "udp" else _by_connection
+                    selector.register(listening, selectors.EVENT_READ, answer)
+            there.append(name)
+    selector.register(sys.stdin, selectors.EVENT_READ, None)
+    sys.stdout.write(" ".join(there) + "\n")
+    sys.stdout.flush()
+    while True:
+        for key, _ in selector.select():
+            if key.data is None:
+                return
+            with suppress(OSError):
+                for _ in range(_MOST_OPEN):
+                    key.data(key.fileobj)
+
+
+def _listening(family: int, kind: int, protocol: int, port: int) -> socket.socket:
+    listening = socket.socket(family, kind, protocol)
+    listening.setblocking(False)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    if kind == socket.SOCK_DGRAM:
+        level, option = (
+            (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO)
+            if family == socket.AF_INET6
+            # IP_PKTINFO has no name in Python 3.11.
+            else (socket.IPPROTO_IP, 8)
+        )
+        listening.setsockopt(level, option, 1)
+    listening.bind(("", port))
+    if kind == socket.SOCK_STREAM:
+        listening.listen(_BACKLOG)
+    return listening
+
+
+def _by_connection(listening: socket.socket) -> None:
+    connection, came_from = listening.accept()
+    with connection:
+        connection.sendall(_words(connection.getsockname(), came_from))
+
+
+def _by_datagram(listening: socket.socket) -> None:
+    _, about, _, came_from = listening.recvmsg(65536, 256)
+    level, kind, data = about[0]
+    if listening.family == socket.AF_INET:
+        _, _, to = _IN_PKTINFO.unpack(data)
+        # The address that it came to is the one that the answer has to come from; the way back is the kernel's choice.
+        back = _IN_PKTINFO.pack(0, to, bytes(4))
+    else:
+        to, _ = _IN6_PKTINFO.unpack(data)
+        back = _IN6_PKTINFO.pack(to, 0)
+    name = socket.inet_ntop(listening.family, to), listening.getsockname()[1]
+    listening.sendmsg([_words(name, came_from)], [(level, kind, back)], 0, came_from)
+
+
+def _words(here: tuple[str, int], there: tuple[str, int]) -> bytes:
+    return f"{here[0]} {here[1]} {there[0]} {there[1]}".encode()
+
+
+if __name__ == "__main__":
+    main([int(each) for each in sys.argv[1:]])

@@ -1,0 +1,121 @@
+"""API servers that are killed and come back with all that they had, at the same address."""
+
+import json
+import random
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from e2e.control_plane import ControlPlane
+from e2e.processes import Process, ProcessError
+from tests.contract.api import Api, ApiError, Object
+
+_PATIENCE: Final = 30.0
+_BELOW_EPHEMERAL: Final = range(20_000, 30_000)
+"""While it is away nobody may be given its port to connect from."""
+_PROGRAM: Final = Path(__file__).with_name("lasting_sandbox.py")
+_TOKEN: Final = "the-same-at-each-start"
+_KEPT: Final = (
+    "/api/v1/nodes",
+    "/api/v1/services",
+    "/apis/discovery.k8s.io/v1/endpointslices",
+    "/apis/coordination.k8s.io/v1/leases",
+)
+
+
+class ApiServer(Protocol):
+    """``port`` on our loopback. Nobody may write while it is killed."""
+
+    port: int
+    kubeconfig: Path
+    api: Api
+
+    def kill(self) -> None:
+        """Without a chance to say anything to anybody."""
+        ...
+
+    def start(self) -> None:
+        """As it was, and ready."""
+        ...
+
+
+class SandboxServer:
+    """A sandbox; enter the block to start it. What it has is read before it is killed, and kept as etcd keeps it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.kubeconfig = folder, folder / "kubeconfig"
+        self._process: Process | None = None
+        self.port = _free_port()
+        self.api = Api(f"http://127.0.0.1:{self.port}", _TOKEN)
+        self._objects = folder / "objects.json"
+
+    def __enter__(self) -> Self:
+        self._keep([], "0")
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+        self.api.close()
+
+    def kill(self) -> None:
+        assert self._process is not None
+        items, version = [], "0"
+        for path in _KEPT:
+            listed = self.api.get(path)
+            kind = listed["kind"].removesuffix("List")
+            version = listed["metadata"]["resourceVersion"]
+            items += [{"kind": kind, "apiVersion": listed["apiVersion"], **each} for each in listed["items"]]
+        self._process.kill()
+        self._process = None
+        self._keep(items, version)
+
+    def start(self) -> None:
+        command: list[str | Path] = [sys.executable, _PROGRAM, _TOKEN, str(self.port), self._objects, self.kubeconfig]
+        self._process = Process(command, log=self._folder / "sandbox.log")
+        _wait_for(self.api, self._process)
+
+    def _keep(self, items: list[Object], version: str) -> None:
+        thing = {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}
+        self._objects.write_text(json.dumps(thing))
+
+
+class PlaneServer:
+    """The API server of a control plane that runs."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self.port, self.kubeconfig, self.api = plane.ports.server, plane.kubeconfig(), plane.api()
+
+    def kill(self) -> None:
+        self._plane.stop_server()
+
+    def start(self) -> None:
+        self._plane.start_server()
+
+
+def _wait_for(api: Api, process: Process) -> None:
+    limit = time.monotonic() + _PATIENCE
+    while True:
+        process.check()
+        with suppress(OSError, ApiError):
+            api.get("/api/v1/namespaces/default")
+            return
+        if time.monotonic() > limit:
+            raise ProcessError(f"{process.name} is not ready; its log ends:\n{process.last_lines()}")
+        time.sleep(0.02)
+
+
+def _free_port() -> int:
+    while True:
+        port = random.choice(_BELOW_EPHEMERAL)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port

@@ -1,0 +1,34 @@
+"""A sandbox that clients find again after it was killed: called with TOKEN PORT OBJECTS KUBECONFIG.
+
+It differs from ``zoneward sandbox -f OBJECTS`` in what an API server has from etcd: versions go on where they were,
+older ones are gone, and the token is the same. OBJECTS is a List; its ``resourceVersion`` is the last version.
+"""
+
+import asyncio
+import json
+import secrets
+import sys
+from pathlib import Path
+
+import yaml
+
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.serving import Serving
+
+
+async def main(token: str, port: int, objects: Path, kubeconfig: Path) -> None:
+    listed = json.loads(objects.read_text())
+    registry = begun()
+    registry.store.version = max(registry.store.version, int(listed["metadata"]["resourceVersion"]))
+    kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
+    for each in listed["items"]:
+        registry.restore(kinds[each["apiVersion"], each["kind"]], each)
+    registry.store.compact()
+    secrets.token_urlsafe = lambda _size=None: token  # type: ignore[assignment]
+    async with Serving(registry, port=port) as serving:
+        kubeconfig.write_text(yaml.safe_dump(serving.kubeconfig()))
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])))

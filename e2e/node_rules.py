@@ -1,0 +1,55 @@
+"""The rules of one node, put into its namespace as the proxy puts them, without a loop around them."""
+
+import asyncio
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from e2e.nodes import Namespace, kernel_of
+
+from zoneward.proxy.base_rules import TABLE, LayoutOptions
+from zoneward.proxy.difference import apart, merged
+from zoneward.proxy.kept_ruleset import KeptRuleset
+from zoneward.proxy.layout import Slots, portion, slots_of
+from zoneward.proxy.ruleset import Changes
+from zoneward.proxy.served import FAMILIES, Family, Served
+from zoneward.proxy.text import text
+
+
+class NodeRules:
+    """Enter the block to begin. The rules stay when it is left; they go with the namespace."""
+
+    def __init__(self, namespace: Namespace, *, options: LayoutOptions | None = None) -> None:
+        self._kernel = kernel_of(namespace)
+        self._options = options or LayoutOptions()
+        self._runner = asyncio.Runner()
+        self._kept = {family: KeptRuleset(family, TABLE, self._options) for family in FAMILIES}
+        self._slots: dict[tuple[Family, str, str], Slots] = {}
+
+    def __enter__(self) -> Self:
+        self._runner.__enter__()
+        self._runner.run(self._kernel.__aenter__())
+        self._run("".join(text(kept.begin()) for kept in self._kept.values()))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner.run(self._kernel.__aexit__())
+        self._runner.close()
+
+    def serve(self, some: Iterable[Served]) -> None:
+        """Services as they are now. Raises Refused."""
+        changes: dict[Family, list[Changes]] = {}
+        for each in some:
+            key = each.family, each.namespace, each.name
+            there = self._slots[key] = slots_of(each, self._slots.get(key, {}))
+            put = self._kept[each.family].put(key[1:], portion(each, there, self._options))
+            changes.setdefault(each.family, []).append(put)
+        for found in changes.values():
+            for transaction in apart(merged(found)):
+                self._run(text(transaction))
+
+    def _run(self, commands: str) -> None:
+        if commands:
+            self._runner.run(self._kernel.run(commands))

@@ -1,0 +1,306 @@
+"""Nodes of a cluster as network namespaces on one wire, with Pods that tell who they are. Needs root, ip and nsenter.
+
+::
+
+    with Bed() as bed:
+        a = bed.node("a", pods=("10.1.0.0/16", "fd00:1::/64"))   # a Node: what a machine's own processes see
+        b = bed.node("b", pods=("10.2.0.0/16", "fd00:2::/64"))
+        client = a.pod("10.1.200.1", "fd00:1::c8:1")             # a Pod of its own, to ask from
+        outside = bed.outside()                                  # on the wire, no node
+        outside.route("198.51.100.0/24", via=a)                  # external addresses by way of a node
+        async with kernel_of(a) as kernel: ...                   # an NftProcess that programs the namespace of a
+        client.ask("10.96.0.1", 80)              # Answer(address="10.2.0.7", port=8080, client="10.1.200.1")
+        client.ask("10.96.0.1", 80, protocol="udp", source=None, limit=5.0)
+        client.tally("10.96.0.1", 80, times=500)  # Counter of the addresses that answered
+
+Every address of a node's Pods answers on ``bed.ports`` without being made, TCP, UDP and (where ``bed.protocols`` has
+it) SCTP: they are all in one namespace, ``a.pods``. Other addresses do after ``a.hosts(ADDRESS, ...)``. A Pod that asks
+is in a namespace of its own (`Node.pod`), but one that calls itself: ``a.pods.ask(..., source=ADDRESS)``.
+`Namespace.run` runs a command inside, `Namespace.call` a function (in a thread that is in the namespace),
+``Namespace.enter`` begins a command line. ``Node.addresses`` are a node's own, of 192.0.2.0/24 and 2001:db8::/64; what
+no node knows goes to the wire, and is lost there.
+
+A namespace goes with the last who holds it: with us, however we end. Nothing has a name that stays.
+"""
+
+import ctypes
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, ParamSpec, Self, TypeVar
+
+from zoneward.proxy.applying import NftProcess
+
+N = TypeVar("N", bound="Namespace")
+P = ParamSpec("P")
+T = TypeVar("T")
+PORTS: Final = (8080, 8081)
+_CLONE_NEWNET: Final = 0x40000000
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_ROOT: Final = Path(__file__).resolve().parent.parent
+# Of a link that joins a node and its Pods: the same on every link.
+_NODE_SIDE, _POD_SIDE = ("169.254.1.1", "fe80::1"), ("169.254.1.2", "fe80::2")
+_RESET: Final = struct.pack("ii", 1, 0)
+_KINDS: Final = {
+    "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
+    "udp": (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
+    "sctp": (socket.SOCK_STREAM, socket.IPPROTO_SCTP),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Who answered, and which address the client had for it."""
+
+    address: str
+    port: int
+    client: str
+
+
+class Namespace:
+    """A network namespace; its loopback is up. ``path`` is a file that stands for it while this process lives.
+
+    ``addresses`` are its own, IPv4 before IPv6.
+    """
+
+    def __init__(self, addresses: Sequence[str] = ()) -> None:
+        self.addresses: Final = tuple(addresses)
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._file = self._thread.submit(_enter_a_new_one).result()
+        self.path: Final = Path(f"/proc/{os.getpid()}/fd/{self._file}")
+        self.enter: Final = ("nsenter", f"--net={self.path}", "--")
+        self.sysctl("net.ipv4.conf.all.rp_filter", 0)
+        self.sysctl("net.ipv6.conf.default.accept_dad", 0)
+        self.ip("link set lo up")
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        os.close(self._file)
+
+    def run(self, *command: str, text: str | None = None) -> str:
+        """What a command prints; ``text`` is its input. Raises CalledProcessError."""
+        done = subprocess.run([*self.enter, *command], input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, [*command, done.stderr.strip()])
+        return done.stdout
+
+    def ip(self, *lines: str) -> None:
+        """Commands of ``ip``, without that word."""
+        self.run("ip", "-batch", "-", text="\n".join(lines))
+
+    def call(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """In the namespace's thread, one call at a time."""
+        return self.start(function, *args, **named).result()
+
+    def start(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> "Future[T]":
+        """As `call`, without waiting for it."""
+        return self._thread.submit(function, *args, **named)
+
+    def sysctl(self, name: str, value: object) -> None:
+        self.call(Path("/proc/sys", *name.split(".")).write_text, str(value))
+
+    def route(self, *ranges: str, via: "Node") -> None:
+        """Send to a node what goes to some addresses."""
+        self.ip(*(f"route replace {each} via {via.addresses[':' in each]}" for each in ranges))
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def ask(
+        self, address: str, port: int, *, protocol: str = "tcp", source: str | None = None, limit: float = 5.0
+    ) -> Answer:
+        """One connection, or datagram. Raises OSError: TimeoutError after ``limit`` seconds, ConnectionRefusedError."""
+        return self.call(ask, address, port, protocol, source, limit)
+
+    def tally(
+        self, address: str, port: int, *, times: int, protocol: str = "tcp", source: str | None = None
+    ) -> Counter[str]:
+        """How often each address answered. Raises OSError as `ask` does."""
+
+        def all_of_them() -> Counter[str]:
+            return Counter(ask(address, port, protocol, source).address for _ in range(times))
+
+        return self.call(all_of_them)
+
+
+class Node(Namespace):
+    """``pods`` is the namespace of its Pods, ``ranges`` are their addresses."""
+
+    def __init__(self, bed: "Bed", name: str, number: int, pods: Sequence[str]) -> None:
+        super().__init__(_on_the_wire(number))
+        self.name: Final = name
+        self.ranges: Final = tuple(pods)
+        self.pods: Final = Namespace()
+        self._bed, self._links = bed, 0
+        for each in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+            self.sysctl(each, 1)
+        for each in ("net.ipv4.icmp_ratelimit", "net.ipv6.icmp.ratelimit"):
+            # Else few are told each second that nobody is there.
+            self.sysctl(each, 0)
+        for family in ("ipv4", "ipv6"):
+            # Only an address that an interface has is one's own otherwise.
+            self.pods.sysctl(f"net.{family}.ip_nonlocal_bind", 1)
+
+    def pod(self, *addresses: str) -> Namespace:
+        """A Pod of this node, in a namespace of its own, to ask from."""
+        found = self._bed.made(Namespace(addresses))
+        self.join(found, addresses)
+        # Those who answer for all addresses of the node do not for these.
+        self.pods.ip(*(f"route add {each} via {_NODE_SIDE[':' in each]} dev eth0 onlink" for each in addresses))
+        found.ip(
+            *(f"addr add {each} dev eth0 nodad" if ":" in each else f"addr add {each} dev eth0" for each in addresses)
+        )
+        return found
+
+    def hosts(self, *addresses: str) -> None:
+        """Let addresses (or ranges) be of Pods on this node, whose they are not by its own ranges."""
+        self.pods.ip(*_any(addresses))
+        self.send("pods0", addresses)
+        self._bed.tell(self, addresses)
+
+    def join(self, other: Namespace, ranges: Iterable[str]) -> str:
+        """Link a namespace with the node, which sends some addresses there; the name of the node's end."""
+        name = f"pods{self._links}"
+        self._links += 1
+        self.ip(f"link add {name} type veth peer name eth0 netns {other.path}")
+        # Of the narrowest scope: what goes out by this link still has the node's own address.
+        self.ip(f"addr add {_NODE_SIDE[0]}/32 dev {name} scope link", f"addr add {_NODE_SIDE[1]}/64 dev {name} nodad")
+        self.ip(f"link set {name} up")
+        other.ip(f"addr add {_POD_SIDE[0]}/32 dev eth0 scope link", f"addr add {_POD_SIDE[1]}/64 dev eth0 nodad")
+        other.ip("link set eth0 up")
+        other.ip(*(f"route add default via {each} dev eth0 onlink" for each in _NODE_SIDE))
+        self.send(name, ranges)
+        return name
+
+    def send(self, link: str, ranges: Iterable[str]) -> None:
+        self.ip(*(f"route replace {each} via {_POD_SIDE[':' in each]} dev {link} onlink" for each in ranges))
+
+
+class Bed:
+    """A wire with nodes. Enter the block to make it, leave it to end all that was made."""
+
+    def __init__(self, ports: Sequence[int] = PORTS) -> None:
+        self.ports: Final = tuple(ports)
+        self.protocols: frozenset[str] = frozenset()
+        self.nodes: dict[str, Node] = {}
+        self._cleanup = ExitStack()
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        self._wire = self.made(Namespace())
+        self._wire.ip("link add wire type bridge", "link set wire up")
+        here = _on_the_wire(254)
+        self._wire.ip(f"addr add {here[0]}/24 dev wire", f"addr add {here[1]}/64 dev wire nodad")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def node(self, name: str, *, pods: Sequence[str]) -> Node:
+        """``pods`` are ranges of either family."""
+        node = Node(self, name, self._next(), pods)
+        self.made(node)
+        self.made(node.pods)
+        self._plug(node)
+        node.join(node.pods, pods)
+        for other in self.nodes.values():
+            other.route(*pods, via=node)
+            node.route(*other.ranges, via=other)
+        self.nodes[name] = node
+        node.pods.ip(*_any(pods))
+        self._answering(node.pods)
+        return node
+
+    def outside(self) -> Namespace:
+        """Somebody on the wire who is no node, and knows the way to none but the nodes' own addresses."""
+        found = self.made(Namespace(_on_the_wire(self._next())))
+        self._plug(found)
+        return found
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def made(self, namespace: N) -> N:
+        self._cleanup.callback(namespace.close)
+        return namespace
+
+    def tell(self, node: Node, addresses: Sequence[str]) -> None:
+        """The other nodes that some addresses are of Pods on this one."""
+        for other in self.nodes.values():
+            if other is not node:
+                other.route(*addresses, via=node)
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _plug(self, namespace: Namespace) -> None:
+        number, addresses = self._number, namespace.addresses
+        self._wire.ip(f"link add port{number} type veth peer name eth0 netns {namespace.path}")
+        self._wire.ip(f"link set port{number} master wire up")
+        namespace.ip(f"addr add {addresses[0]}/24 dev eth0", f"addr add {addresses[1]}/64 dev eth0 nodad")
+        namespace.ip("link set eth0 up")
+        namespace.ip(*(f"route add default via {each}" for each in _on_the_wire(254)))
+
+    def _answering(self, namespace: Namespace) -> None:
+        command = [*namespace.enter, sys.executable, "-m", "e2e.answering", *map(str, self.ports)]
+        pipe = subprocess.PIPE
+        process = self._cleanup.enter_context(
+            subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=_ROOT, start_new_session=True)
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # Its end is when nobody holds the pipe, whether we close it or are killed.
+        self._cleanup.callback(process.stdin.close)
+        self.protocols = frozenset(process.stdout.readline().split())
+
+
+def kernel_of(namespace: Namespace) -> NftProcess:
+    """What programs a namespace's rules; an asynchronous context manager."""
+    return NftProcess(command=(*namespace.enter, sys.executable, "-m", "zoneward.proxy.nft_process"))
+
+
+def _enter_a_new_one() -> int:
+    """By the thread that calls it; the open file that stands for it."""
+    if _LIBC.unshare(_CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "no network namespace can be made")
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _on_the_wire(number: int) -> tuple[str, str]:
+    return f"192.0.2.{number}", f"2001:db8::{number:x}"
+
+
+def _any(ranges: Iterable[str]) -> list[str]:
+    """What makes a namespace take all addresses of some ranges for its own."""
+    return [f"route replace local {each} dev lo table main" for each in ranges]
+
+
+def ask(address: str, port: int, protocol: str = "tcp", source: str | None = None, limit: float = 5.0) -> Answer:
+    """`Namespace.ask`, from where the calling thread is: for what `Namespace.start` runs."""
+    kind, number = _KINDS[protocol]
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind, number) as asking:
+        asking.settimeout(limit)
+        if source is not None:
+            asking.bind((source, 0))
+        asking.connect((address, port))
+        if protocol == "udp":
+            # What is dropped on the way out says so; whether it was rejected only the answer tells.
+            with suppress(PermissionError):
+                asking.send(b"?")
+        words = asking.recv(256).decode().split()
+        if protocol != "udp":
+            # No trace is left that would keep a port from being used again.
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    if not words:
+        raise ConnectionResetError("the connection ended without an answer")
+    return Answer(words[0], int(words[1]), words[2])

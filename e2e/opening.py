@@ -1,0 +1,100 @@
+"""A client that opens connections at a steady rate: ``python -m e2e.opening RATE ADDRESS PORT [ADDRESS PORT...]``.
+
+It takes the targets in turn, and writes a line for each connection to its standard output once it is over: when it
+began (seconds of the clock that all processes share), the port that it came from, where it went, and the address that
+answered, or after ``!`` why none did. What the kernel had to send again has failed, too: nobody answered the first
+time. It ends, after those that are open, when its standard input does.
+"""
+
+import errno
+import os
+import selectors
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+_LIMIT: Final = 3.0
+"""Seconds; the kernel sends what nobody answers again after one."""
+_RESET: Final = struct.pack("ii", 1, 0)
+_RETRANSMITTED: Final = struct.Struct("=100xI")
+"""``tcpi_total_retrans`` of ``struct tcp_info``."""
+_PAUSE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    begun: float
+    target: str
+
+
+def main(rate: float, targets: list[tuple[str, int]]) -> None:
+    selector = selectors.DefaultSelector()
+    selector.register(sys.stdin, selectors.EVENT_READ)
+    open_ones: dict[socket.socket, _Connection] = {}
+    begun, number, is_ending = time.monotonic(), 0, False
+
+    def is_over(asking: socket.socket, outcome: str) -> None:
+        about = open_ones.pop(asking)
+        with suppress(KeyError):
+            selector.unregister(asking)
+        with suppress(OSError):
+            # No trace is left that would keep a port from being used again.
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        source = asking.getsockname()[1]
+        asking.close()
+        sys.stdout.write(f"{about.begun:.4f} {source} {about.target} {outcome}\n")
+
+    while open_ones or not is_ending:
+        now = time.monotonic()
+        while not is_ending and begun + number / rate <= now:
+            address, port = targets[number % len(targets)]
+            number += 1
+            asking = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            asking.setblocking(False)
+            open_ones[asking] = _Connection(now, f"{address}|{port}")
+            failed = asking.connect_ex((address, port))
+            if failed not in (0, errno.EINPROGRESS):
+                is_over(asking, _why(failed))
+            else:
+                selector.register(asking, selectors.EVENT_READ, asking)
+        until = _PAUSE if is_ending else max(0.0, begun + number / rate - now)
+        for key, _ in selector.select(until):
+            if key.fileobj is sys.stdin:
+                is_ending = True
+                selector.unregister(sys.stdin)
+            elif outcome := _outcome(asking := key.data):
+                is_over(asking, outcome)
+        late = time.monotonic() - _LIMIT
+        for asking in [each for each, about in open_ones.items() if about.begun < late]:
+            is_over(asking, "!late")
+        sys.stdout.flush()
+
+
+def _outcome(asking: socket.socket) -> str:
+    """Nothing while it goes on."""
+    failed = asking.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if failed:
+        return _why(failed)
+    try:
+        said = asking.recv(256)
+    except BlockingIOError:
+        return ""
+    except OSError as error:
+        return _why(error.errno or 0)
+    if not said:
+        return "!empty"
+    (again,) = _RETRANSMITTED.unpack(asking.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RETRANSMITTED.size))
+    return "!again" if again else said.decode().split()[0]
+
+
+def _why(number: int) -> str:
+    return f"!{errno.errorcode.get(number, os.strerror(number))}"
+
+
+if __name__ == "__main__":
+    some = sys.argv[2:]
+    main(float(sys.argv[1]), [(address, int(port)) for address, port in zip(some[::2], some[1::2], strict=True)])

@@ -1,0 +1,93 @@
+"""The kernel's tables as ``nft`` tells them, in a form in which two can be compared.
+
+Which slot of a Service an endpoint stands in is left to history: only which endpoints there are, and how often, counts.
+What the kernel fills in by itself (connections, clients that are kept) does not, nor do numbers of rules.
+"""
+
+import json
+import re
+import subprocess
+from collections import Counter
+from typing import Any, Final
+
+from e2e.nodes import Namespace
+
+TABLE: Final = "zoneward"
+State = dict[str, Any]
+_DIGEST: Final = re.compile(r"-[A-Z2-7]{12}-")
+"""In the names of what belongs to one Service that keeps its clients; it tells of the order, too."""
+
+
+def rules_there(namespace: Namespace) -> State:
+    """By ``family kind name``; empty where there is no table."""
+    found: State = {}
+    for family in ("ip", "ip6"):
+        try:
+            listed = namespace.run("nft", "--json", "list", "table", family, TABLE)
+        except subprocess.CalledProcessError:
+            continue
+        found |= _state(family, json.loads(_DIGEST.sub("-", listed))["nftables"])
+    return found
+
+
+def rules_of(text: str) -> State:
+    """What a kernel that has nothing gets from ``text``. Raises CalledProcessError where nft does not take it."""
+    empty = Namespace()
+    try:
+        empty.run("nft", "-f", "-", text=text)
+        return rules_there(empty)
+    finally:
+        empty.close()
+
+
+def difference(there: State, wanted: State) -> list[str]:
+    """What is otherwise, in words; nothing where both are the same."""
+    found = []
+    for name in sorted(there.keys() | wanted.keys()):
+        one, other = there.get(name), wanted.get(name)
+        if one == other:
+            continue
+        if isinstance(one, Counter) and isinstance(other, Counter):
+            found.append(f"{name}: {sorted((one - other).elements())} not {sorted((other - one).elements())}")
+        else:
+            found.append(f"{name}: {one} not {other}")
+    return found
+
+
+def _state(family: str, listed: list[dict[str, Any]]) -> State:
+    found: State = {}
+    for each in listed:
+        ((kind, value),) = each.items()
+        if kind == "metainfo":
+            continue
+        value = {key: some for key, some in value.items() if key not in ("handle", "family", "table")}
+        if kind == "rule":
+            chain, rule = value["chain"], value["expr"]
+            is_kept = chain.startswith("keep-")
+            rules = found.setdefault(f"{family} rules {chain}", Counter() if is_kept else [])
+            rules.update([_unordered(rule)]) if is_kept else rules.append(json.dumps(rule))
+            continue
+        name = f"{family} {kind} {value['name']}"
+        elements = value.pop("elem", [])
+        found[name] = value
+        if "timeout" not in value.get("flags", ()):
+            found[f"{name} elements"] = _elements(value["name"], elements)
+    return found
+
+
+def _unordered(rule: list[Any]) -> str:
+    """A rule of those that send clients to where they were before, or else to anyone."""
+    if "vmap" in rule[0]:
+        return json.dumps(sorted(json.dumps(target) for _, target in rule[0]["vmap"]["data"]["set"]))
+    # Whom a packet goes to that came when there was one more.
+    return "to one of them" if list(rule[0]) == ["goto"] else json.dumps(rule)
+
+
+def _elements(name: str, elements: list[Any]) -> Counter[str]:
+    if not name.endswith("endpoints"):
+        return Counter(json.dumps(each) for each in elements)
+    found: Counter[str] = Counter()
+    for key, value in elements:
+        *place, _ = key["concat"]
+        found[json.dumps([place, value["concat"]])] += 1
+    return found

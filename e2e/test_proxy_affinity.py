@@ -1,0 +1,103 @@
+"""A client keeps its endpoint for as long as a Service says, and no longer."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from e2e.chances import FALSE_ALARM, chance
+from e2e.node_rules import NodeRules
+from e2e.nodes import Bed, Namespace
+
+from zoneward.proxy.served import FAMILIES, Family, Served, ServedPort, Target
+
+CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
+CLIENTS: Final = 60
+"""That many who draw one of five endpoints anew draw the same with a chance of 1e-41."""
+SECONDS: Final = 3
+
+
+class World:
+    def __init__(self, bed: Bed, rules: NodeRules, pod: Namespace) -> None:
+        self.bed, self.rules, self.pod = bed, rules, pod
+
+    def serve(self, family: Family, *endpoints: int, weights: tuple[float, ...] | None = None) -> None:
+        targets = tuple(Target(address(family, each), 8080) for each in endpoints)
+        ports = tuple(
+            ServedPort(
+                name=protocol,
+                protocol=protocol,
+                port=port,
+                cluster=targets,
+                weights=weights,
+                has_any=bool(targets),
+                affinity=SECONDS,
+            )
+            for protocol, port in (("tcp", 80), ("udp", 53))
+        )
+        some = Served(namespace="ns", name="one", family=family, cluster_ip=CLUSTER[family], ports=ports)
+        self.rules.serve([some])
+
+    def ask(self, family: Family, protocol: str) -> dict[str, str]:
+        """Who answers each of the clients."""
+        port = 80 if protocol == "tcp" else 53
+        return {
+            source: self.pod.ask(CLUSTER[family], port, protocol=protocol, source=source).address
+            for source in self.pod.addresses
+            if (":" in source) == (family == "ip6")
+        }
+
+
+def address(family: Family, number: int) -> str:
+    return f"10.2.0.{number}" if family == "ip" else f"fd00:2::{number:x}"
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with Bed() as bed:
+        node = bed.node("here", pods=("10.1.0.0/16", "fd00:1::/64"))
+        bed.node("there", pods=("10.2.0.0/16", "fd00:2::/64"))
+        sources = [f"10.1.200.{number}" for number in range(1, CLIENTS + 1)]
+        sources += [f"fd00:1::c8:{number:x}" for number in range(1, CLIENTS + 1)]
+        with NodeRules(node) as rules:
+            yield World(bed, rules, node.pod(*sources))
+
+
+def test_clients_keep_their_endpoints_until_they_were_away_for_long(world: World) -> None:
+    for family in FAMILIES:
+        world.serve(family, 1, 2, 3, 4, 5)
+    kinds = [(family, protocol) for family in FAMILIES for protocol in ("tcp", "udp")]
+    first = {kind: world.ask(*kind) for kind in kinds}
+    for family in FAMILIES:
+        # Each port keeps its own.
+        assert first[family, "tcp"] != first[family, "udp"]
+        for protocol in ("tcp", "udp"):
+            found = Counter(first[family, protocol].values())
+            assert chance(found, {address(family, number): 1.0 for number in range(1, 6)}) > FALSE_ALARM
+    # One that comes back in time has the whole time again.
+    for pause in (0.0, 0.6, 0.6):
+        time.sleep(SECONDS * pause)
+        assert {kind: world.ask(*kind) for kind in kinds} == first
+    time.sleep(SECONDS + 0.2)
+    assert all(world.ask(*kind) != first[kind] for kind in kinds)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_endpoint_that_goes_or_comes_moves_no_client_of_another(world: World, family: Family) -> None:
+    world.serve(family, 1, 2, 3, 4, 5)
+    first = world.ask(family, "tcp")
+    world.serve(family, 1, 2, 4, 5, 6)
+    then = world.ask(family, "tcp")
+    gone = address(family, 3)
+    moved = {source for source, found in first.items() if found != then[source]}
+    assert moved == {source for source, found in first.items() if found == gone}
+    assert gone not in then.values()
+
+
+def test_new_clients_are_spread_by_weights(world: World) -> None:
+    for family in FAMILIES:
+        world.serve(family, 7, 8, weights=(1.0, 3.0))
+        found = Counter(to for protocol in ("tcp", "udp") for to in world.ask(family, protocol).values())
+        assert chance(found, {address(family, 7): 1.0, address(family, 8): 3.0}) > FALSE_ALARM
+        assert found[address(family, 8)] > found[address(family, 7)]

@@ -1,0 +1,151 @@
+"""A node's proxy beside the real kube-proxy, for a labelled Service, and in its place, in the steps of the manual."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from e2e.control_plane import ControlPlane
+from e2e.kube_proxy import KubeProxy
+from e2e.processes import Process
+from tests.contract.api import MERGE_PATCH
+from tests.contract.objects import a_namespace, a_node, a_service, an_endpoint_slice
+from tests.deploy.manifests import PROXY_MODES, container
+
+from zoneward.kube.names import PROXY_NAME_LABEL
+
+BESIDE, INSTEAD = PROXY_MODES
+NODE, NAMESPACE, PATIENCE = "beside-a", "beside", 30.0
+ENDPOINTS = {"cart": "10.1.0.1", "mail": "10.1.0.2"}
+SERVER = """
+import socket
+with socket.create_server(("", 8080)) as server:
+    while True:
+        client, _ = server.accept()
+        with client:
+            client.sendall(client.getsockname()[0].encode())
+"""
+CLIENT = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 80), timeout=2) as server:
+    print(server.recv(99).decode())
+"""
+
+
+class Node:
+    """With kube-proxy, and an endpoint of each Service on its own loopback."""
+
+    def __init__(self, plane: ControlPlane, kube: KubeProxy, folder: Path) -> None:
+        self.plane, self.kube, self.folder, self.api = plane, kube, folder, plane.api()
+        services = [self.api.read(a_service(name, namespace=NAMESPACE)) for name in ENDPOINTS]
+        self.addresses: dict[str, str] = {each["metadata"]["name"]: each["spec"]["clusterIP"] for each in services}
+        self.enter = ("nsenter", f"--net={kube.namespace}", "--")
+        for address in ENDPOINTS.values():
+            kube.run("ip", "address", "add", f"{address}/32", "dev", "lo")
+        kube.run("ip", "route", "add", "10.96.0.0/12", "dev", "lo")
+
+    @contextmanager
+    def proxy(self, mode: str) -> Iterator[Process]:
+        """The command as the manifests have it, until all is in the kernel."""
+        ours = ("--config", "--node", "--lease-namespace")
+        given = [each for each in container(mode)["args"] if each.split("=")[0] not in ours]
+        log = self.folder / f"{mode.replace('/', '-')}.log"
+        command = [*self.enter, sys.executable, "-m", "zoneward", "proxy", *given, "--node", NODE]
+        command += ["--lease-namespace", NAMESPACE]
+        if mode == INSTEAD:
+            # kube-proxy has the port until it is gone.
+            command += ["--healthz-listen", "127.0.0.1:0"]
+        with Process([*command, "--kubeconfig", str(self.plane.kubeconfig())], log=log) as process:
+            self.until(lambda: not process.runs or "all is in the kernel" in log.read_text(), "rules")
+            process.check()
+            yield process
+
+    def until(self, met: Callable[[], object], what: str) -> None:
+        limit = time.monotonic() + PATIENCE
+        while not met():
+            assert time.monotonic() < limit, what
+            time.sleep(0.05)
+
+    def answers(self, service: str) -> str:
+        try:
+            return self.kube.run(sys.executable, "-c", CLIENT, self.addresses[service]).strip()
+        except subprocess.CalledProcessError:
+            return ""
+
+    def is_answered(self, service: str) -> bool:
+        return self.answers(service) == ENDPOINTS[service]
+
+    def label(self, service: str, value: str | None) -> None:
+        """As one does who wants it served by another proxy; the slice's controller does the same to the slice."""
+        change = {"metadata": {"labels": {PROXY_NAME_LABEL: value}}}
+        for thing in (a_service(service, namespace=NAMESPACE), a_slice(service)):
+            self.api.patch(thing, change, content_type=MERGE_PATCH)
+
+    def is_ours(self, service: str) -> bool:
+        try:
+            listed = self.kube.run("nft", "list", "map", "ip", "zoneward", "services")
+        except subprocess.CalledProcessError:
+            return False
+        return f"{self.addresses[service]} . tcp . 80" in listed
+
+    def is_kube_proxys(self, service: str) -> bool:
+        return bool(self.kube.endpoints(self.addresses[service], 80))
+
+
+def a_slice(service: str) -> dict[str, object]:
+    return an_endpoint_slice(f"{service}-1", service=service, addresses=[ENDPOINTS[service]], namespace=NAMESPACE)
+
+
+@pytest.fixture
+def node(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Node]:
+    api = control_plane.api()
+    api.create_all([a_namespace(NAMESPACE), a_node(NODE, zone="a")])
+    api.create_all([*(a_service(name, namespace=NAMESPACE) for name in ENDPOINTS), *map(a_slice, ENDPOINTS)])
+    with ExitStack() as stack:
+        kube = stack.enter_context(KubeProxy(control_plane, node=NODE))
+        found = Node(control_plane, kube, tmp_path)
+        server = [*found.enter, sys.executable, "-c", SERVER]
+        stack.enter_context(Process(server, log=tmp_path / "server.log"))
+        for service in ENDPOINTS:
+            found.until(partial(found.is_answered, service), service)
+        yield found
+
+
+def test_one_service_goes_over_and_back_and_then_all_of_them_and_each_answers_at_every_step(node: Node) -> None:
+    with node.proxy(BESIDE):
+        assert not any(map(node.is_ours, ENDPOINTS))
+        node.label("cart", "zoneward")
+        node.until(lambda: node.is_ours("cart") and not node.is_kube_proxys("cart"), "a Service that went over")
+        assert not node.is_ours("mail")
+        _all_answer(node)
+        node.label("cart", None)
+        node.until(lambda: node.is_kube_proxys("cart") and not node.is_ours("cart"), "a Service that went back")
+        _all_answer(node)
+    # In its place: kube-proxy ends, its rules stay, ours come, its go.
+    node.kube.process.stop()
+    assert all(map(node.is_kube_proxys, ENDPOINTS))
+    _all_answer(node)
+    with node.proxy(INSTEAD):
+        assert all(map(node.is_ours, ENDPOINTS))
+        _all_answer(node)
+        node.kube.run(str(node.plane.programs["kube-proxy"]), "--cleanup")
+        assert not any(map(node.is_kube_proxys, ENDPOINTS))
+        _all_answer(node)
+    _all_answer(node)
+    done = subprocess.run(
+        [*node.enter, sys.executable, "-m", "zoneward", "proxy", "--cleanup"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert "removed table ip zoneward" in done.stderr
+    assert not any(map(node.is_ours, ENDPOINTS))
+
+
+def _all_answer(node: Node) -> None:
+    assert all(map(node.is_answered, ENDPOINTS))

@@ -1,0 +1,224 @@
+"""In a real kernel, clients of UDP that keep their port go on to who serves now: flows that nobody answers go."""
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Container, Iterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import Self
+
+import pytest
+from e2e.nodes import Bed, Namespace, Node, kernel_of
+
+from zoneward.proxy.applying import NftProcess
+from zoneward.proxy.base_rules import LayoutOptions
+from zoneward.proxy.conntrack_cleaning import Conntrack
+from zoneward.proxy.conntrack_messages import Place, flows, listing, packed
+from zoneward.proxy.programming import FamilyTable
+from zoneward.proxy.served import Family, Served, ServedPort, Target
+
+PORT, NODE_PORT = 53, 30_053
+ADDRESSES: dict[Family, str] = {"ip": "10.96.0.10", "ip6": "fd00:96::10"}
+OTHERS: dict[Family, str] = {"ip": "10.96.0.11", "ip6": "fd00:96::11"}
+CLIENT = "10.1.200.1", "fd00:1::c8:1"
+PODS: dict[Family, tuple[str, ...]] = {
+    "ip": tuple(f"10.1.0.{number}" for number in range(1, 4)),
+    "ip6": tuple(f"fd00:1::{number}" for number in range(1, 4)),
+}
+
+
+@pytest.fixture
+def bed() -> Iterator[Bed]:
+    with Bed() as bed:
+        yield bed
+
+
+@pytest.fixture
+def node(bed: Bed) -> Node:
+    return bed.node("a", pods=("10.1.0.0/16", "fd00:1::/64"))
+
+
+class Client:
+    """A socket of UDP that keeps its port: it asks an address, and hears who answers."""
+
+    def __init__(self, namespace: Namespace, address: str, port: int, *, source: int) -> None:
+        self._namespace, self._to = namespace, (address, port)
+        kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._socket: socket.socket = namespace.call(socket.socket, kind, socket.SOCK_DGRAM)
+        self._socket.bind(("::" if ":" in address else "0.0.0.0", source))
+        self._socket.settimeout(0.3)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    async def ask(self) -> str | None:
+        """The address that answers; None: nobody does in time."""
+        return await asyncio.to_thread(self._ask)
+
+    def _ask(self) -> str | None:
+        self._socket.sendto(b"?", self._to)
+        with suppress(TimeoutError, ConnectionRefusedError):
+            return self._socket.recv(256).decode().split()[0]
+        return None
+
+
+class Proxy:
+    """Rules of a node, and what is forgotten after them. ``removed``: how many flows were."""
+
+    def __init__(self, node: Node, kernel: NftProcess, family: Family) -> None:
+        self.kernel, self.family = kernel, family
+        self.removed = 0
+        self.troubles: list[str] = []
+        here = [packed(family, address) for address in node.addresses if (":" in address) == (family == "ip6")]
+        self.table = FamilyTable(kernel, family, options=LayoutOptions(), on_trouble=self.troubles.append)
+        self.conntrack = Conntrack(
+            kernel,
+            is_node_address=lambda _family, address: address in here,
+            on_removed=self._count,
+            on_trouble=self.troubles.append,
+        )
+        self._served: dict[str, Served] = {}
+
+    async def serve(self, name: str, address: str, *serving: str, node_port: int | None = None) -> None:
+        """Once this returns, the kernel has the rules."""
+        targets = tuple(Target(each, 8080, here=True) for each in serving)
+        port = ServedPort(
+            name="dns",
+            protocol="udp",
+            port=PORT,
+            node_port=node_port,
+            cluster=targets,
+            has_any=bool(targets),
+            serving=targets,
+        )
+        served = Served(namespace="shop", name=name, family=self.family, cluster_ip=address, ports=(port,))
+        before, self._served[name] = self._served.get(name), served
+        self.table.put(("shop", name), served)
+        await self.table.settled()
+        self.conntrack.changed(before, served)
+
+    async def flows(self, addresses: Container[bytes]) -> Counter[Place]:
+        """How many flows the kernel knows to each place at some addresses."""
+        found = flows(self.family, await self.kernel.ask(listing(self.family)))
+        return Counter(each.to for each in found if each.to[0] in addresses)
+
+    def _count(self, number: int) -> None:
+        self.removed += number
+
+
+@asynccontextmanager
+async def proxying(node: Node, family: Family) -> AsyncIterator[Proxy]:
+    async with kernel_of(node) as kernel:
+        proxy = Proxy(node, kernel, family)
+        tasks = [asyncio.create_task(proxy.table.run()), asyncio.create_task(proxy.conntrack.run())]
+        try:
+            async with asyncio.timeout(20):
+                yield proxy
+            assert not proxy.troubles
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def answered(client: Client, *by: str) -> None:
+    """Until one of some answers, within the time of `proxying`."""
+    while await client.ask() not in by:
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("family", ["ip", "ip6"])
+def test_a_client_goes_on_to_the_next_endpoint_when_its_own_goes(node: Node, family: Family) -> None:
+    address, pods = ADDRESSES[family], PODS[family]
+
+    async def test() -> None:
+        async with proxying(node, family) as proxy:
+            await proxy.serve("dns", address, *pods[:2])
+            with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
+                first = await client.ask()
+                assert first in pods[:2]
+                # Whom it has it keeps, whoever comes.
+                await proxy.serve("dns", address, *pods)
+                assert {await client.ask() for _ in range(10)} == {first}
+                rest = [each for each in pods if each != first]
+                await proxy.serve("dns", address, *rest)
+                await answered(client, *rest)
+            assert proxy.removed == 1
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("family", ["ip", "ip6"])
+def test_a_client_that_began_before_anybody_served_reaches_the_first_who_does(node: Node, family: Family) -> None:
+    address, pods = ADDRESSES[family], PODS[family]
+
+    async def test() -> None:
+        async with proxying(node, family) as proxy:
+            # The kernel tracks flows once somebody asks it to, which is what rules do.
+            await proxy.serve("other", OTHERS[family], pods[0])
+            with Client(node.pod(*CLIENT), address, PORT, source=4001) as client:
+                # Nobody knows of the Service yet: what is sent there goes out to the wire, and is tracked.
+                assert await client.ask() is None
+                assert (await proxy.flows({packed(family, address)})).total() == 1
+                await proxy.serve("dns", address)
+                assert await client.ask() is None
+                await proxy.serve("dns", address, pods[0])
+                await answered(client, pods[0])
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("family", ["ip", "ip6"])
+def test_so_does_one_from_outside_by_a_port_of_the_node(node: Node, bed: Bed, family: Family) -> None:
+    pods = PODS[family]
+
+    async def test() -> None:
+        async with proxying(node, family) as proxy:
+            to = node.addresses[family == "ip6"]
+            with Client(bed.outside(), to, NODE_PORT, source=4001) as client:
+                await proxy.serve("dns", ADDRESSES[family], pods[0], node_port=NODE_PORT)
+                await answered(client, pods[0])
+                await proxy.serve("dns", ADDRESSES[family], pods[1], node_port=NODE_PORT)
+                await answered(client, pods[1])
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("family", ["ip", "ip6"])
+def test_flows_of_others_are_left_alone(node: Node, family: Family) -> None:
+    address, other, pods = ADDRESSES[family], OTHERS[family], PODS[family]
+    namespace = node.pod(*CLIENT)
+
+    async def test() -> None:
+        with ExitStack() as sockets:
+
+            def a_client(to: str, port: int, source: int) -> Client:
+                return sockets.enter_context(Client(namespace, to, port, source=source))
+
+            async with proxying(node, family) as proxy:
+                await proxy.serve("dns", address, *pods[:2], node_port=NODE_PORT)
+                client = a_client(address, PORT, 4001)
+                first = await client.ask()
+                assert first in pods[:2]
+                await proxy.serve("log", other, first)
+                # Of another Service at the same port, to the very same Pod, and to the node port of nobody.
+                others = [a_client(other, PORT, 4100 + number) for number in range(8)]
+                assert {await each.ask() for each in others} == {first}
+                direct = a_client(first, 8080, 4200)
+                assert await direct.ask() == first
+                await a_client(pods[2], NODE_PORT, 4201).ask()
+                of_others = {packed(family, each) for each in (other, first, pods[2])}
+                before = await proxy.flows(of_others)
+                (left,) = set(pods[:2]) - {first}
+                await proxy.serve("dns", address, left, node_port=NODE_PORT)
+                await answered(client, left)
+                assert proxy.removed == 1
+                assert before.total() == 10
+                assert before == await proxy.flows(of_others)
+                assert {await each.ask() for each in others} == {first}
+                assert await direct.ask() == first
+
+    asyncio.run(test())

@@ -1,0 +1,183 @@
+"""Connections are counted as they are: each once, by the endpoint that answered, whatever changes meanwhile."""
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+from e2e.node_rules import NodeRules
+from e2e.nodes import Bed, Namespace, Node, kernel_of
+
+from zoneward.proxy.base_rules import TABLE, LayoutOptions
+from zoneward.proxy.connections import CONNECTIONS
+from zoneward.proxy.kernel_elements import elements_request
+from zoneward.proxy.measured import Measuring
+from zoneward.proxy.places import places
+from zoneward.proxy.served import FAMILIES, Family, Served, ServedPort, Target
+
+NEAR: Final[dict[Family, tuple[str, ...]]] = {"ip": ("10.1.0.1", "10.1.0.2"), "ip6": ("fd00:1::1", "fd00:1::2")}
+FAR: Final[dict[Family, tuple[str, ...]]] = {"ip": ("10.2.0.1", "10.2.0.2"), "ip6": ("fd00:2::1",)}
+CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd00:96::1"}
+BALANCER: Final[dict[Family, str]] = {"ip": "198.51.100.1", "ip6": "2001:db8:1::1"}
+NODE_PORT: Final = 30_080
+TIMES: Final = 60
+OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
+_ZONES: Final = {
+    **{each: "a" for some in NEAR.values() for each in some},
+    **{each: "b" for some in FAR.values() for each in some},
+}
+
+
+class Site:
+    """A node of zone a with a client, a node of zone b, and one Service with endpoints in both."""
+
+    def __init__(self, cleanup: ExitStack) -> None:
+        self.bed: Final = cleanup.enter_context(Bed())
+        self.node: Final[Node] = self.bed.node("a", pods=("10.1.0.0/16", "fd00:1::/64"))
+        self.bed.node("b", pods=("10.2.0.0/16", "fd00:2::/64"))
+        self.client: Final = self.node.pod("10.1.200.1", "fd00:1::c8:1")
+        self._places = places()
+        self._rules = cleanup.enter_context(NodeRules(self.node, options=OPTIONS))
+        self.zones: dict[str, str] = dict(_ZONES)
+        self._port = 20_000
+
+    def serve(self, family: Family, *addresses: str, protocol: str = "tcp", affinity: int | None = None) -> None:
+        targets = tuple(Target(each, 8080, each in NEAR[family]) for each in addresses)
+        port = ServedPort(
+            name="http",
+            protocol=protocol,
+            port=80,
+            node_port=NODE_PORT,
+            cluster=targets,
+            has_any=True,
+            affinity=affinity,
+        )
+        some = Served(
+            namespace="shop",
+            name="cart",
+            family=family,
+            cluster_ip=CLUSTER[family],
+            balancers=(BALANCER[family],),
+            ports=(port,),
+        )
+        self._rules.serve([some])
+        self._places[family].put(("shop", "cart"), some)
+
+    def asked(self, address: str, port: int, *, times: int) -> Counter[str]:
+        """As `Namespace.tally` by UDP, but never twice from one port: that would be the same connection."""
+
+        def answering() -> Iterator[str]:
+            for own in range(self._port, self._port + times):
+                kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+                with socket.socket(kind, socket.SOCK_DGRAM) as asking:
+                    asking.settimeout(2.0)
+                    asking.bind(("", own))
+                    asking.connect((address, port))
+                    asking.send(b"?")
+                    yield asking.recv(256).decode().split()[0]
+
+        found = self.client.call(lambda: Counter(answering()))
+        self._port += times
+        return found
+
+    def measuring(self) -> Measuring:
+        """One that begins now."""
+        found = Measuring(
+            since=datetime.now(UTC),
+            service_of=lambda family, one: self._places[family].service(one.address, one.protocol, one.port),
+            zone_of=lambda _service, endpoint: self.zones.get(endpoint),
+        )
+        self.look(found)
+        return found
+
+    def look(self, measuring: Measuring) -> None:
+        for family, answer in asyncio.run(_counted(self.node)).items():
+            measuring.take(family, answer, now=datetime.now(UTC))
+
+
+async def _counted(node: Namespace) -> dict[Family, bytes]:
+    async with kernel_of(node) as kernel:
+        return {family: await kernel.ask(elements_request(family, TABLE, CONNECTIONS)) for family in FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with ExitStack() as cleanup:
+        yield Site(cleanup)
+
+
+def by_zone(answers: Mapping[str, int]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for address, number in answers.items():
+        found[_ZONES[address]] += number
+    return dict(found)
+
+
+def totals(measuring: Measuring, family: Family, *, internal: bool) -> dict[str, int]:
+    return {
+        each.zone: each.connections for each in measuring.totals() if (each.family, each.internal) == (family, internal)
+    }
+
+
+@pytest.mark.parametrize("affinity", [None, 60], ids=["drawn", "kept"])
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_connection_is_counted_once(site: Site, family: Family, protocol: str, affinity: int | None) -> None:
+    site.serve(family, *NEAR[family], *FAR[family], protocol=protocol, affinity=affinity)
+    measuring = site.measuring()
+    asked = site.asked if protocol == "udp" else site.client.tally
+    inner = asked(CLUSTER[family], 80, times=TIMES)
+    # By other addresses they are masqueraded on their way.
+    outer = asked(BALANCER[family], 80, times=TIMES)
+    outer += asked(site.node.addresses[family == "ip6"], NODE_PORT, times=TIMES)
+    site.look(measuring)
+    assert totals(measuring, family, internal=True) == by_zone(inner)
+    assert totals(measuring, family, internal=False) == by_zone(outer)
+    if affinity is None:
+        # By a chance below 1e-10 one zone would be left out.
+        assert set(by_zone(inner)) == {"a", "b"}
+
+
+def test_a_change_of_endpoints_takes_no_count_along(site: Site) -> None:
+    measuring, answers = site.measuring(), Counter[str]()
+    for some in (NEAR["ip"], (*NEAR["ip"], *FAR["ip"]), FAR["ip"][:1], NEAR["ip"][:1]):
+        site.serve("ip", *some)
+        site.zones = {each: _ZONES[each] for each in some}
+        answers += site.client.tally(CLUSTER["ip"], 80, times=TIMES)
+        site.look(measuring)
+    site.zones = dict(_ZONES)
+    assert totals(measuring, "ip", internal=True) == by_zone(answers)
+
+
+def test_whoever_looks_anew_goes_on_where_the_one_before_ended(site: Site) -> None:
+    site.serve("ip", *NEAR["ip"], *FAR["ip"])
+    first = site.measuring()
+    before = site.client.tally(CLUSTER["ip"], 80, times=TIMES)
+    site.look(first)
+    second = site.measuring()
+    after = site.client.tally(CLUSTER["ip"], 80, times=TIMES)
+    site.look(second)
+    assert totals(first, "ip", internal=True) == by_zone(before)
+    assert totals(second, "ip", internal=True) == by_zone(after)
+    # Nothing is told twice.
+    site.look(second)
+    assert totals(second, "ip", internal=True) == by_zone(after)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_endpoint_that_is_the_node_itself_is_counted_whoever_asks(site: Site, family: Family) -> None:
+    own = site.node.addresses[family == "ip6"]
+    kind = socket.AF_INET6 if family == "ip6" else socket.AF_INET
+    with site.node.call(socket.create_server, (own, 8080), family=kind):
+        site.zones[own] = "a"
+        site.serve(family, own)
+        measuring = site.measuring()
+        for number, who in enumerate((site.client, site.node), start=1):
+            for _ in range(TIMES):
+                who.call(socket.create_connection, (CLUSTER[family], 80), 2.0).close()
+            site.look(measuring)
+            assert totals(measuring, family, internal=True) == {"a": number * TIMES}

@@ -1,0 +1,135 @@
+"""What load balancers ask of a node is answered by ours as by a real kube-proxy: status, headers and body."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+import pytest
+from e2e.control_plane import ControlPlane
+from e2e.kube_proxy import KubeProxy
+from tests.contract.objects import a_namespace, a_node, a_service, an_endpoint_slice
+
+from zoneward.proxy.health_ports import HealthPorts
+from zoneward.proxy.healthz import TO_BE_DELETED, HealthzServer, ProxyHealth
+from zoneward.proxy.served import FAMILIES
+
+NODE, NAMESPACE, SERVICE = "node-health", "proxy-health", "cart"
+HEALTHZ: Final = 10256
+HEADERS: Final = ("Content-Type", "X-Content-Type-Options", "X-Load-Balancing-Endpoint-Weight")
+_ASK: Final = """
+import json, sys, urllib.error, urllib.request
+try:
+    answer = urllib.request.urlopen(sys.argv[1], timeout=5)
+except urllib.error.HTTPError as error:
+    answer = error
+print(json.dumps([answer.status, dict(answer.headers), answer.read().decode()]))
+"""
+Answer = tuple[int, dict[str, str], Any]
+
+
+def asking(port: int, path: str) -> Sequence[str]:
+    return sys.executable, "-c", _ASK, f"http://127.0.0.1:{port}{path}"
+
+
+def answer_in(told: str) -> Answer:
+    """Status, headers and body, without what is another one each time: of times only that they are."""
+    status, headers, body = json.loads(told)
+    return status, {each: headers.get(each) for each in HEADERS}, without_times(json.loads(body))
+
+
+def without_times(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {each: without_times(some, each) for each, some in value.items()}
+    if name in ("lastUpdated", "currentTime"):
+        assert datetime.fromisoformat(value).utcoffset() is not None
+        return "a time"
+    return value
+
+
+@pytest.fixture(scope="module")
+def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
+    """What a kube-proxy says, by what was asked when."""
+    api = control_plane.api()
+    api.create_all([a_namespace(NAMESPACE), a_node(NODE)])
+    service = a_service(SERVICE, namespace=NAMESPACE)
+    service["spec"] |= {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
+    port = api.create(service)["spec"]["healthCheckNodePort"]
+    here = an_endpoint_slice("cart-1", service=SERVICE, namespace=NAMESPACE, addresses=["10.1.0.1"])
+    here["endpoints"][0]["nodeName"] = NODE
+    api.create(here)
+    found = {}
+    # With its default it listens at the node's own address alone, which this namespace does not have.
+    settings = {"nodePortAddresses": ["0.0.0.0/0", "::/0"]}
+    try:
+        with KubeProxy(control_plane, node=NODE, settings=settings) as proxy:
+
+            def ask(port: int, path: str) -> Answer:
+                return answer_in(proxy.run(*asking(port, path)))
+
+            def says(status: int, port: int, path: str) -> bool:
+                with suppress(subprocess.CalledProcessError):
+                    return ask(port, path)[0] == status
+                return False
+
+            control_plane.wait_until(lambda: says(200, port, "/"), what="an endpoint")
+            found["some"] = ask(port, "/")
+            control_plane.wait_until(lambda: len(ask(HEALTHZ, "/healthz")[2]["status"]) == 2, what="both families")
+            found["healthz"], found["livez"] = ask(HEALTHZ, "/healthz"), ask(HEALTHZ, "/livez")
+            api.patch(a_node(NODE), {"spec": {"taints": [{"key": TO_BE_DELETED, "effect": "NoSchedule"}]}})
+            control_plane.wait_until(lambda: says(503, HEALTHZ, "/healthz"), what="the taint")
+            found["leaving-healthz"], found["leaving-livez"] = ask(HEALTHZ, "/healthz"), ask(HEALTHZ, "/livez")
+            api.delete(here)
+            control_plane.wait_until(lambda: says(503, port, "/"), what="no endpoint")
+            found["none"] = ask(port, "/")
+            yield found
+    finally:
+        for each in (service, a_node(NODE)):
+            api.delete(each)
+
+
+async def ours(what: str) -> Answer:
+    health, ports = ProxyHealth(limit=60.0), HealthPorts(hosts=("127.0.0.1",), again=0.05)
+    async with asyncio.timeout(20), HealthzServer(health, host="127.0.0.1", port=0) as server:
+        for family in FAMILIES:
+            health.programmed(0.0, family)
+        health.node(not what.startswith("leaving"))
+        if what.endswith("z"):
+            return await told(server.port, f"/{what.rpartition('-')[2]}")
+        running = asyncio.create_task(ports.run())
+        try:
+            # One that nobody is given who asks for any, and whoever has it gives it back.
+            port = 29_871
+            ports.put((NAMESPACE, SERVICE), port, 1 if what == "some" else 0)
+            while not ports.open_ports:
+                await asyncio.sleep(0.01)
+            return await told(port, "/")
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+async def told(port: int, path: str) -> Answer:
+    process = await asyncio.create_subprocess_exec(*asking(port, path), stdout=subprocess.PIPE)
+    return answer_in((await process.communicate())[0].decode())
+
+
+@pytest.mark.parametrize("what", ["some", "none", "healthz", "livez", "leaving-healthz", "leaving-livez"])
+def test_ours_says_what_kube_proxy_says(real: dict[str, Answer], what: str) -> None:
+    assert asyncio.run(ours(what)) == real[what]
+
+
+def test_what_was_compared_was_both_yes_and_no(real: dict[str, Answer]) -> None:
+    assert {what: answer[0] for what, answer in real.items()} == {
+        "some": 200,
+        "none": 503,
+        "healthz": 200,
+        "livez": 200,
+        "leaving-healthz": 503,
+        "leaving-livez": 200,
+    }

@@ -1,0 +1,161 @@
+"""Nobody who connects to a Service notices that the node's proxy ends, dies, and is started again."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pytest
+from e2e.proxied import TARGETS, Proxied, proxied, sliced
+from e2e.proxies import ZonewardProxy
+from e2e.rules_there import difference, rules_of, rules_there
+from tests.contract.api import Object
+from tests.contract.objects import a_service
+
+ROLLED: Final = "rolled", "10.96.0.20"
+"""A Service whose endpoints come and go."""
+ROLL: Final = 0.15
+"""Seconds between two of them."""
+GONE: Final = 1.0
+"""Seconds for which an endpoint listens once its slice is without it, as a Pod does that terminates."""
+CHANGED: Final = "zoneward_proxy_changed_elements_total"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    with proxied(tmp_path_factory.mktemp("restart")) as site:
+        service = a_service(ROLLED[0])
+        service["spec"]["clusterIP"] = ROLLED[1]
+        site.server.api.create(service)
+        site.server.api.create(rolled(0))
+        site.proxy.start()
+        yield site
+
+
+def rolled(number: int) -> Object:
+    """The slice after so many replacements."""
+    return sliced(f"{ROLLED[0]}-1", service=ROLLED[0], addresses=[address(number + each) for each in range(3)])
+
+
+def address(number: int) -> str:
+    return f"10.1.{number // 200 + 10}.{number % 200 + 1}"
+
+
+@contextmanager
+def rolling(site: Proxied) -> Iterator[dict[str, float]]:
+    """Of three endpoints the oldest is replaced again and again. Yields when the API server had them gone."""
+    gone: dict[str, float] = {}
+    end = threading.Event()
+    there = site.server.api.read(rolled(0))["endpoints"][0]["addresses"][0]
+    first = next(number for number in range(10_000) if address(number) == there)
+
+    def roll() -> None:
+        number = first
+        while not end.wait(ROLL):
+            site.server.api.replace(rolled(number + 1))
+            gone[address(number)] = time.monotonic()
+            number += 1
+        site.server.api.close()
+
+    thread = threading.Thread(target=roll)
+    thread.start()
+    try:
+        yield gone
+    finally:
+        end.set()
+        thread.join()
+
+
+def upgraded(proxy: ZonewardProxy) -> None:
+    assert proxy.terminate() == 0
+    proxy.start()
+
+
+def main_killed(proxy: ZonewardProxy) -> None:
+    proxy.kill_main()
+    proxy.start()
+
+
+def nft_killed(proxy: ZonewardProxy) -> None:
+    killed = proxy.nft
+    assert killed is not None
+    proxy.kill_nft()
+    proxy.wait_until(lambda: proxy.nft not in (None, killed), what="another process for the kernel")
+
+
+def both_killed(proxy: ZonewardProxy) -> None:
+    proxy.kill()
+    proxy.start()
+
+
+def other_layout(proxy: ZonewardProxy) -> None:
+    """Options with which the whole table is another one."""
+    flag = "--masquerade-all"
+    proxy.flags = tuple(each for each in proxy.flags if each != flag) + (() if flag in proxy.flags else (flag,))
+    upgraded(proxy)
+
+
+@pytest.mark.parametrize("happens", [upgraded, main_killed, nft_killed, both_killed, other_layout])
+def test_no_connection_fails_while_endpoints_roll(site: Proxied, happens: Callable[[ZonewardProxy], None]) -> None:
+    """And none goes to an endpoint that does not listen any more, but while nobody was there to hear of it."""
+    with site.opening([*TARGETS, (ROLLED[1], 80)]) as opened, rolling(site) as gone:
+        time.sleep(0.5)
+        away = time.monotonic()
+        happens(site.proxy)
+        back = time.monotonic()
+        time.sleep(GONE + 1.0)
+    assert len(opened.all()) > 400
+    assert opened.failures() == []
+    assert len(gone) > 10
+    late = {
+        each.answered: round(each.begun - since, 3)
+        for each in opened.all()
+        if each.answered is not None
+        and (since := gone.get(each.answered)) is not None
+        and each.begun > (since if since + GONE < away else max(since, back)) + GONE
+    }
+    assert late == {}
+
+
+def test_a_start_writes_nothing_where_nothing_has_changed(site: Proxied) -> None:
+    """Neither an element nor a rule: who listens to the kernel hears nothing of the table."""
+    site.proxy.kill()
+    with monitored(site) as heard:
+        site.proxy.start()
+    assert site.proxy.metric(CHANGED) == 0
+    assert heard() == []
+
+
+def test_a_start_writes_only_what_has_changed_meanwhile(site: Proxied) -> None:
+    """One endpoint for another: an element of each place that it has, one out and one in."""
+    (there,) = (
+        each
+        for each in site.server.api.get("/apis/discovery.k8s.io/v1/endpointslices")["items"]
+        if each["metadata"]["name"] == "plain-1"
+    )
+    site.proxy.kill()
+    there["endpoints"][1]["addresses"] = ["10.1.0.99"]
+    with monitored(site) as heard:
+        site.server.api.replace(there | {"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1"})
+        site.proxy.start()
+    # In the map of endpoints, and in the set of those of this node that may call themselves.
+    words = sorted(" ".join(line.split()[:5]) for line in heard())
+    assert words == [
+        f"{verb} element ip zoneward {name}" for verb in ("add", "delete") for name in ("endpoints", "hairpin")
+    ]
+    assert difference(rules_there(site.node), rules_of(site.proxy.print_rules())) == []
+
+
+@contextmanager
+def monitored(site: Proxied) -> Iterator[Callable[[], list[str]]]:
+    """What ``nft monitor`` has heard of our tables when the block is left."""
+    said: list[str] = []
+    command = [*site.node.enter, "stdbuf", "-oL", "nft", "monitor"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        time.sleep(0.3)
+        yield lambda: said
+        time.sleep(0.3)
+        process.terminate()
+        said += [line for line in process.communicate()[0].splitlines() if line.split()[3:4] == ["zoneward"]]

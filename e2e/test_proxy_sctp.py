@@ -1,0 +1,96 @@
+"""SCTP is served as the others are: seen in its first packets, for which no kernel has to know how to talk it."""
+
+import socket
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from e2e.chances import FALSE_ALARM, chance
+from e2e.node_rules import NodeRules
+from e2e.nodes import Bed, Namespace, Node
+
+from zoneward.proxy.base_rules import LayoutOptions
+from zoneward.proxy.served import FAMILIES, Family, Served, ServedPort, Target
+
+CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
+PORT, TARGET, NODE_PORT = 3868, 13_868, 30_000
+HEADER: Final = struct.Struct(">HHLL")
+INIT: Final = struct.pack(">BBHLLHHL", 1, 0, 20, 1, 65_536, 1, 1, 1)
+ASSOCIATIONS: Final = 300
+ADDRESSES: Final[dict[Family, tuple[str, ...]]] = {
+    "ip": ("10.1.0.1", "10.1.0.2", "10.1.0.3"),
+    "ip6": ("fd00:1::1", "fd00:1::2", "fd00:1::3"),
+}
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[tuple[Node, Namespace]]:
+    with Bed() as bed:
+        node = bed.node("here", pods=("10.1.0.0/16", "fd00:1::/64"))
+        with NodeRules(node, options=LayoutOptions()) as rules:
+            rules.serve(map(served, FAMILIES))
+        yield node, node.pod("10.1.200.1", "fd00:1::c8:1")
+
+
+def served(family: Family) -> Served:
+    targets = tuple(Target(each, TARGET, here=True) for each in ADDRESSES[family])
+    port = ServedPort(name="", protocol="sctp", port=PORT, node_port=NODE_PORT, cluster=targets, has_any=True)
+    return Served(namespace="ns", name="one", family=family, cluster_ip=CLUSTER[family], ports=(port,))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("outer", [False, True], ids=["cluster", "node-port"])
+def test_associations_reach_all_endpoints_evenly(node: tuple[Node, Namespace], family: Family, outer: bool) -> None:
+    here, client = node
+    address, port = (here.addresses[family == "ip6"], NODE_PORT) if outer else (CLUSTER[family], PORT)
+    raw = socket.AF_INET6 if family == "ip6" else socket.AF_INET
+    arriving = [here.pods.call(_listening, raw, each) for each in ADDRESSES[family]]
+    client.call(_begin, raw, client.addresses[family == "ip6"], address, port)
+    found: Counter[str] = Counter()
+    for endpoint, each in zip(ADDRESSES[family], arriving, strict=True):
+        with each:
+            found[endpoint] = here.pods.call(_count, each)
+    assert found.total() == ASSOCIATIONS
+    assert chance(found, dict.fromkeys(ADDRESSES[family], 1.0)) > FALSE_ALARM
+
+
+def _listening(family: int, address: str) -> socket.socket:
+    found = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_SCTP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    found.settimeout(0.3)
+    found.bind((address, 0))
+    return found
+
+
+def _begin(family: int, source: str, address: str, port: int) -> None:
+    with socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_SCTP) as sending:
+        sending.bind((source, 0))
+        for number in range(ASSOCIATIONS):
+            whole = HEADER.pack(20_000 + number, port, 0, 0) + INIT
+            sending.sendto(HEADER.pack(20_000 + number, port, 0, _checksum(whole)) + INIT, (address, 0))
+
+
+def _count(arriving: socket.socket) -> int:
+    """How many came to the port that endpoints have."""
+    found = 0
+    while True:
+        try:
+            packet = arriving.recv(2048)
+        except TimeoutError:
+            return found
+        # IPv4 has its own header before.
+        start = (packet[0] & 15) * 4 if arriving.family == socket.AF_INET else 0
+        found += HEADER.unpack_from(packet, start)[1] == TARGET
+
+
+def _checksum(data: bytes) -> int:
+    """CRC32c, the lowest byte first (RFC 9260, appendix A)."""
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    (found,) = struct.unpack(">L", struct.pack("<L", value ^ 0xFFFFFFFF))
+    return int(found)

@@ -1,0 +1,231 @@
+"""Services of every type, policy and family end in the kernel: who answers, from where, and whom they take us for.
+
+SCTP, for which a kernel may have no sockets, is seen in `e2e.test_proxy_sctp`; all cases have a port of it.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Final
+
+import pytest
+from e2e.node_rules import NodeRules
+from e2e.nodes import Bed, Namespace
+from e2e.proxy_cases import CASES, REFUSED, At, Probe, ProxyCase
+from e2e.spread import check_spread
+
+from zoneward.kube import names
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+    ForNode,
+    ForZone,
+    Hints,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    ObjectMeta,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from zoneward.proxy.base_rules import LayoutOptions
+from zoneward.proxy.difference import difference
+from zoneward.proxy.planning import whole
+from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family, Node, Served, served
+from zoneward.proxy.text import text
+from zoneward.routing.configuration import Gates
+from zoneward.routing.selection import ZONEWARD
+
+PORTS: Final = {"tcp": (80, 8080), "udp": (53, 8081), "sctp": (90, 8080)}
+RANGES: Final[dict[Family, tuple[str, str]]] = {
+    "ip": ("10.1.0.0/16", "10.2.0.0/16"),
+    "ip6": ("fd00:1::/64", "fd00:2::/64"),
+}
+"""Of the Pods here and there."""
+SERVICES: Final[dict[Family, tuple[str, str, str]]] = {
+    "ip": ("10.96.0", "198.51.100", "203.0.113"),
+    "ip6": ("fd96:", "2001:db8:e:", "2001:db8:b:"),
+}
+"""Where cluster addresses, external ones and those of balancers begin."""
+NODE: Final = Node(name="here", zone="a")
+
+
+def numbered(beginning: str, number: int) -> str:
+    return f"{beginning}:{number:x}" if ":" in beginning else f"{beginning}.{number}"
+
+
+def address_of(endpoint: str, family: Family) -> str:
+    side, number = endpoint.split("-")
+    return (
+        RANGES[family][side == "there"]
+        .split("/")[0]
+        .replace(".0.0" if family == "ip" else "::", f".0.{number}" if family == "ip" else f"::{int(number):x}")
+    )
+
+
+def service_of(case: ProxyCase, number: int, *, outside: Namespace) -> Service:
+    inner, outer, balancer = ([numbered(SERVICES[family][place], number) for family in FAMILIES] for place in range(3))
+    ports = (
+        ServicePort(
+            name=protocol,
+            protocol=protocol.upper(),
+            port=port,
+            node_port=30_000 + number * 3 + place if case.node_ports else None,
+        )
+        for place, (protocol, (port, _)) in enumerate(PORTS.items())
+    )
+    spec: dict[str, Any] = {"type": "ClusterIP"} | dict(case.spec)
+    if "load_balancer_source_ranges" in spec:
+        spec["load_balancer_source_ranges"] = tuple(
+            each.replace("OUTSIDE", f"{address}/{128 if ':' in address else 32}")
+            for each in spec["load_balancer_source_ranges"]
+            for address in outside.addresses
+        )
+    ingress = tuple(LoadBalancerIngress(ip=each, ip_mode=case.balancer) for each in balancer)
+    return Service(
+        metadata=ObjectMeta(namespace="ns", name=f"case-{number}"),
+        spec=ServiceSpec(
+            cluster_ip=inner[0],
+            cluster_ips=tuple(inner),
+            ports=tuple(ports),
+            external_ips=tuple(outer) if case.external else None,
+            **spec,
+        ),
+        status=ServiceStatus(load_balancer=LoadBalancerStatus(ingress=ingress if case.balancer else None)),
+    )
+
+
+def slices_of(endpoints: Iterator[At] | tuple[At, ...], family: Family) -> list[EndpointSlice]:
+    """One for each label that endpoints ask for."""
+    by_label: dict[tuple[str | None, str | None], list[Endpoint]] = {}
+    for each in endpoints:
+        hints = Hints(
+            for_zones=tuple(ForZone(name=zone) for zone in each.hints),
+            for_nodes=tuple(ForNode(name=node) for node in each.nodes),
+        )
+        endpoint = Endpoint(
+            addresses=(address_of(each.name, family),),
+            conditions=EndpointConditions(ready=each.ready, serving=each.serving, terminating=each.terminating),
+            node_name="here" if each.here else "there",
+            hints=hints,
+        )
+        by_label.setdefault((each.zone, each.zones), []).append(endpoint)
+    ports = tuple(
+        EndpointPort(name=protocol, protocol=protocol.upper(), port=target) for protocol, (_, target) in PORTS.items()
+    )
+    return [
+        EndpointSlice(
+            metadata=ObjectMeta(
+                name=f"slice-{zone}-{zones}",
+                labels={names.ZONE_LABEL: zone} if zone else {},
+                annotations={names.ZONES_ANNOTATION: zones} if zones else {},
+            ),
+            address_type=ADDRESS_TYPES[family],
+            endpoints=tuple(some),
+            ports=ports,
+        )
+        for (zone, zones), some in by_label.items()
+    ]
+
+
+def served_of(service: Service, endpoints: tuple[At, ...]) -> list[Served]:
+    slices = list(chain.from_iterable(slices_of(endpoints, family) for family in FAMILIES))
+    return list(served(service, slices, node=NODE, consumer=ZONEWARD, gates=Gates()))
+
+
+class World:
+    """The node with the rules, its Pod, and two who are outside."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.bed = bed
+        self.node = bed.node("here", pods=(RANGES["ip"][0], RANGES["ip6"][0]))
+        bed.node("there", pods=(RANGES["ip"][1], RANGES["ip6"][1]))
+        self.outside, self.stranger = bed.outside(), bed.outside()
+        for each in (self.outside, self.stranger):
+            each.route("10.96.0.0/16", "198.51.100.0/24", "203.0.113.0/24", via=self.node)
+            each.route("fd96::/64", "2001:db8:e::/64", "2001:db8:b::/64", via=self.node)
+        self.clients: dict[str, Namespace] = {
+            "pod": self.node.pod("10.1.200.1", "fd00:1::c8:1"),
+            "node": self.node,
+            "outside": self.outside,
+            "stranger": self.stranger,
+            "itself": self.node.pods,
+        }
+
+    def options(self) -> LayoutOptions:
+        return LayoutOptions(
+            pod_ranges={family: RANGES[family][0] for family in FAMILIES},
+            service_ranges={"ip": ["10.96.0.0/16"], "ip6": ["fd96::/64"]},
+            own_addresses=dict(zip(FAMILIES, self.node.addresses, strict=True)),
+        )
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with Bed() as bed:
+        world = World(bed)
+        with NodeRules(world.node, options=world.options()) as rules:
+            for number, case in enumerate(CASES, start=1):
+                rules.serve(served_of(service_of(case, number, outside=world.outside), tuple(case.endpoints)))
+        yield world
+
+
+def check(world: World, number: int, probe: Probe, family: Family, protocol: str) -> None:
+    client, is_6 = world.clients[probe.who], family == "ip6"
+    node_port = 30_000 + number * 3 + list(PORTS).index(protocol)
+    inner, outer, balancer = (numbered(each, number) for each in SERVICES[family])
+    address, port = {
+        "cluster": (inner, PORTS[protocol][0]),
+        "other-port": (inner, 7),
+        "external": (outer, PORTS[protocol][0]),
+        "balancer": (balancer, PORTS[protocol][0]),
+        "node-port": (world.node.addresses[is_6], node_port),
+        "loopback-node-port": ("::1" if is_6 else "127.0.0.1", node_port),
+    }[probe.to]
+    reaches = {} if isinstance(probe.reaches, str) else probe.reaches
+    source = address_of(next(iter(reaches)), family) if probe.who == "itself" else None
+    check_spread(
+        client,
+        address,
+        port,
+        protocol=protocol,
+        source=source,
+        refused=probe.reaches == REFUSED,
+        # Datagrams from a port that was used before go where those went.
+        draws=CASES[number - 1].connections if protocol == "tcp" else 0,
+        shares={address_of(name, family): share for name, share in reaches.items()},
+    )
+    if probe.seen is not None:
+        own = source or client.addresses[is_6]
+        answer = client.ask(address, port, protocol=protocol, source=source)
+        assert answer.client == (own if probe.seen == "own" else world.node.addresses[is_6]), (probe, family, protocol)
+        assert answer.port == PORTS[protocol][1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("number", range(1, len(CASES) + 1), ids=[each.about.replace(" ", "-") for each in CASES])
+def test_each_address_reaches_whom_it_should(world: World, number: int, family: Family) -> None:
+    for probe in CASES[number - 1].probes:
+        # SCTP too, where this kernel has sockets for it.
+        for protocol in world.bed.protocols:
+            check(world, number, probe, family, protocol)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_file_with_everything_serves_the_same(family: Family) -> None:
+    """As ``nft`` loads it by itself."""
+    with Bed() as bed:
+        world = World(bed)
+        found = {}
+        for number, case in enumerate(CASES, start=1):
+            for each in served_of(service_of(case, number, outside=world.outside), tuple(case.endpoints)):
+                if each.family == family:
+                    found[each.namespace, each.name] = each
+        ruleset = whole(family, found, options=world.options())
+        world.node.run("nft", "-f", "-", text=text(difference(None, ruleset)))
+        for number in range(1, 6):
+            for probe in CASES[number - 1].probes:
+                for protocol in ("tcp", "udp"):
+                    check(world, number, probe, family, protocol)
