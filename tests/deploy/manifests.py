@@ -15,6 +15,9 @@ Right = tuple[str, str, str]
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"
 MODES: Final = ("take-over", "only-marked")
+"""Of the controller."""
+PROXY_MODES: Final = ("proxy/beside-kube-proxy", "proxy/instead-of-kube-proxy")
+"""Of the nodes' proxies."""
 _KEYS: Final = {"apiVersion", "kind", "resources", "patches"}
 
 
@@ -28,8 +31,13 @@ def the(kind: str, mode: str) -> Object:
     return found
 
 
+def pod(mode: str) -> Object:
+    """The template of the Pods."""
+    return dict(the("DaemonSet" if mode in PROXY_MODES else "Deployment", mode)["spec"]["template"])
+
+
 def container(mode: str) -> Object:
-    (found,) = the("Deployment", mode)["spec"]["template"]["spec"]["containers"]
+    (found,) = pod(mode)["spec"]["containers"]
     return dict(found)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pytest
 import yaml
-from tests.deploy.manifests import DEPLOY, MODES, ROOT, Object, container, manifests, the
+from tests.deploy.manifests import DEPLOY, MODES, ROOT, container, manifests, pod, the
 
 import zoneward
 from zoneward.cli.main import cli
@@ -21,10 +21,6 @@ from zoneward.sources.sandbox.schema import decode
 KINDS = {"Namespace", "ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget"}
 KINDS |= {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 LABEL = {"app.kubernetes.io/name": "zoneward-controller"}
-
-
-def pod(mode: str) -> Object:
-    return dict(the("Deployment", mode)["spec"]["template"])
 
 
 @pytest.mark.parametrize("mode", MODES)

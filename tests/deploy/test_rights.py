@@ -5,89 +5,32 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pytest
-from aiohttp import web
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, Place, fill
+from tests.deploy.asking import OWNER, VERBS, Asked
 from tests.deploy.manifests import MODES, Object, Right, granted
 from tests.sources.calling import transport
 from tests.sources.serving import access_to
 
 from zoneward.controller import rights
-from zoneward.controller.log import Silent
 from zoneward.controller.mode import Mode
 from zoneward.controller.running import Replica
-from zoneward.controller.settings import Listen, Settings
+from zoneward.controller.settings import Settings
+from zoneward.daemon.listening import Listen
+from zoneward.daemon.log import Silent
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration
 from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.registry import Registry
-from zoneward.sources.sandbox.server import Server
 from zoneward.sources.sandbox.serving import Serving
-from zoneward.sources.sandbox.store import Change
 
 LEASE = ("kube-system", "zoneward-controller")
 PATIENCE = 30.0
-VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-OWNER: Right = ("", "services/finalizers", "update")
 FREE: Right = ("authorization.k8s.io", "selfsubjectaccessreviews", "create")
 """Everybody who is known to a cluster may ask what they may do (the ClusterRole system:basic-user)."""
 ENDPOINTS: set[Right] = {("", "endpoints", verb) for verb in ("get", "create", "update", "delete")}
 """A sandbox has no Endpoints; the end-to-end tests have."""
-
-
-class Asked:
-    """What servers were asked for since it was emptied. ``before``: called before each request is answered.
-    ``is_older``: servers do not know lists that come by watch.
-    """
-
-    def __init__(self) -> None:
-        self.rights: set[Right] = set()
-        self.is_older = False
-        self.before: Callable[[Right, str], None] = lambda _right, _name: None
-
-    def note(self, request: web.BaseRequest) -> None:
-        _, prefix, *rest = unquote(urlsplit(request.path_qs).path).strip("/").split("/")
-        group = "" if prefix == "api" else rest.pop(0)
-        rest = rest[1:]
-        if len(rest) > 2 and rest[0] == "namespaces":
-            rest = rest[2:]
-        resource, name = rest[0], rest[1] if len(rest) > 1 else ""
-        subresource = "".join(f"/{each}" for each in rest[2:])
-        read = "get" if name else "watch" if request.query.get("watch") in ("1", "true") else "list"
-        right = group, resource + subresource, VERBS.get(request.method, read)
-        self.rights.add(right)
-        self.before(right, name)
-
-    def watch_owners(self, registry: Registry) -> None:
-        """A slice that holds up the deletion of its Service: some servers ask for one more right then."""
-
-        def look(kind: Kind, change: Change) -> None:
-            if kind.resource == KEPT and change.new is not None:
-                owners = change.new.object()["metadata"].get("ownerReferences", ())
-                if any(each.get("blockOwnerDeletion") for each in owners):
-                    self.rights.add(OWNER)
-
-        registry.store.listeners.append(look)
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    noted, answer = Asked(), Server.answer
-
-    async def noting(self: Server, request: web.BaseRequest) -> web.StreamResponse:
-        noted.note(request)
-        if noted.is_older and "sendInitialEvents" in request.query:
-            words = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-            status = {"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": words}
-            return web.json_response(status, status=422)
-        return await answer(self, request)
-
-    monkeypatch.setattr(Server, "answer", noting)
-    return noted
 
 
 @asynccontextmanager
@@ -97,7 +40,7 @@ async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
     replica = Replica(
         access_to(address),
         configuration=Configuration(),
-        settings=Settings(mode=mode, listen=Listen(port=0)),
+        settings=Settings(mode=mode, listen=Listen("127.0.0.1", 0)),
         lease=LEASE,
         instance="test",
         log=Silent(),

@@ -1,0 +1,23 @@
+"""Servers that note what they are asked for."""
+
+import pytest
+from aiohttp import web
+from tests.deploy.asking import Asked
+
+from zoneward.sources.sandbox.server import Server
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    noted, answer = Asked(), Server.answer
+
+    async def noting(self: Server, request: web.BaseRequest) -> web.StreamResponse:
+        noted.note(request)
+        if noted.is_older and "sendInitialEvents" in request.query:
+            words = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+            status = {"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": words}
+            return web.json_response(status, status=422)
+        return await answer(self, request)
+
+    monkeypatch.setattr(Server, "answer", noting)
+    return noted
