@@ -13,6 +13,12 @@ from bench import (
     csv_files,
     decisions,
     incremental,
+    proxy_changes,
+    proxy_connections,
+    proxy_counters,
+    proxy_rate,
+    proxy_services,
+    proxy_start,
     sandbox,
     simulations,
     watch,
@@ -39,9 +45,17 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "controller-rollouts": controller.rollouts,
     "controller-services": controller.many_services,
     "controller-large": controller_large.large,
+    "proxy-counters": proxy_counters.counters,
+    "proxy-start": proxy_start.start,
+    "proxy-changes": proxy_changes.changes,
+    "proxy-rate": proxy_rate.rate,
+    "proxy-large": proxy_services.large,
+    "proxy-connections": proxy_connections.connections,
+    "proxy-affinity": proxy_services.affinity,
+    "proxy-node": proxy_services.node_of_many,
 }
 GROUPS: dict[str, tuple[str, ...]] = {
-    "controller": tuple(name for name in BENCHMARKS if name.startswith("controller-"))
+    tower: tuple(name for name in BENCHMARKS if name.startswith(f"{tower}-")) for tower in ("controller", "proxy")
 }
 """Names for several."""
 

@@ -42,7 +42,7 @@ class ApiServer:
     ) -> None:
         await self._session.close()
 
-    async def ask(self, method: str, path: str, body: Object | None = None, *, form: str = "application/json") -> bytes:
+    async def ask(self, method: str, path: str, body: object = None, *, form: str = "application/json") -> bytes:
         """The body of the answer, which must be a success."""
         data = None if body is None else _ENCODE(body)
         headers = {} if body is None else {"Content-Type": form}

@@ -1,0 +1,261 @@
+"""One endpoint of a Service changes: until the kernel has it, and what the kernel's part of that is.
+
+Ours is measured on a sandbox within this process, from the moment at which the server has the change and has sent it
+to nobody yet, to the end of the transaction, as the kernel tells all who listen. Beside kube-proxy both are measured on
+the same real API server, in turns, from the request that makes the change on: what the server takes is in it.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from e2e.programs import ProgramsError, find_programs
+
+from bench.alone import tell, told_alone
+from bench.api_server import ApiServer
+from bench.kernel_events import KernelEvents
+from bench.measuring import MIB, Figure
+from bench.proxies import KubeProxy, Ours, peak_of
+from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
+from bench.proxy_plane import create, plane
+from bench.proxy_server import serving
+from zoneward.proxy.applying import Refused
+from zoneward.proxy.base_rules import LayoutOptions
+from zoneward.proxy.netlink import status
+from zoneward.proxy.nft_process import Library, Sender, answers
+from zoneward.proxy.programming import FamilyTable, Programmed
+from zoneward.proxy.served import Served, ServedPort, Target
+
+FIGURES: Final = Path(".cache/bench/proxy-changes.json")
+"""What was measured last, for ``docs/pictures/make_proxy_changes.py``."""
+_SIZES: Final = (100, 1_000, 10_000, 30_000)
+_BESIDE: Final = (100, 1_000, 10_000)
+_CHECKED: Final = 10_000
+_ENDPOINTS: Final = 10
+_CHANGES, _APPLIED = 1_000, 5_000
+_OURS: Final = 200
+_THEIRS: Final = {100: 40, 1_000: 20, 10_000: 5}
+_PAUSE: Final = 0.01
+"""Seconds between two changes, so that each is one for itself."""
+_MOST_APPLY: Final = {"p50": 0.15, "p99": 0.3}
+_MOST_EVENT: Final = {"p50": 2.0, "p99": 10.0}
+_SHARES: Final = {"p50": 0.5, "p99": 0.99}
+_MOST_GROWTH: Final = 1.5
+_MOST_PART: Final = 1e-3
+_SLICES: Final = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
+
+
+def changes() -> Iterator[Figure]:
+    """Ours by the number of Services, and beside kube-proxy."""
+    found: dict[str, Any] = {"apply": {}, "event": {}, "beside": {}}
+    for size in _SIZES:
+        what = f"{size:,} Services x {_ENDPOINTS}, one endpoint replaced"
+        is_checked = size == _CHECKED
+        for name, label, most in (("apply", "apply", _MOST_APPLY), ("event", "watch event to kernel", _MOST_EVENT)):
+            (seconds,) = told_alone("proxy_changes", name, size)
+            found[name][size] = seconds
+            for share in _SHARES:
+                figure = _share(seconds, share)
+                yield Figure(f"{what}: {label}, {share}", figure, "ms", most[share] if is_checked else None)
+    for name, label in (("apply", "apply"), ("event", "watch event to kernel")):
+        growth = median(found[name][_SIZES[-1]]) / median(found[name][_SIZES[0]])
+        # What the kernel takes is some hundredths of a millisecond, in which its caches are to be seen.
+        most_growth = _MOST_GROWTH if name == "event" else None
+        yield Figure(f"{label}, {_SIZES[-1]:,} Services against {_SIZES[0]:,}, p50", growth, "x", most_growth)
+    yield from _beside_kube_proxy(found["beside"])
+    if found["beside"]:
+        theirs, ours = found["beside"][KubeProxy.name][_CHECKED]["seconds"], found["event"][_CHECKED]
+        part = median(ours) / median(theirs)
+        yield Figure(f"{_CHECKED:,} Services: watch event to kernel, part of kube-proxy's", part, "x", _MOST_PART)
+    FIGURES.parent.mkdir(parents=True, exist_ok=True)
+    FIGURES.write_text(json.dumps(found))
+
+
+def _beside_kube_proxy(found: dict[str, Any]) -> Iterator[Figure]:
+    try:
+        find_programs(environment=os.environ)
+    except ProgramsError as error:
+        print(f"not beside kube-proxy: {error}")
+        return
+    for each in told_alone("proxy_changes", "beside", *_BESIDE):
+        size, name = each["size"], each["name"]
+        found.setdefault(name, {})[size] = each
+        what = f"real API server, {size:,} Services x {_ENDPOINTS}, {name}"
+        yield Figure(f"{what}: start to programmed", each["start"], "s")
+        yield Figure("  resident at its peak", each["peak"] / MIB, "MiB")
+        yield Figure("  one endpoint replaced, request to kernel, p50", _share(each["seconds"], "p50"), "ms")
+        yield Figure("  the slowest", max(each["seconds"]) * 1e3, "ms")
+        yield Figure("  CPU for one", each["cpu"] / len(each["seconds"]) * 1e3, "ms")
+    for size in _BESIDE:
+        ours, theirs = (found[name][size] for name in (Ours.name, KubeProxy.name))
+        faster = median(theirs["seconds"]) / median(ours["seconds"])
+        yield Figure(f"real API server, {size:,} Services: kube-proxy's latency against ours, p50", faster, "x")
+        cheaper = theirs["cpu"] / len(theirs["seconds"]) / (ours["cpu"] / len(ours["seconds"]))
+        yield Figure("  its CPU against ours", cheaper, "x")
+
+
+def _share(seconds: list[float], share: str) -> float:
+    """Milliseconds."""
+    return sorted(seconds)[int(len(seconds) * _SHARES[share])] * 1e3
+
+
+# --- the kernel's part ------------------------------------------------------------------------------------------------
+
+
+class _Kernel:
+    """What the process that programs the kernel does, without the way to it and back: that is in all other figures."""
+
+    def __init__(self) -> None:
+        self._library, self._sender = Library(), Sender()
+        self.taken = 0
+
+    async def run(self, commands: str) -> None:
+        done, said = self._library.run(commands.encode())
+        assert done, said
+        self.taken += 1
+
+    async def send(self, batch: bytes) -> None:
+        assert not status(self._sender.answer(batch))
+        self.taken += 1
+
+    async def ask(self, request: bytes) -> bytes:
+        answer = b"".join(answers(request))
+        if number := status(answer):
+            raise Refused("", number)
+        return answer
+
+
+async def _applied(services: int) -> list[float]:
+    """Seconds that the kernel takes for each change."""
+    found: list[float] = []
+
+    def programmed(done: Programmed) -> None:
+        found.append(done.seconds)
+
+    drawn, pods = random.Random(1), iter(range(services * _ENDPOINTS, 1 << 20))
+    table = FamilyTable(_Kernel(), "ip", options=LayoutOptions(), on_programmed=programmed)
+    there = {}
+    for number in range(services):
+        first = number * _ENDPOINTS
+        there[number] = [Target(pod_address(first + each), 8080) for each in range(_ENDPOINTS)]
+        table.put(_key(number), _served(number, there[number]))
+    running = asyncio.create_task(table.run())
+    await table.settled()
+    found.clear()
+    # What is kept has no cycles.
+    gc.freeze()
+    for _ in range(_APPLIED):
+        number = drawn.randrange(services)
+        there[number][drawn.randrange(_ENDPOINTS)] = Target(pod_address(next(pods)), 8080)
+        table.put(_key(number), _served(number, there[number]))
+        await table.settled()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return found
+
+
+def _key(number: int) -> tuple[str, str]:
+    return NAMESPACE, f"service-{number}"
+
+
+def _served(number: int, targets: list[Target]) -> Served:
+    port = ServedPort(name="http", protocol="tcp", port=80, cluster=tuple(targets), has_any=True)
+    namespace, name = _key(number)
+    return Served(namespace=namespace, name=name, family="ip", cluster_ip=address_of(number), ports=(port,))
+
+
+# --- from the watch event on ------------------------------------------------------------------------------------------
+
+
+async def _from_the_event(services: int, folder: Path) -> list[float]:
+    drawn, found = random.Random(1), []
+    objects = cluster(services, _ENDPOINTS)
+    async with serving(objects, folder, first_pod=services * _ENDPOINTS) as server:
+        with Ours(server.kubeconfig, folder) as ours:
+            await asyncio.to_thread(ours.until_programmed)
+            await asyncio.sleep(1.0)
+            with KernelEvents() as kernel:
+                for _ in range(_CHANGES):
+                    address = server.new_address()
+                    seen = kernel.awaited(address)
+                    number, place = drawn.randrange(services), drawn.randrange(_ENDPOINTS)
+                    had = server.replace(f"service-{number}-0", place, address)
+                    found.append(await asyncio.wait_for(seen, 10) - had)
+                    await asyncio.sleep(_PAUSE)
+    return found
+
+
+# --- beside kube-proxy ------------------------------------------------------------------------------------------------
+
+
+async def _beside(sizes: list[int]) -> AsyncIterator[dict[str, Any]]:
+    drawn, pods = random.Random(1), iter(range(max(sizes) * _ENDPOINTS, 1 << 20))
+    async with plane() as (control, server):
+        objects, made = list(cluster(max(sizes), _ENDPOINTS)), 0
+        head = len(objects) - 2 * max(sizes)
+        await create(server, objects[:head])
+        for size in sizes:
+            await create(server, objects[head + 2 * made : head + 2 * size])
+            made = size
+            for contender in (Ours(control.kubeconfig(), control.folder), KubeProxy(control)):
+                with contender:
+                    await asyncio.to_thread(contender.until_programmed)
+                    start = time.perf_counter() - contender.started
+                    peak = peak_of(contender.pids)
+                    await asyncio.sleep(3.0)
+                    number = _OURS if isinstance(contender, Ours) else _THEIRS[size]
+                    cpu = contender.cpu
+                    seconds = await _replace(server, size, number, drawn, pods)
+                    # What goes on after the kernel has it is a part of it.
+                    await asyncio.sleep(1.0)
+                    cpu = contender.cpu - cpu
+                    yield {
+                        "size": size,
+                        "name": contender.name,
+                        "start": start,
+                        "peak": max(peak, peak_of(contender.pids)),
+                        "seconds": seconds,
+                        "cpu": cpu,
+                    }
+                contender.clear()
+
+
+async def _replace(server: ApiServer, size: int, number: int, drawn: random.Random, pods: Iterator[int]) -> list[float]:
+    found = []
+    with KernelEvents() as kernel:
+        for _ in range(number):
+            address = pod_address(next(pods))
+            seen = kernel.awaited(address)
+            path = f"{_SLICES}/service-{drawn.randrange(size)}-0"
+            where = f"/endpoints/{drawn.randrange(_ENDPOINTS)}/addresses/0"
+            patch = [{"op": "replace", "path": where, "value": address}]
+            asked = time.perf_counter()
+            await server.ask("PATCH", path, patch, form="application/json-patch+json")
+            found.append(await asyncio.wait_for(seen, 60) - asked)
+            await asyncio.sleep(_PAUSE)
+    return found
+
+
+async def _main(what: str, sizes: list[int]) -> None:
+    if what == "beside":
+        async for each in _beside(sizes):
+            tell(each)
+        return
+    if what == "apply":
+        tell(await _applied(sizes[0]))
+        return
+    with TemporaryDirectory() as folder:
+        tell(await _from_the_event(sizes[0], Path(folder)))
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1], [int(each) for each in sys.argv[2:]]))

@@ -1,0 +1,133 @@
+"""New TCP connections through a Service: by our rules, and by those that the real kube-proxy made for the same cluster.
+
+Two nodes, each with a client and all endpoints in Pods of it, have 10,000 Services of 10 endpoints. Each proxy programs
+its node from the same real API server and ends then; one process opens connections on both in turns of a fraction of a
+second. Everything that a connection needs is done in that process's own time, the kernel's part included, so that its
+CPU time says what a connection costs.
+"""
+
+import asyncio
+import os
+import random
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from statistics import median
+from typing import Any, Final
+
+from e2e.door import Door
+from e2e.nodes import Bed, Namespace
+from e2e.programs import ProgramsError, find_programs
+
+from bench.alone import tell, told_alone
+from bench.measuring import Figure
+from bench.proxies import PODS, KubeProxy, Ours
+from bench.proxy_cluster import PORT, address_of, cluster
+from bench.proxy_plane import create, plane
+
+_SERVICES, _ENDPOINTS = 10_000, 10
+_TURNS, _CONNECTIONS = 200, 200
+_WARM, _FIRST = 20, 20
+"""Turns, and connections of each turn, that are not measured."""
+_MOST_PART: Final = 1.02
+"""Of what a connection costs with kube-proxy: what is less is noise."""
+PLAIN, COUNTING, THEIRS = "zoneward, not counting", "zoneward, counting", "kube-proxy"
+_CLIENT: Final = "10.15.200.1"
+_BED_PORT: Final = 9_090
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+def connections() -> Iterator[Figure]:
+    """The rates of both, and what part of kube-proxy's CPU and time a connection takes by our rules."""
+    try:
+        find_programs(environment=os.environ)
+    except ProgramsError as error:
+        print(f"not beside kube-proxy: {error}")
+        return
+    (found,) = told_alone("proxy_connections")
+    what = f"{_SERVICES:,} Services x {_ENDPOINTS}, from Pod to Pod"
+    yield Figure(f"{what}, kube-proxy: connections a second of CPU", found[THEIRS]["rate"], "1/s")
+    yield Figure("  what no difference at all seems to be", found["noise"], "x")
+    for name, most in ((PLAIN, _MOST_PART), (COUNTING, None)):
+        yield Figure(f"  {name}: connections a second of CPU", found[name]["rate"], "1/s")
+        yield Figure("    CPU for one, part of kube-proxy's", found[name]["cpu"], "x", most)
+        yield Figure("    time for one, part of kube-proxy's", found[name]["wall"], "x")
+
+
+class _Node:
+    """With a client in a Pod of it; ``listening`` is a socket that answers for all endpoints."""
+
+    def __init__(self, stack: ExitStack, name: str, port: int) -> None:
+        bed = stack.enter_context(Bed(ports=(_BED_PORT,)))
+        self.node = bed.node(name, pods=(PODS,))
+        self.client: Namespace = self.node.pod(_CLIENT)
+        self.node.sysctl("net.netfilter.nf_conntrack_tcp_timeout_close", 1)
+        self.listening = self.node.pods.call(socket.create_server, ("0.0.0.0", PORT), backlog=16)
+        stack.enter_context(self.listening)
+        stack.enter_context(Door(self.node.path, port))
+
+    def turn(self, addresses: list[tuple[str, int]]) -> tuple[float, float]:
+        """Seconds of CPU and of the clock for all but the first connections."""
+        return self.client.call(_opened, self.listening, addresses)
+
+
+def _opened(listening: socket.socket, addresses: list[tuple[str, int]]) -> tuple[float, float]:
+    cpu = wall = 0.0
+    for number, address in enumerate(addresses):
+        if number == _FIRST:
+            cpu, wall = time.process_time(), time.perf_counter()
+        with socket.socket() as client:
+            client.connect(address)
+            listening.accept()[0].close()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+async def _measure() -> dict[str, Any]:
+    with ExitStack() as stack:
+        async with plane() as (control, server):
+            await create(server, list(cluster(_SERVICES, _ENDPOINTS)))
+            nodes = {name: _Node(stack, name, control.ports.server) for name in (COUNTING, PLAIN, THEIRS)}
+            for name, place in nodes.items():
+                inside, flags = place.node.enter, () if name == COUNTING else ("--no-count-connections",)
+                contender = (
+                    KubeProxy(control, inside=inside)
+                    if name == THEIRS
+                    else Ours(control.kubeconfig(), control.folder, *flags, inside=inside)
+                )
+                with contender:
+                    await asyncio.to_thread(place.node.call, contender.until_programmed)
+        # The proxies have gone, and the API server too: the rules stay.
+        return _compared(nodes)
+
+
+def _compared(nodes: dict[str, _Node]) -> dict[str, Any]:
+    """By node: connections a second of CPU; and its CPU and time for one as part of kube-proxy's."""
+    drawn = random.Random(1)
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in nodes}
+    noise = []
+    for number in range(_WARM + _TURNS):
+        addresses = [(address_of(drawn.randrange(_SERVICES)), 80) for _ in range(_FIRST + _CONNECTIONS)]
+        there = {name: each.turn(addresses) for name, each in nodes.items()}
+        # There and back, so that what gets slower or faster all the time does so for all.
+        back = {name: nodes[name].turn(addresses) for name in reversed(nodes)}
+        if number < _WARM:
+            continue
+        noise.append(back[THEIRS][0] / there[THEIRS][0])
+        for name, some in taken.items():
+            some.append((there[name][0] + back[name][0], there[name][1] + back[name][1]))
+    found: dict[str, Any] = {"noise": median(noise)}
+    for name, some in taken.items():
+        parts = [(one[0] / other[0], one[1] / other[1]) for one, other in zip(some, taken[THEIRS], strict=True)]
+        found[name] = {
+            "rate": median(2 * _CONNECTIONS / cpu for cpu, _ in some),
+            "cpu": median(cpu for cpu, _ in parts),
+            "wall": median(wall for _, wall in parts),
+        }
+    return found
+
+
+if __name__ == "__main__":
+    tell(asyncio.run(_measure()))

@@ -1,0 +1,69 @@
+"""A sandbox within the benchmark's own process, with slices whose endpoints change: it knows when it has a change."""
+
+import gc
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bench.controllers import kubeconfig_of
+from bench.proxy_cluster import NAMESPACE, Object, pod_address
+from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.filling import fill
+from zoneward.sources.sandbox.in_process import InProcess
+from zoneward.sources.sandbox.kinds import Kind
+from zoneward.sources.sandbox.registry import Registry
+from zoneward.sources.sandbox.serving import Serving
+from zoneward.sources.sandbox.store import Change
+
+_SLICES: Final = "endpointslices.discovery.k8s.io"
+
+
+class ChangingServer:
+    """`replace` puts a new endpoint into the place of another one; each address is used once."""
+
+    def __init__(self, registry: Registry, kubeconfig: Path, *, first_pod: int) -> None:
+        self.kubeconfig: Final = kubeconfig
+        self._store, self._kind = InProcess(registry), registry.kinds[_SLICES]
+        self._pods = itertools.count(first_pod)
+        self._had = 0.0
+        registry.store.listeners.append(self._note)
+
+    def new_address(self) -> str:
+        return pod_address(next(self._pods) % (1 << 20))
+
+    def replace(self, slice_: str, place: int, address: str) -> float:
+        """The moment (``time.perf_counter``) at which the server had the change; it is sent to nobody yet."""
+
+        def change(thing: Object) -> Object:
+            endpoints = list(thing["endpoints"])
+            endpoints[place] = endpoints[place] | {"addresses": [address]}
+            return thing | {"endpoints": endpoints}
+
+        return self.change(slice_, change)
+
+    def change(self, slice_: str, change: Any) -> float:
+        self._store.update(self._kind, NAMESPACE, slice_, change, manager="bench")
+        return self._had
+
+    def _note(self, kind: Kind, _change: Change) -> None:
+        if kind is self._kind:
+            self._had = time.perf_counter()
+
+
+@asynccontextmanager
+async def serving(objects: Iterable[Object], folder: Path, *, first_pod: int) -> AsyncIterator[ChangingServer]:
+    registry = begun()
+    thing = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+    fill(registry, [("the cluster", msgspec.json.encode(thing))])
+    del thing
+    # What the server's own collector takes is no part of anything that is measured here.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    async with Serving(registry) as server:
+        yield ChangingServer(registry, kubeconfig_of(server.address, folder), first_pod=first_pod)
