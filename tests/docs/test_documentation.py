@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from zoneward import sample
 from zoneward.cli.main import cli
 from zoneward.controller.settings import Settings, settings_from
 from zoneward.kube.objects import Condition
+from zoneward.proxy.settings import ProxySettings, proxy_settings_from
 from zoneward.report.decisions import DecisionView, SkippedView, SlicesView, ZoneView
 from zoneward.report.routes import PortRoute, Route
 from zoneward.routing import approach, events
@@ -183,13 +184,18 @@ def configuration_keys() -> list[str]:
             configuration_from({**document, **({section: {"?": 1}} if section else {"?": 1})})
         known = str(refused.value).split("expected one of ")[1].split(", got ")[0].split(", ")
         keys += [f"{section}.{key}" if section else key for key in known]
-    for prefix, wrong in (("controller", {"?": 1}), ("controller.leaderElection", {"leaderElection": {"?": 1}})):
+    sections: tuple[tuple[str, Callable[[object], object], object], ...] = (
+        ("controller", settings_from, {"?": 1}),
+        ("controller.leaderElection", settings_from, {"leaderElection": {"?": 1}}),
+        ("proxy", proxy_settings_from, {"?": 1}),
+    )
+    for prefix, read, wrong in sections:
         with pytest.raises(ConfigurationError) as refused:
-            settings_from(wrong)
+            read(wrong)
         known = str(refused.value).split("expected one of ")[1].split(", got ")[0].split(", ")
         keys += [f"{prefix}.{key}" for key in known]
-    sections = ("featureGates", "hints", "subsetting", "controller", "controller.leaderElection")
-    return [key for key in keys if key not in sections]
+    names = ("featureGates", "hints", "subsetting", "controller", "controller.leaderElection", "proxy")
+    return [key for key in keys if key not in names]
 
 
 def test_the_configuration_page_lists_every_key_and_no_other() -> None:
@@ -203,6 +209,7 @@ def test_the_example_configuration_has_every_key_and_equals_the_defaults() -> No
     assert sorted(flat(document)) == sorted(configuration_keys())
     assert configuration_from(document) == Configuration()
     assert settings_from(document["controller"]) == Settings()
+    assert proxy_settings_from(document["proxy"]) == ProxySettings()
 
 
 def flat(document: dict[str, object], prefix: str = "") -> Iterator[str]:

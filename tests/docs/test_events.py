@@ -8,6 +8,8 @@ from pathlib import Path
 
 import zoneward
 from zoneward.controller.conditions import TYPES
+from zoneward.controller.honored import HonoredReason
+from zoneward.proxy import telling
 from zoneward.routing.events import _MESSAGES
 from zoneward.routing.reasons import Reason
 
@@ -38,9 +40,17 @@ def events() -> Iterator[tuple[str, str]]:
 
 
 def test_every_event_has_a_row_that_says_what_to_do_and_no_other_has() -> None:
-    rows = set(re.findall(r"^\| (Normal|Warning) \| `(\w+)` \|", section("Events"), re.MULTILINE))
+    of_controller = section("Events").split("\n### ")[0]
+    rows = set(re.findall(r"^\| (Normal|Warning) \| `(\w+)` \|", of_controller, re.MULTILINE))
     assert ("Warning", "TopologyAwareRoutingDisabled") in rows
     assert rows == set(events())
+
+
+def test_every_event_of_the_node_proxy_has_a_row_that_says_what_to_do_and_no_other_has() -> None:
+    of_proxy = section("Events").split("\n### Events of the node proxy\n")[1]
+    rows = re.findall(r"^\| Warning \| `(\w+)` \| \S.* \| \S.* \|$", of_proxy, re.MULTILINE)
+    assert sorted(rows) == sorted([telling.ADDRESS_CONTESTED, telling.NO_HEALTH_PORT, telling.NOT_PROGRAMMED])
+    assert telling.CONTROLLER in of_proxy
 
 
 def test_every_message_of_a_warning_has_a_row_of_its_own() -> None:
@@ -51,4 +61,5 @@ def test_every_message_of_a_warning_has_a_row_of_its_own() -> None:
 
 def test_every_reason_and_type_of_a_condition_has_a_row_and_no_other_has() -> None:
     rows = re.findall(r"^\| `([^`]+)` \|", section("Conditions"), re.MULTILINE)
-    assert sorted(rows) == sorted([*TYPES, *(reason.value for reason in Reason if reason not in NEVER)])
+    reasons = [reason.value for reason in (*Reason, *HonoredReason) if reason not in NEVER]
+    assert sorted(rows) == sorted([*TYPES, *reasons])
