@@ -54,7 +54,8 @@ def figure(measured: dict[str, Any]) -> Figure:
         )
     axes.set_xticks(list(event), [f"{size:,}" for size in event])
     axes.minorticks_off()
-    axes.legend(loc="center left")
+    axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+    found.legend(loc="outside upper left", ncols=2, frameon=False)
     return found
 
 

@@ -12,7 +12,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_there_is_a_picture_for_each_algorithm_and_no_other() -> None:
-    assert sorted(path.name for path in PICTURES.glob("*.svg") if path.name != "demo.svg") == sorted(DRAWN)
+    measured = {"demo.svg", "proxy-changes.svg"}
+    assert sorted(path.name for path in PICTURES.glob("*.svg") if path.name not in measured) == sorted(DRAWN)
 
 
 @pytest.mark.parametrize("name", DRAWN)
