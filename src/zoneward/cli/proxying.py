@@ -2,17 +2,14 @@
 
 import asyncio
 import os
-import signal
-import sys
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import click
 
 from zoneward.cli.configuring import read_configuration
+from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
 from zoneward.cli.options import Options
 from zoneward.cli.snapshots import snapshot_for
 from zoneward.daemon.go_duration import seconds_of
@@ -34,21 +31,10 @@ from zoneward.proxy.text import text
 from zoneward.routing.configuration import Configuration, ConfigurationError
 from zoneward.routing.rules import listed
 from zoneward.routing.selection import ZONEWARD
-from zoneward.sources.api_errors import CallFailed
-from zoneward.sources.in_cluster import SERVICE_ACCOUNT
 from zoneward.sources.kubeconfig import find_access
 from zoneward.sources.resources import Key
 from zoneward.sources.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from zoneward.daemon.log import Log
-    from zoneward.sources.access import Access
-
-_EXTRA: Final = ("prometheus_client", "structlog")
-_FAILED: Final = 1
-_SIGNALLED: Final = 128
-_USUAL_NAMESPACE: Final = "kube-system"
-_MOST_SHOWN: Final = 900
 _LISTS: Final = ("cluster_cidrs", "node_port_addresses", "service_cidrs")
 _OPTIONS: Final = {
     "proxy.clusterCIDRs": "--cluster-cidr",
@@ -85,57 +71,32 @@ def run(asked: Asked) -> int:
         return asyncio.run(_clean_up(asked))
     if asked.does != "run":
         return _tell(asked, configuration, settings)
-    _running()
+    running = needed("zoneward.proxy.running", by="proxy")
     access = find_access(
         kubeconfig=asked.kubeconfig, context=asked.context, impersonate=asked.impersonate, environment=os.environ
     )
-    log = _log(asked, settings)
+    log = log_for(quiet=asked.quiet, verbose=asked.verbose, form=settings.log_format)
     try:
         # In the first thread, while there is no other.
         set_aside()
     except OSError as error:
         log.warning("CAP_NET_ADMIN is not set aside", error=str(error))
-    try:
-        asyncio.run(_until_stopped(asked.node, access, configuration, settings, log))
-    except KeyboardInterrupt:
-        return 130
-    except CallFailed as error:
-        log.error("the proxy ends: the server refuses it", error=str(error))
-        return _FAILED
-    except Unusable as error:
-        raise InputError("the kernel", str(error)) from None
-    except (InputError, click.ClickException):
-        raise
-    except Exception as error:
-        where = "".join(traceback.format_exception(error))[-_MOST_SHOWN:]
-        log.error("the proxy ends: a part of it failed", error=f"{type(error).__name__}: {error}", where=where)
-        return _FAILED
-    return 0
 
+    async def work(stop: asyncio.Event) -> None:
+        proxy = running.NodeProxy(
+            access,
+            node=asked.node,
+            configuration=configuration,
+            settings=settings,
+            lease_namespace=lease_namespace(access, settings.lease_namespace),
+            log=log,
+        )
+        try:
+            await proxy.run(stop)
+        except Unusable as error:
+            raise InputError("the kernel", str(error)) from None
 
-async def _until_stopped(
-    node: str, access: "Access", configuration: Configuration, settings: ProxySettings, log: "Log"
-) -> None:
-    stop = asyncio.Event()
-
-    def told(number: int) -> None:
-        if stop.is_set():
-            log.warning("ends at once", signal=signal.Signals(number).name)
-            os._exit(_SIGNALLED + number)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told, number)
-    is_pod = access.source == SERVICE_ACCOUNT
-    proxy = _running().NodeProxy(
-        access,
-        node=node,
-        configuration=configuration,
-        settings=settings,
-        lease_namespace=settings.lease_namespace or (access.namespace if is_pod else _USUAL_NAMESPACE),
-        log=log,
-    )
-    await proxy.run(stop)
+    return run_until_stopped(work, name="proxy", log=log, said=str)
 
 
 # --- rules as text ----------------------------------------------------------------------------------------------------
@@ -206,19 +167,6 @@ async def _clean_up(asked: Asked) -> int:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def _running() -> ModuleType:
-    """The module with all that a proxy needs. Raises InputError where the extra is not installed."""
-    try:
-        from zoneward.daemon import logs  # noqa: F401 -- both need it
-        from zoneward.proxy import running
-    except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
-            raise
-        expected = "expected the libraries for it, install them with: pip install 'zoneward[controller]'"
-        raise InputError("zoneward proxy", f"{expected} (no {error.name} found)") from None
-    return running
-
-
 def _settings(asked: Asked) -> tuple[Configuration, ProxySettings]:
     configuration, settings = Configuration(), ProxySettings()
     if asked.config is not None:
@@ -226,10 +174,10 @@ def _settings(asked: Asked) -> tuple[Configuration, ProxySettings]:
         configuration, settings = read.configuration, read.proxy
     flags = dict(asked.flags)
     if "audit_period" in flags:
-        flags["audit_period"] = _read("--audit-period", seconds_of, flags["audit_period"])
+        flags["audit_period"] = read_option("--audit-period", seconds_of, flags["audit_period"])
     for name, option in (("listen", "--listen"), ("healthz_listen", "--healthz-listen")):
         if name in flags:
-            flags[name] = _read(option, listen_of, flags[name])
+            flags[name] = read_option(option, listen_of, flags[name])
     if "log_format" in flags:
         flags["log_format"] = LogFormat(flags["log_format"])
     for name in _LISTS:
@@ -238,28 +186,4 @@ def _settings(asked: Asked) -> tuple[Configuration, ProxySettings]:
     try:
         return configuration, replace(settings, **flags)
     except ConfigurationError as error:
-        raise InputError(_by_flags(str(error))) from None
-
-
-def _by_flags(text: str) -> str:
-    """What is wrong with settings, with the names that the command line has for them: the file alone was well."""
-    for key, option in _OPTIONS.items():
-        text = text.replace(key, option)
-    return text
-
-
-def _read(option: str, read: Any, text: str) -> Any:
-    try:
-        return read(text)
-    except ValueError as error:
-        raise click.UsageError(f"{option}: {error}") from None
-
-
-def _log(asked: Asked, settings: ProxySettings) -> "Log":
-    from zoneward.daemon.logs import Level, new_log, take_over_logging
-
-    level = Level.WARNING if asked.quiet else Level.DEBUG if asked.verbose else Level.INFO
-    form = settings.log_format or (LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON)
-    log = new_log(form=form, level=level)
-    take_over_logging(log)
-    return log
+        raise InputError(by_flags(str(error), _OPTIONS)) from None

@@ -26,7 +26,6 @@ CALM: Final = 50.0
 BURST: Final = 100.0
 _AT_ONCE: Final = 200
 """Services that are selected before others get their turn: some ten milliseconds."""
-_UDP: Final = "udp"
 
 
 class Table(Protocol):
