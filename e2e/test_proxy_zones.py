@@ -114,6 +114,33 @@ def test_kep_4444_a_zone_with_pods_is_served_by_them_and_one_without_is_not_blac
     assert without
 
 
+def test_what_the_proxies_counted_is_what_clients_saw_and_stands_beside_the_prediction(zones: Zones) -> None:
+    zones.ask_for("none")
+    where = zones.zones_of_endpoints()
+    decision, service = next(each for each in asked(zones) if each[0]["service"] == "cart")
+    before = zones.measured()
+    seen = {zone: tally(zones, zone, service, times=150) for zone in zones.nodes}
+    after = zones.measured()
+    for zone, answered in seen.items():
+        by_zone = Counter(where[address] for address in answered.elements())
+        assert counted(after[zone], decision) - counted(before[zone], decision) == by_zone
+        assert (after[zone]["node"], after[zone]["zone"]) == (zones.nodes[zone], zone)
+    beside = next(each for each in zones.decisions_measured(after.values()) if each["service"] == "cart")
+    every = sum((counted(each, decision) for each in after.values()), Counter[str]())
+    stayed = sum(counted(each, decision)[zone] for zone, each in after.items())
+    assert beside["measured"]["connections"] == every.total()
+    assert beside["measured"]["inZone"] == pytest.approx(stayed / every.total(), abs=1e-5)
+
+
+def counted(document: Object, decision: Object) -> Counter[str]:
+    """Connections to a Service's own address, by the zone that they went to."""
+    key = decision["namespace"], decision["service"], decision["addressType"]
+    for each in document["services"]:
+        if (each["namespace"], each["service"], each["addressType"]) == key:
+            return Counter(each["zones"])
+    return Counter()
+
+
 def cluster(route: Object, decision: Object) -> set[str]:
     """Addresses of the endpoints that a node sends to, over the ports of a Service."""
     return {

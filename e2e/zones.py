@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -109,6 +109,21 @@ class Zones:
         if "ok" not in _fetched(place, "/readyz") or _waiting(_fetched(place, "/metrics")):
             return {"ports": []}
         found: Object = json.loads(_fetched(place, "/debug/selection"))
+        return found
+
+    def measured(self) -> dict[str, Object]:
+        """What each zone's proxy has counted."""
+        # A look at the kernel is not repeated within a second.
+        time.sleep(1.1)
+        return {zone: json.loads(_fetched(place, "/measured")) for zone, place in self._places.items()}
+
+    def decisions_measured(self, documents: Iterable[Object]) -> list[Object]:
+        """What `plan` says of the cluster beside what was measured."""
+        file = self._folder / "measured.jsonl"
+        file.write_text("".join(f"{json.dumps(each)}\n" for each in documents))
+        found: list[Object] = json.loads(self._zoneward("plan", "-A", "-o", "json", "--measured", str(file)))[
+            "decisions"
+        ]
         return found
 
     def service(self, namespace: str, name: str) -> Service | None:
