@@ -25,11 +25,10 @@ from zoneward.proxy.applying import Kernel, Lost, NftProcess, Refused
 from zoneward.proxy.base_rules import TABLE as ZONEWARD
 from zoneward.proxy.base_rules import base_sets
 from zoneward.proxy.element_batch import batch
-from zoneward.proxy.kept_ruleset import Key
 from zoneward.proxy.planning import cleanup, planned
 from zoneward.proxy.programming import FamilyTable, Programmed
 from zoneward.proxy.ruleset import Changes
-from zoneward.proxy.served import Family, Served, ServedPort, Target
+from zoneward.proxy.served import Family, Key, Served, ServedPort, Target
 
 
 @pytest.fixture(scope="module")

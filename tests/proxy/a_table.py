@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from zoneward.proxy.base_rules import TABLE, LayoutOptions
 from zoneward.proxy.fake_kernel import FakeKernel
-from zoneward.proxy.kept_ruleset import Key
 from zoneward.proxy.planning import whole
 from zoneward.proxy.programming import FamilyTable, Programmed
 from zoneward.proxy.rule_comparison import scratch
-from zoneward.proxy.served import Served, ServedPort, Target
+from zoneward.proxy.served import Key, Served, ServedPort, Target
 
 OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 SOON: Final = 0.005

@@ -10,7 +10,8 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
-from zoneward.proxy.health_ports import HealthPorts, Key
+from zoneward.proxy.health_ports import HealthPorts
+from zoneward.proxy.served import Key
 
 CART, LIST = ("shop", "cart"), ("shop", "list")
 Test = Callable[[HealthPorts], Awaitable[None]]

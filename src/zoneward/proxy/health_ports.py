@@ -15,10 +15,8 @@ from aiohttp import web
 
 from zoneward.proxy.healthz import HEADERS
 from zoneward.proxy.machine import families
-from zoneward.proxy.served import Family
+from zoneward.proxy.served import Family, Key
 
-Key = tuple[str, str]
-"""Namespace and name of a Service."""
 _ALL: Final[dict[Family, str]] = {"ip": "0.0.0.0", "ip6": "::"}
 _AGAIN: Final = 5.0
 _ALIVE: Final = 30.0

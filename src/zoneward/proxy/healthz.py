@@ -18,9 +18,8 @@ from aiohttp import web
 
 from zoneward.kube.objects import Node
 from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family
+from zoneward.proxy.settings import HEALTHZ_PORT
 
-PORT: Final = 10256
-"""Where load balancers look for kube-proxy's."""
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 """The taint of a Node that the cluster autoscaler is about to delete."""
 HEADERS: Final = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
@@ -118,7 +117,7 @@ class HealthzServer:
         health: ProxyHealth,
         *,
         host: str | None = None,
-        port: int = PORT,
+        port: int = HEALTHZ_PORT,
         clock: Callable[[], float] = time.monotonic,
         today: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:

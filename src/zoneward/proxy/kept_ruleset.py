@@ -15,10 +15,8 @@ from typing import Final
 from zoneward.proxy.base_rules import LayoutOptions, base_chains, base_sets, shared_chain
 from zoneward.proxy.difference import difference, elements_changed
 from zoneward.proxy.ruleset import NOTHING, Chain, Changes, Declared, Elements, Portion, Ruleset
-from zoneward.proxy.served import Family
+from zoneward.proxy.served import Family, Key
 
-Key = tuple[str, str]
-"""A Service: its namespace and name."""
 _LEADING: Final = frozenset({"services", "node-ports", "cluster-ips", "refused", "node-refused"})
 """What stands here leads to a Service's endpoints, which are its own even where the words are the same."""
 

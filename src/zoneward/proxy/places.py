@@ -1,8 +1,7 @@
 """Whose an address is that clients ask for."""
 
-from zoneward.proxy.served import Family, Served
+from zoneward.proxy.served import Family, Key, Served
 
-_Key = tuple[str, str]
 _Asked = tuple[str, str, int]
 """Address, protocol and port; without an address for a port of the node."""
 
@@ -11,10 +10,10 @@ class Places:
     """Fed with what the node serves, in one family."""
 
     def __init__(self) -> None:
-        self._services: dict[_Asked, tuple[_Key, bool]] = {}
-        self._asked: dict[_Key, list[_Asked]] = {}
+        self._services: dict[_Asked, tuple[Key, bool]] = {}
+        self._asked: dict[Key, list[_Asked]] = {}
 
-    def put(self, service: _Key, served: Served | None) -> None:
+    def put(self, service: Key, served: Served | None) -> None:
         """A Service as it is now; None: it is gone."""
         for each in self._asked.pop(service, ()):
             if self._services.get(each, (None,))[0] == service:
@@ -30,7 +29,7 @@ class Places:
         for each in asked:
             self._services[each] = service, each[0] == served.cluster_ip
 
-    def service(self, address: str, protocol: str, port: int) -> tuple[_Key, bool] | None:
+    def service(self, address: str, protocol: str, port: int) -> tuple[Key, bool] | None:
         """The Service, and whether the address is its own (a cluster IP); None: it is nobody's we know."""
         return self._services.get((address, protocol, port)) or self._services.get(("", protocol, port))
 

@@ -6,12 +6,12 @@ from typing import Final
 from zoneward.proxy.applying import Kernel
 from zoneward.proxy.base_rules import TABLE, LayoutOptions, base_sets
 from zoneward.proxy.difference import merged
-from zoneward.proxy.kept_ruleset import KeptRuleset, Key
+from zoneward.proxy.kept_ruleset import KeptRuleset
 from zoneward.proxy.layout import portion, slots_of
 from zoneward.proxy.present import is_there, read_table, slots_there
 from zoneward.proxy.rule_comparison import scratch
 from zoneward.proxy.ruleset import Changes, Ruleset
-from zoneward.proxy.served import FAMILIES, Family, Served
+from zoneward.proxy.served import FAMILIES, Family, Key, Served
 
 _OURS: Final = (TABLE, scratch(TABLE))
 

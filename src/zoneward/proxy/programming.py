@@ -16,14 +16,14 @@ from typing import Final
 from zoneward.proxy.applying import Kernel, Lost, Refused
 from zoneward.proxy.base_rules import TABLE, LayoutOptions, base_chains, base_sets
 from zoneward.proxy.difference import differences, merged
-from zoneward.proxy.kept_ruleset import KeptRuleset, Key
+from zoneward.proxy.kept_ruleset import KeptRuleset
 from zoneward.proxy.kernel_elements import fields
 from zoneward.proxy.kernel_reading import Incomplete
 from zoneward.proxy.layout import Slots, own_parts, portion, slots_of
 from zoneward.proxy.present import read_table, slots_there
 from zoneward.proxy.rule_comparison import Rules, differing, read_rules
 from zoneward.proxy.ruleset import NOTHING, Changes, Ruleset
-from zoneward.proxy.served import Family, Served
+from zoneward.proxy.served import Family, Key, Served
 from zoneward.proxy.watch import Expected, Watch
 from zoneward.proxy.writing import TableWriter
 

@@ -30,6 +30,8 @@ from zoneward.routing.selection import (
     slice_groups,
 )
 
+Key = tuple[str, str]
+"""A Service: its namespace and name."""
 Family = Literal["ip", "ip6"]
 FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
 ADDRESS_TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
