@@ -42,6 +42,7 @@ SELDOM: set[Right] = {
     # For servers that do not stream lists, and where a watch did not show our own writes.
     *((group, kind, "list") for group, kind in (("", "nodes"), ("", "pods"), ("", "services"))),
     ("discovery.k8s.io", "endpointslices", "list"),
+    ("coordination.k8s.io", "leases", "list"),
     # Where somebody else writes our slices, or an answer is lost.
     ("discovery.k8s.io", "endpointslices", "get"),
 }
