@@ -85,6 +85,16 @@ def script(*answers: Answer, **options: Any) -> tuple[Recording[LivePod], Any, l
     return seen, connection, pauses
 
 
+def test_what_the_server_no_longer_remembers_is_listed_at_once_but_not_again_and_again() -> None:
+    expired = Gone(410, "Expired", "")
+    once: list[Answer] = [a_list("100"), [an_event("ADDED", "a", "101")], expired, a_list("101", a="101")]
+    assert script(*once)[2] == []
+    again: list[Answer] = [*once, [an_event("ADDED", "b", "102")], expired, a_list("102", a="101", b="102")]
+    assert len(script(*again)[2]) == 1
+    times = iter(range(0, 10_000, 30))
+    assert script(*again, clock=lambda: float(next(times)))[2] == []
+
+
 def test_a_list_from_a_replica_that_lags_behind_is_not_believed() -> None:
     seen, connection, _ = script(
         a_list("100", a="90"),

@@ -121,13 +121,16 @@ class Reflector(Generic[T]):
             except CallFailed as error:
                 trouble = error
                 self._judge(error)
-            if self._has_progressed or self._clock() - start >= self._timing.settled:
+            is_settled = self._clock() - start >= self._timing.settled
+            if self._has_progressed or is_settled:
                 self._failures = 0
-                was_gone = False
                 if trouble is None:
                     continue
+            if is_settled:
+                was_gone = False
             if isinstance(trouble, Gone) and not was_gone:
-                # The server is well: a list brings everything back, and what was missed has waited long enough.
+                # The server is well: a list brings everything back, and what was missed has waited long enough. But one
+                # whose memory is shorter than a list takes must not be asked without end.
                 was_gone = True
                 continue
             self._failures += 1
