@@ -161,16 +161,15 @@ def test_of_two_with_a_lease_only_the_one_that_leads_writes() -> None:
             assert first.controller is not None
             assert second.controller is not None
             await settle(place, first.controller)
-            # It can no longer renew its Lease, and goes on all the same.
+            # It can no longer renew its Lease, and goes on until its deadline, which on a busy machine may be at once.
             running["first"].cancel()
-            writes, number = len(sent), 0
+            number = 0
             async with asyncio.timeout(LIMIT):
                 while not second.candidate.leads:
                     assert not second.candidate.leading.is_set()
                     place.make_ready(number % PODS, number % 2 == 1)
                     number += 1
                     await asyncio.sleep(0.05)
-            assert len(sent) > writes, "until its deadline it leads"
             for number in range(PODS):
                 place.make_ready(number, number > 3)
             await settle(place, second.controller)
