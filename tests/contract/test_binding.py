@@ -1,5 +1,7 @@
 """A scheduler says where a pod runs."""
 
+import time
+
 import pytest
 from tests.contract.api import Api, Object, path_of
 from tests.contract.objects import ZONE, a_bare_node, a_bare_pod
@@ -21,8 +23,20 @@ def pod(api: Api, namespace: str) -> Object:
     return api.create(a_bare_pod("cart", namespace=namespace, labels={"app": "cart"}))
 
 
+def wait_for_admission(api: Api, namespace: str, node: str) -> None:
+    """Until a Pod there would get the Node's labels: a server learns of its Nodes by a watch of its own."""
+    pod = a_bare_pod("would-be", namespace=namespace)
+    pod["spec"]["nodeName"] = node
+    for _ in range(100):
+        created = api.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod, query={"dryRun": "All"})
+        if ZONE in (created["metadata"].get("labels") or {}):
+            return
+        time.sleep(0.05)
+
+
 def test_a_pod_is_put_on_a_node(api: Api, namespace: str, pod: Object) -> None:
     node = api.create(a_bare_node(f"{namespace}-node", labels={ZONE: "a", REGION: "r"}))["metadata"]["name"]
+    wait_for_admission(api, namespace, node)
     binding = a_binding("cart", node, labels={"bound": "yes"}, annotations={"by": "tests"})
     answer = api.send("POST", path_of(pod, "binding"), binding)
     success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
