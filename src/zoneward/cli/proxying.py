@@ -11,7 +11,7 @@ import click
 from zoneward.cli.configuring import read_configuration
 from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
 from zoneward.cli.options import Options
-from zoneward.cli.snapshots import snapshot_for
+from zoneward.cli.snapshots import node_in, snapshot_for
 from zoneward.daemon.go_duration import seconds_of
 from zoneward.daemon.listening import listen_of
 from zoneward.daemon.log import LogFormat
@@ -29,7 +29,6 @@ from zoneward.proxy.served import FAMILIES, Family, Node, Served, served
 from zoneward.proxy.settings import ProxySettings
 from zoneward.proxy.text import text
 from zoneward.routing.configuration import Configuration, ConfigurationError
-from zoneward.routing.rules import listed
 from zoneward.routing.selection import ZONEWARD
 from zoneward.sources.kubeconfig import find_access
 from zoneward.sources.resources import Key
@@ -112,12 +111,7 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxySettings) -
             impersonate=asked.impersonate,
         )
     )
-    node = next((each for each in snapshot.nodes if each.metadata.name == asked.node), None)
-    if node is None:
-        known = listed(tuple(sorted(each.metadata.name for each in snapshot.nodes))) or "there are none"
-        raise InputError(
-            "--node", f"expected one of the {len(snapshot.nodes)} Nodes in the snapshot ({known}), got {asked.node!r}"
-        )
+    node = node_in(snapshot, asked.node)
     found = _served(snapshot, Node(name=asked.node, zone=zone_of(node)), configuration, settings)
     options = layout_options(settings, node)
     if asked.does == "print":

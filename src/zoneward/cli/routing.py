@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 
 from zoneward.cli.planning import Planned
-from zoneward.kube.input_error import InputError
-from zoneward.kube.objects import Endpoint, EndpointSlice
+from zoneward.cli.snapshots import node_in
+from zoneward.kube.objects import Endpoint, EndpointSlice, zone_of
 from zoneward.report.routes import PortRoute, Route
-from zoneward.routing.rules import listed
 from zoneward.routing.selection import endpoints_of_port, hints_heeded, is_proxied, policies_of, select, slice_groups
 from zoneward.slices.plan import ServicePlan
 
@@ -16,10 +15,7 @@ def route_of(planned: Planned, *, node: str, as_is: bool) -> Route:
 
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
     """
-    zones = planned.snapshot.node_zones
-    if node not in zones:
-        known = listed(tuple(sorted(zones))) or "there are none"
-        raise InputError("--node", f"expected one of the {len(zones)} Nodes in the snapshot ({known}), got {node!r}")
+    zone = zone_of(node_in(planned.snapshot, node))
     consumer, gates = planned.surroundings.consumer, planned.configuration.gates
     ports: list[PortRoute] = []
     for plan in planned.plans:
@@ -37,7 +33,7 @@ def route_of(planned: Planned, *, node: str, as_is: bool) -> Route:
                     policies=policies,
                     heeded=heeded,
                     node=node,
-                    zone=zones[node],
+                    zone=zone,
                     groups=groups,
                 )
                 ports.append(
@@ -58,7 +54,7 @@ def route_of(planned: Planned, *, node: str, as_is: bool) -> Route:
                         weights=selection.weights,
                     )
                 )
-    return Route(node=node, zone=zones[node], ports=tuple(ports))
+    return Route(node=node, zone=zone, ports=tuple(ports))
 
 
 def _slices(planned: Planned, plan: ServicePlan, *, as_is: bool) -> Iterable[tuple[str, tuple[EndpointSlice, ...]]]:

@@ -9,7 +9,7 @@ import click
 from zoneward.cli.clusters import access_for
 from zoneward.cli.options import Note, Options
 from zoneward.kube.input_error import InputError
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import Node, Service
 from zoneward.kube.reading import read
 from zoneward.kube.selector import parse_selector
 from zoneward.routing.rules import listed
@@ -62,6 +62,15 @@ def services_in(snapshot: Snapshot, options: Options) -> list[Service]:
         services = [each for name in options.services for each in _named(name, services)]
         services = list({(each.metadata.namespace, each.metadata.name): each for each in services}.values())
     return services
+
+
+def node_in(snapshot: Snapshot, name: str) -> Node:
+    """The Node that ``--node`` names. Raises InputError where there is none."""
+    nodes = {each.metadata.name: each for each in snapshot.nodes}
+    if name not in nodes:
+        known = listed(tuple(sorted(nodes))) or "there are none"
+        raise InputError("--node", f"expected one of the {len(nodes)} Nodes in the snapshot ({known}), got {name!r}")
+    return nodes[name]
 
 
 def reading_notes(snapshot: Snapshot) -> Iterator[Note]:

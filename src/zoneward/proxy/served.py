@@ -114,17 +114,17 @@ def served(
     if not is_proxied(service) or not service.spec.cluster_ip:
         return
     spec = service.spec
+    policies, heeded, affinity = policies_of(service, gates), hints_heeded(service, consumer, gates), _affinity(service)
+    is_external = spec.type in ("NodePort", "LoadBalancer") or bool(spec.external_ips)
+    external_local = is_external and spec.external_traffic_policy == LOCAL
     for family in FAMILIES:
         cluster_ip = _one(family, spec.cluster_ips or (spec.cluster_ip or "",))
         if cluster_ip is None:
             continue
         own = [each for each in slices if each.address_type == ADDRESS_TYPES[family]]
-        policies = policies_of(service, gates)
-        is_external = spec.type in ("NodePort", "LoadBalancer") or bool(spec.external_ips)
-        external_local = is_external and spec.external_traffic_policy == LOCAL
         ports: list[ServedPort] = []
         healthy: set[str] = set()
-        heeded, groups = hints_heeded(service, consumer, gates), slice_groups(own, consumer, gates)
+        groups = slice_groups(own, consumer, gates)
         for port in spec.ports or ():
             found = endpoints_of_port(own, port.name, protocol=port.protocol, node=node.name)
             targets = {id(endpoint): _target(address, endpoint, node.name) for address, endpoint in found.items()}
@@ -145,7 +145,7 @@ def served(
                     weights=chosen.weights,
                     has_any=chosen.has_any,
                     rule=chosen.rule,
-                    affinity=_affinity(service),
+                    affinity=affinity,
                     serving=_serving(port.protocol, found.values(), targets),
                 )
             )
@@ -159,9 +159,7 @@ def served(
             sources=_sources(family, spec.load_balancer_source_ranges or ()),
             internal_local=policies.internal_local,
             external_local=external_local,
-            health_check_port=(spec.health_check_node_port or None)
-            if external_local and spec.type == "LoadBalancer"
-            else None,
+            health_check_port=_health_check_port(service) if external_local else None,
             healthy=len(healthy),
             ports=tuple(ports),
         )
