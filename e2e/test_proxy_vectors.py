@@ -24,7 +24,7 @@ from zoneward.routing.configuration import Gates
 from zoneward.routing.selection import CURRENT, LOCAL
 
 VECTORS: Final = [case for case in load("categorize_endpoints.json") if case["kind"] == SELECTION]
-RANDOM: Final = load("random_selection.json")[::3]
+RANDOM: Final = load("random_selection.json.gz")[::3]
 _PORT, _TARGET = 80, 8080
 
 

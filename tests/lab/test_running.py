@@ -74,7 +74,7 @@ def test_a_sample_of_kep_has_the_totals_of_the_proposals_table_to_a_twentieth(al
 
 
 def test_differences_in_a_sample_of_kep_hold_those_of_the_proposals_table() -> None:
-    """All ten, with 95 % confidence and the last digit of evaluation.md."""
+    """All ten, with 95 % confidence and the last digit of the table."""
     differences = [each for each in sampled().differences if each.encoding == SLICE_GROUPS]
     differences = [each for each in differences if {each.algorithm, each.other} <= {*TABLE}]
     assert len(differences) == 10

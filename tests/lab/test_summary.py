@@ -38,7 +38,7 @@ class Row:
 
 @cache
 def rows() -> list[Row]:
-    """Those of `PIECES`, by the formulas of evaluation.md."""
+    """Those of `PIECES`, by the formulas of ``docs/lab.md``."""
     return [row for inputs in PIECES for row in worked_out(inputs)]
 
 

@@ -1,5 +1,5 @@
-"""Where upstream's hints fall short, measured on random clusters (``../shared/control-plane.md``, last section), ours
-must not: ``ProportionalZoneCPU`` as it is without ``--compat=upstream``."""
+"""Where upstream's hints fall short, measured on random clusters, ours must not: ``ProportionalZoneCPU``
+as it is without ``--compat=upstream``."""
 
 from fractions import Fraction
 

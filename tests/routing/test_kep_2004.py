@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import permutations
 from math import ceil, floor
-from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
@@ -27,6 +26,7 @@ from tests.clusters import (
     written,
 )
 from tests.reference import kep_2004
+from tests.routing.proposal_rows import KEP_2004_FIRST, KEP_2004_SECOND
 
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Number, Pod
@@ -342,49 +342,26 @@ def disabled_to_another_approach_and_back(words: Words) -> None:
 
 # --- the tables -------------------------------------------------------------------------------------------------------
 
-_SET: Final = "Set annotation to `{auto}`; "
 ROWS: Final[Mapping[str, Callable[[Words], None]]] = {
-    "Single Approach Test: Small/Large number of nodes": small_or_large_number_of_nodes,
-    "Single Approach Test: Random/Imrandom endpoints": random_or_imbalanced_endpoints,
-    "Single Approach Test: Zero endpoints in some zones": zero_endpoints_in_some_zones,
-    "Single Approach Test: Invalid annotation": invalid_annotation,
-    "`{auto}` Test: Invalid starting threshold": invalid_starting_threshold,
-    "`{auto}` Test: Endpoints below `starting threshold + padding`": (
-        auto_endpoints_below_starting_threshold_plus_padding
-    ),
-    "`{auto}` Test: Endpoints above `starting threshold + padding`": (
-        auto_endpoints_above_starting_threshold_plus_padding
-    ),
-    f"Approach Transition Test: {_SET}Increase endpoints number to above `starting threshold` but below"
-    " `starting threshold + padding`": increase_to_between_starting_threshold_and_padding,
-    f"Approach Transition Test: {_SET}Increase endpoints number to above `starting threshold + padding`": (
-        increase_to_above_starting_threshold_plus_padding
-    ),
-    f"Approach Transition Test: {_SET}Decrease endpoints number to below `starting threshold` but above"
-    " `starting threshold - padding`": decrease_to_between_starting_threshold_and_padding,
-    f"Approach Transition Test: {_SET}Decrease endpoints number to below `starting threshold - padding`": (
-        decrease_to_below_starting_threshold_minus_padding
-    ),
-    "Approach Transition Test: Set annotation to one of the three; Set endpoints to above"
-    " `starting threshold + padding`; Manually change the annotation to another approach": (
-        manually_change_the_annotation_to_another_approach
-    ),
-    "Approach Transition Test: Set approach to `{disabled}`; Set endpoints to above `starting threshold + padding`;"
-    " Manually change the annotation to `{require}` or `{auto}`; Change the approach back to `{disabled}`": (
-        disabled_to_another_approach_and_back
-    ),
+    test.__name__: test
+    for test in (
+        small_or_large_number_of_nodes,
+        random_or_imbalanced_endpoints,
+        zero_endpoints_in_some_zones,
+        invalid_annotation,
+        invalid_starting_threshold,
+        auto_endpoints_below_starting_threshold_plus_padding,
+        auto_endpoints_above_starting_threshold_plus_padding,
+        increase_to_between_starting_threshold_and_padding,
+        increase_to_above_starting_threshold_plus_padding,
+        decrease_to_between_starting_threshold_and_padding,
+        decrease_to_below_starting_threshold_minus_padding,
+        manually_change_the_annotation_to_another_approach,
+        disabled_to_another_approach_and_back,
+    )
 }
-ONLY_IN_THE_FIRST: Final = (random_or_imbalanced_endpoints, disabled_to_another_approach_and_back)
-VERSIONS: Final = {"000_7d0aee122f78e9d6.txt": FIRST, "002_46462c77afa1af3b.txt": SECOND}
 IDS: Final = {FIRST: "first version", SECOND: "second version"}
-
-
-CASES: Final = {
-    f"{version}: {row.format(**words._asdict())}": (test, words)
-    for words, version in IDS.items()
-    for row, test in ROWS.items()
-}
-"""Under the row's name, as each version spells it."""
+CASES: Final = {f"{version}: {row}": (test, words) for words, version in IDS.items() for row, test in ROWS.items()}
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case) for case in CASES])
@@ -394,35 +371,11 @@ def test_row(case: str) -> None:
     test(words)
 
 
-PROPOSALS: Final = Path(__file__).resolve().parents[3] / "shared" / "keps"
-
-
-def unit_rows_of(version: str) -> list[str]:
-    """Test name and details of every row of unit tests; a cell that is empty goes on from the row above."""
-    rows = []
-    name = kind = ""
-    for line in (PROPOSALS / version).read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("|") or len(cells) != 5:
-            name = kind = ""
-            continue
-        name, kind = cells[0] or name, cells[1] or kind
-        if kind == "Unit Test":
-            steps = (step.strip().lstrip("1234567890. ") for step in cells[2].split("<br>"))
-            rows.append(f"{name}: {'; '.join(steps)}")
-    return rows
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_row_of_unit_tests_is_a_test(version: str) -> None:
-    """13 rows in the first version and 11 in the second, as they are spelt there and in their order."""
-    words = VERSIONS[version]
-    expected = [
-        row.format(**words._asdict()) for row, test in ROWS.items() if words is FIRST or test not in ONLY_IN_THE_FIRST
-    ]
-    assert unit_rows_of(version) == expected
-    assert {f"{IDS[words]}: {row}" for row in expected} <= CASES.keys()
-    assert len(expected) == (13 if words is FIRST else 11)
+def test_every_row_of_unit_tests_is_a_test() -> None:
+    """13 rows in the first version and 11 of them in the second, in their order."""
+    assert (len(KEP_2004_FIRST), len(KEP_2004_SECOND)) == (13, 11)
+    assert tuple(ROWS) == KEP_2004_FIRST
+    assert {*KEP_2004_SECOND} < {*KEP_2004_FIRST}
 
 
 def test_what_the_versions_call_differently_is_the_same() -> None:

@@ -1,10 +1,11 @@
-"""The conformance vectors of ``../shared/vectors``: how to read them, and the proof that none is passed over.
+"""The conformance vectors in ``data``: how to read them, and the proof that none is passed over.
 
 A module that runs a file of vectors has one table from kinds to functions, one from ids that are left out to reasons,
 and two tests: `check_complete`, and one that is parametrized over the cases that are run. `test_validation` is the
 pattern.
 """
 
+import gzip
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-VECTORS: Final = Path(__file__).resolve().parents[3] / "shared" / "vectors"
+VECTORS: Final = Path(__file__).parent / "data"
 
 Case = dict[str, Any]
 """One line of a file: ``id``, ``kind``, and what the file's kinds hold beside them."""
@@ -22,45 +23,25 @@ SELECTION: Final = "selection"
 
 
 @dataclass(frozen=True, slots=True)
-class InnerStep:
-    """The case looks into a step inside upstream's code that has no counterpart here; cases of ``kind`` see its
-    outcome."""
-
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class DesignRow:
-    """The project decided otherwise, in this row of the table in ``../shared/design.md``."""
-
-    row: str
-
-
-@dataclass(frozen=True, slots=True)
 class RunIn:
     """Another module of this folder runs the case, and proves that it does."""
 
     module: str
 
 
-Reason = InnerStep | DesignRow | RunIn
-
-
 def load(name: str) -> list[Case]:
-    """The cases of one file, ``.json`` (a list) or ``.jsonl`` (one a line), in its order.
+    """The cases of one file, ``.json`` (a list) or ``.jsonl`` (one a line), large ones with ``.gz``, in its order.
 
-    Raises FileNotFoundError where the vectors are not beside the repository: no test passes for want of its cases.
+    Raises FileNotFoundError for a file that is not there: no test passes for want of its cases.
     """
     path = VECTORS / name
-    if not path.is_file():
-        raise FileNotFoundError(f"expected conformance vectors at {path}: shared/ belongs beside the repository")
-    content = path.read_bytes()
-    lines = path.suffix == ".jsonl"
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    lines = ".jsonl" in path.suffixes
     cases = msgspec.json.Decoder(Case).decode_lines(content) if lines else msgspec.json.decode(content, type=list[Case])
     return [{"kind": SELECTION, **case} for case in cases]
 
 
-def check_complete(cases: Iterable[Case], run_kinds: Collection[str], left_out: Mapping[str, Reason]) -> None:
+def check_complete(cases: Iterable[Case], run_kinds: Collection[str], left_out: Mapping[str, RunIn]) -> None:
     """Raises AssertionError that names every case that is neither run nor left out, or both; every id left out that no
     case has; every kind run that no case is of; and every id that two cases share."""
     kind_of: dict[str, str] = {}

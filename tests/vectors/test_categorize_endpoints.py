@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
-from tests.vectors.cases import SELECTION, Case, Reason, check_complete, load
+from tests.vectors.cases import SELECTION, Case, RunIn, check_complete, load
 from tests.vectors.outcomes import check
 from tests.vectors.selecting import check_selection
 
@@ -58,7 +58,7 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "condition_decoding": condition_decoding,
     "policy_usage": policy_usage,
 }
-LEFT_OUT: Final[Mapping[str, Reason]] = {}
+LEFT_OUT: Final[Mapping[str, RunIn]] = {}
 CASES: Final = load("categorize_endpoints.json")
 
 

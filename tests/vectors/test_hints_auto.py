@@ -13,7 +13,7 @@ from tests.vectors.building import (
     endpoint_conditions,
     pod_behind,
 )
-from tests.vectors.cases import Case, Reason, RunIn, check_complete, load
+from tests.vectors.cases import Case, RunIn, check_complete, load
 from tests.vectors.outcomes import (
     check,
     cross_zone_hints,
@@ -242,7 +242,7 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
 }
 CONTROLLER: Final = RunIn("test_controller_clockwork")
 """Which Services a change of Nodes puts into the queue."""
-LEFT_OUT: Final[Mapping[str, Reason]] = {
+LEFT_OUT: Final[Mapping[str, RunIn]] = {
     "auto-nodechange-01": CONTROLLER,
     "auto-nodechange-02": CONTROLLER,
     "auto-nodechange-03": CONTROLLER,

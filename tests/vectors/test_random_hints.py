@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from tests.vectors.cases import Case, Reason, check_complete, load
+from tests.vectors.cases import Case, RunIn, check_complete, load
 from tests.vectors.outcomes import (
     check,
     endpoints_in,
@@ -164,8 +164,8 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "oddity": reconcile,
     "scale": reconcile,
 }
-LEFT_OUT: Final[Mapping[str, Reason]] = {}
-CASES: Final = load("random_hints.jsonl")
+LEFT_OUT: Final[Mapping[str, RunIn]] = {}
+CASES: Final = load("random_hints.jsonl.gz")
 
 
 def test_every_case_is_run_or_left_out_for_a_reason() -> None:

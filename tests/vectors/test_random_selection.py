@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
-from tests.vectors.cases import SELECTION, Case, Reason, check_complete, load
+from tests.vectors.cases import SELECTION, Case, RunIn, check_complete, load
 from tests.vectors.selecting import check_selection
 
 RUN: Final[Mapping[str, Callable[[Case], None]]] = {SELECTION: check_selection}
-LEFT_OUT: Final[Mapping[str, Reason]] = {}
-CASES: Final = load("random_selection.json")
+LEFT_OUT: Final[Mapping[str, RunIn]] = {}
+CASES: Final = load("random_selection.json.gz")
 
 
 def test_every_case_is_run_or_left_out_for_a_reason() -> None:

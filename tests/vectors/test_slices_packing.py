@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.vectors.building import SOME_TIME, a_pod, a_service, an_existing_slice
-from tests.vectors.cases import Case, Reason, RunIn, check_complete, load
+from tests.vectors.cases import Case, RunIn, check_complete, load
 from tests.vectors.outcomes import check, slices_after
 from tests.vectors.planning import plan
 from tests.vectors.reconciling import reconcile, shown
@@ -247,7 +247,7 @@ CONTROLLER: Final = RunIn("test_controller_clockwork")
 """What leads to a reconcile, how often, and from how fresh a cache."""
 COUNTED: Final = RunIn("test_controller_metrics")
 """What metrics count."""
-LEFT_OUT: Final[Mapping[str, Reason]] = {
+LEFT_OUT: Final[Mapping[str, RunIn]] = {
     **{f"pack-podchange-{number:02}": CONTROLLER for number in range(1, 16)},
     **{f"pack-svcset-{number:02}": CONTROLLER for number in range(1, 7)},
     **{f"pack-tracker-stale-{number:02}": CONTROLLER for number in range(1, 10)},

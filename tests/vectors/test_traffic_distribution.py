@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 from tests.vectors.building import a_node, a_pod, a_service, annotations_of, asking_service, pod_behind
-from tests.vectors.cases import Case, Reason, RunIn, check_complete, load
+from tests.vectors.cases import Case, RunIn, check_complete, load
 from tests.vectors.outcomes import (
     check,
     cross_zone_hints,
@@ -157,7 +157,7 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
     "service_transition": service_transition,
     "routing": routing,
 }
-LEFT_OUT: Final[Mapping[str, Reason]] = {"td-metric-01": RunIn("test_controller_metrics")}
+LEFT_OUT: Final[Mapping[str, RunIn]] = {"td-metric-01": RunIn("test_controller_metrics")}
 CASES: Final = load("traffic_distribution.json")
 
 

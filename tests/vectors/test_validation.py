@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 from tests.vectors.building import a_node, a_pod, a_service, some_hints
-from tests.vectors.cases import Case, Reason, RunIn, check_complete, load
+from tests.vectors.cases import Case, RunIn, check_complete, load
 from tests.vectors.outcomes import check, endpoints_in, hints_of
 from tests.vectors.planning import UPSTREAM, plan
 
@@ -167,7 +167,7 @@ RUN: Final[Mapping[str, Callable[[Case], None]]] = {
 }
 SANDBOX: Final = RunIn("test_validation_on_the_sandbox")
 """What an API server does around validation: the sandbox."""
-LEFT_OUT: Final[Mapping[str, Reason]] = {
+LEFT_OUT: Final[Mapping[str, RunIn]] = {
     "val-td-17": SANDBOX,
     "val-drop-01": SANDBOX,
     "val-drop-02": SANDBOX,

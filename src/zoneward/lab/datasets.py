@@ -256,7 +256,7 @@ SMALL: Final = 50
 
 
 def _triples(values: range) -> Integers:
-    """Every ascending triple with repetition (evaluation.md § Dataset kep)."""
+    """Every ascending triple with repetition (docs/kep-2004-table.md § What the inputs are)."""
     return np.array(list(combinations_with_replacement(values, 3)), np.int64)
 
 

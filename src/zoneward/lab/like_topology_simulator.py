@@ -2,7 +2,7 @@
 
 The format is that of github.com/googleinterns/k8s-topology-simulator, ``process/output-parser.go``: numbers with four
 decimals, the two deviations in percent and with ``%``, their SD a share without. The score is that of KEP-2004's table,
-``evaluation.md`` § Score of one input.
+``docs/lab.md`` § What is scored.
 """
 
 from io import BytesIO

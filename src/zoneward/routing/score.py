@@ -1,4 +1,4 @@
-"""The proposal's score of an allocation (KEP-2004 § Evaluation Tool, ``evaluation.md`` § Score of one input).
+"""The proposal's score of an allocation (KEP-2004 § Evaluation Tool, ``docs/lab.md`` § What is scored).
 
 `measure` works on the flat arrays of `zoneward.routing.algorithms`, and a compiler can take it as it is; `total` puts
 the measures together, wherever they were measured.

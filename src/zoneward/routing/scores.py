@@ -16,7 +16,7 @@ ENCODINGS: Final = (SLICE_GROUPS, HINTS)
 CREDITS: Final = ("total", "in_zone", "max_overload", "mean_overload", "overload", "slices")
 """The proposal's columns in their order."""
 BOUND: Final = "bound"
-"""The label of what no algorithm can pass (evaluation.md § How good can it get)."""
+"""The label of what no algorithm can pass (docs/lab.md § More tables)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""local-shared, case by case: KEP-2004 § Local-Shared, in the order of ``evaluation.md`` § The algorithms."""
+"""local-shared, case by case: KEP-2004 § Local-Shared, in the order of the proposal's tool."""
 
 from collections.abc import Sequence
 from fractions import Fraction

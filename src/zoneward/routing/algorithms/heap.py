@@ -1,6 +1,6 @@
 """The two queues of KEP-2004's algorithms: zones that can give an endpoint, and zones that want one.
 
-Binary heaps of zones with the usual sift-up and sift-down (``evaluation.md`` § The algorithms). Keys are compared as
+Binary heaps of zones with the usual sift-up and sift-down (``docs/kep-2004-table.md`` § Traps). Keys are compared as
 they are at that moment, and a zone whose count changes while it waits is not sifted again: both decide ties, and ties
 decide digits of the proposal's table.
 

@@ -1,6 +1,6 @@
 """local: every zone its own group, filled from zones that have more than they need (KEP-2004 § Local).
 
-Where the proposal's prose is silent, ``evaluation.md`` § The algorithms says what its tool does. The starting threshold
+Where the proposal's prose is silent, its tool decides (``docs/subsetting.md`` § The algorithms). The starting threshold
 is no part of this: it is asked before.
 """
 

@@ -1,6 +1,6 @@
 """local-shared: as local, but zones that can't be served alone share a group (KEP-2004 § Local-Shared).
 
-The order of the steps is that of the proposal's tool (``evaluation.md`` § The algorithms).
+The order of the steps is that of the proposal's tool (``docs/subsetting.md`` § The algorithms).
 """
 
 from collections.abc import MutableSequence, Sequence
