@@ -11,14 +11,26 @@ from typing import TypeVar
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import Cluster, a_service, hinted_zones, nodes_in, pods_in, slices_after, told, written
+from tests.clusters import (
+    Cluster,
+    a_node,
+    a_pod,
+    a_service,
+    hinted_zones,
+    nodes_in,
+    pods_in,
+    slices_after,
+    told,
+    written,
+)
 from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, clusters, examples
 
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus
+from zoneward.routing.configuration import Algorithm, Configuration, SubsettingSettings
 from zoneward.routing.traffic import Traffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
@@ -64,6 +76,38 @@ def from_a_file(cluster: Cluster) -> Cluster:
     return cluster.with_(service=replace(cluster.service, metadata=replace(cluster.service.metadata, uid="")))
 
 
+def subsetting(algorithm: Algorithm) -> Configuration:
+    """Settings with which a few endpoints are enough to start, and an update is made whatever it costs."""
+    settings = SubsettingSettings(
+        algorithm=algorithm, starting_threshold=Fraction(1), padding=0, in_zone_tolerance=Fraction(1)
+    )
+    return Configuration(subsetting=settings)
+
+
+def one_group_beside_an_own_one() -> Cluster:
+    """All zones are to share one group, and what is not ready is still in a zone's own group."""
+    waiting = a_pod("waiting", "node-b", ips=("10.0.0.9",), ready=False)
+    service, nodes, pods = a_service(subsetting="Auto"), nodes_in({"a": 4, "b": 4}), (*pods_in({"a": 4}), waiting)
+    before = Cluster(service=service, nodes=nodes, pods=pods, configuration=subsetting("local")).settled()
+    return before.with_(configuration=subsetting("random"))
+
+
+def left_with_a_shared_group() -> Cluster:
+    """Two of three zones shared a group, and the third is gone: all zones that are left share it."""
+    service, nodes = a_service(subsetting="Auto"), nodes_in({"a": 4, "b": 4, "c": 4})
+    before = Cluster(service=service, nodes=nodes, pods=pods_in({"a": 6}), configuration=subsetting("local-shared"))
+    return before.settled().with_(nodes=(a_node("node-a", "a", ready=False), *nodes[1:]))
+
+
+def shared_groups_in_no_order() -> Cluster:
+    """The algorithm makes one for zones c and f before one for c, d and e."""
+    zones = dict.fromkeys("abcdef", 4)
+    nodes = (*nodes_in(zones), *(a_node(f"more-{number}", "a") for number in range(3)))
+    pods = pods_in({"a": 22, "f": 3})
+    service = a_service(subsetting="Auto")
+    return Cluster(service=service, nodes=nodes, pods=pods, configuration=subsetting("local-weighted"))
+
+
 again = pytest.mark.parametrize(
     ("moment", "settle", "number"),
     [
@@ -85,6 +129,9 @@ def test_planning_again_changes_nothing(moment: Moment, settle: Settle, number: 
 
     @examples(number)
     @given(clusters())
+    @example(one_group_beside_an_own_one())
+    @example(left_with_a_shared_group())
+    @example(shared_groups_in_no_order())
     def changes_nothing(cluster: Cluster) -> None:
         cluster = moment(cluster)
         first = cluster.plan(trigger_time=NOW)

@@ -9,7 +9,7 @@ from tests.clusters import a_service, a_slice, an_endpoint, hints
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Hints, identity
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.groups import Group, own_group
+from zoneward.routing.groups import EVERY_ZONE, Group, own_group
 from zoneward.routing.hysteresis import Previous
 from zoneward.slices.kept_slices import KeptSlices
 from zoneward.slices.previous import agreed
@@ -79,6 +79,13 @@ def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
     shared = replace(shared, metadata=replace(shared.metadata, annotations=annotations))
     found = previous_of([a_slice("s1", ONE, labels={names.ZONE_LABEL: "c"}), shared, a_slice("s3", BARE)]).placement
     assert found == {identity(ONE): own_group("c"), identity(TWO): Group(("a", "c"), (0.75, 0.25))}
+
+
+def test_a_slice_group_without_a_label_is_that_of_every_zone() -> None:
+    """Where hints tell the groups, an endpoint without one is in none: it is not ready."""
+    assert previous_of([a_slice("s1", BARE, in_force="Subsetting/random")]).placement == {identity(BARE): EVERY_ZONE}
+    assert previous_of([a_slice("s1", ONE, BARE, in_force="Subsetting/local")]).placement.keys() == {identity(ONE)}
+    assert previous_of([a_slice("s1", BARE, in_force=AUTO)]).placement == {}
 
 
 @pytest.mark.parametrize("hinted", [None, Hints(), Hints(for_zones=()), hints(nodes=["n"])])

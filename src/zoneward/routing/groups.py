@@ -37,6 +37,10 @@ class Group:
         return ",".join(self.zones)
 
 
+EVERY_ZONE: Final = Group((), ())
+"""What slices tell of endpoints that all zones consume alike: which zones there are, they do not tell."""
+
+
 def own_group(zone: str) -> Group:
     """The group that one zone consumes and no other."""
     return Group((zone,), (1.0,))

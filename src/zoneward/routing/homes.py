@@ -12,7 +12,7 @@ from operator import attrgetter
 from zoneward.routing.case import Case, lacking
 from zoneward.routing.crowd import Cell, Member, named
 from zoneward.routing.demand import Demand
-from zoneward.routing.groups import Group, among
+from zoneward.routing.groups import EVERY_ZONE, Group, among
 from zoneward.routing.placement import Lot
 
 
@@ -49,17 +49,24 @@ class Homes:
     supply: tuple[int, ...]
 
 
-def homes_of(case: Case, demand: Demand, zones: tuple[str, ...]) -> Homes:
-    """Give every endpoint a home among some zones."""
+def homes_of(case: Case, demand: Demand, zones: tuple[str, ...], *, kept: bool) -> Homes:
+    """Give every endpoint a home among some zones.
+
+    ``kept``: the same decision made the groups in force. Otherwise an endpoint that all zones consumed was in no group.
+    """
     index = {zone: number for number, zone in enumerate(zones)}
+    everybody = Group(zones, (1.0,) * len(zones)) if kept else None
     before: dict[int, Group | None] = {}
     for was in case.crowd.befores():
         if id(was) not in before:
-            before[id(was)] = among(was, index)
+            before[id(was)] = everybody if was is EVERY_ZONE else among(was, index)
 
     def at_home(members: Cell | Member, zone: int) -> Home:
-        was = members.before
+        was = None if members.before is EVERY_ZONE and not kept else members.before
         return Home(members, zone, was, before[id(was)] if was is not None else None)
+
+    def group_of_homeless(cell: Cell) -> Group | None:
+        return at_home(cell, -1).before if cell.before is not EVERY_ZONE else None
 
     supply = [0] * len(zones)
     ready: list[Home] = []
@@ -78,7 +85,7 @@ def homes_of(case: Case, demand: Demand, zones: tuple[str, ...]) -> Homes:
 
     new: list[Member] = []
     for cell in homeless:
-        group = at_home(cell, -1).before
+        group = group_of_homeless(cell)
         if group is None:
             new.extend(cell.members)
             continue
@@ -90,10 +97,10 @@ def homes_of(case: Case, demand: Demand, zones: tuple[str, ...]) -> Homes:
         supply[ready[-1].zone] += 1
     rest = []
     for cell in case.crowd.rest():
-        group = at_home(cell, -1).before
         if cell.zone in index:
             zone = index[cell.zone]
         else:
+            group = group_of_homeless(cell)
             # They don't count: the next one that does takes the same place.
             zone = index[group.zones[0]] if group is not None else neediest(weights, supply, case.number)
         rest.append(at_home(cell, zone))

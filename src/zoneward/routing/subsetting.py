@@ -43,9 +43,10 @@ def balanced(case: Case, heuristic: Heuristic) -> Decision:
     )
     if refusal is not None:
         return refusal
-    homes = homes_of(case, demand, demand.zones)
-    kept = case.in_force == f"{Approach.SUBSETTING}/{heuristic.name}" and any(homes.before.values())
-    groups = _lazily(case, heuristic, homes) if kept else None
+    kept = case.in_force == f"{Approach.SUBSETTING}/{heuristic.name}"
+    # With hints, a slice that has none is one whose endpoints are not ready.
+    homes = homes_of(case, demand, demand.zones, kept=kept and case.configuration.subsetting.encoding != "hints")
+    groups = _lazily(case, heuristic, homes) if kept and any(homes.before.values()) else None
     if groups is None:
         groups = _rebalanced(case, heuristic, homes)
     limit = percent(case.configuration.subsetting.overload_threshold)
@@ -67,7 +68,7 @@ def required(case: Case, heuristic: Heuristic) -> Decision:
         number, without = named(case.crowd.ready())
         case.rules.ask("endpoint-zones", False, lacking(without, "endpoint", "zone", number=number))
         return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
-    homes = homes_of(case, demand, tuple(sorted(zones)))
+    homes = homes_of(case, demand, tuple(sorted(zones)), kept=False)
     groups = _rebalanced(case, heuristic, homes)
     assert groups is not None, f"{heuristic.name} refused, though it has no threshold"
     return _decided(case, heuristic, homes, groups)

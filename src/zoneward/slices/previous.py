@@ -4,8 +4,9 @@ from collections.abc import Collection
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Hints
-from zoneward.routing.groups import Group, own_group
+from zoneward.routing.groups import EVERY_ZONE, Group, own_group
 from zoneward.routing.slice_groups import group_of_slice
+from zoneward.routing.subsetting import BALANCED
 
 
 class KnownGroups:
@@ -20,7 +21,10 @@ class KnownGroups:
     def of_slice(self, each: EndpointSlice) -> Group | None:
         """The group that a slice of our own belongs to; None where its endpoints tell, each for itself."""
         group = group_of_slice(each)
-        return None if group is None else self._labelled.setdefault(group, group)
+        if group is not None:
+            return self._labelled.setdefault(group, group)
+        hinted = any(endpoint.hints is not None for endpoint in each.endpoints or ())
+        return EVERY_ZONE if said_of(each) in BALANCED and not hinted else None
 
     def of_endpoint(self, endpoint: Endpoint, group: Group | None) -> Group | None:
         """The group that an endpoint was in, given that of its slice."""
