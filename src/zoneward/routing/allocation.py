@@ -13,7 +13,8 @@ from zoneward.routing.groups import WEIGHT_DIGITS, Group, own_group
 class Allocation:
     """Counts by group: ``counts[group * n + located]`` for n ``zones`` in name order.
 
-    The first n groups are the zones' own, in their order, also where they are empty.
+    The first n groups are the zones' own, in their order, also where they are empty. Shared groups follow in the order
+    of their zones.
     """
 
     zones: tuple[str, ...]
@@ -74,8 +75,8 @@ def allocation_of(
     consumes is part of the zone's own.
     """
     size = len(zones)
-    found = [own_group(zone) for zone in zones]
     counts = list(composition[: size * size])
+    shared: list[tuple[Group, Sequence[int]]] = []
     for group in range(size, groups):
         row = composition[group * size : (group + 1) * size]
         if not any(row):
@@ -86,6 +87,9 @@ def allocation_of(
             for located, number in enumerate(row):
                 counts[consumers[0] * size + located] += number
         else:
-            found.append(Group(tuple(zones[zone] for zone in consumers), tuple(weighed[zone] for zone in consumers)))
-            counts.extend(row)
-    return Allocation(zones, tuple(found), tuple(counts))
+            group_zones = tuple(zones[zone] for zone in consumers)
+            shared.append((Group(group_zones, tuple(weighed[zone] for zone in consumers)), row))
+    # As they are read back from slices, where the order of an algorithm is lost.
+    shared.sort(key=lambda each: each[0].zones)
+    groups_found = (*map(own_group, zones), *(group for group, _ in shared))
+    return Allocation(zones, groups_found, (*counts, *(number for _, row in shared for number in row)))
