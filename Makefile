@@ -1,5 +1,5 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`. The others: check, e2e, bench, kep-table,
-# clean.
+# Two commands do everything on a fresh machine: `make demo` and `make test`. The others: check, search, e2e, bench,
+# kep-table, clean.
 # Versions are pinned in constraints.txt; a second run installs nothing again.
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(if $(shell \
@@ -9,13 +9,18 @@ BIN := .venv/bin
 WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 1) + 1 )))
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test e2e check bench kep-table format clean python nftables
+.PHONY: demo test search e2e check bench kep-table format clean python nftables
 
 demo: .venv/base
 	@$(BIN)/zoneward demo
 
+# The order in which sets of strings are looked through is the same in every run too.
 test: .venv/dev
-	$(BIN)/pytest -n $(WORKERS)
+	PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS)
+
+# The properties with random examples, for SEARCH_MINUTES (10): the seed of a failure is printed.
+search: .venv/dev
+	WORKERS=$(WORKERS) $(BIN)/python -m tests.search
 
 # Against a real control plane. Needs Go 1.26 to build it, once (e2e/README.md); where that is missing, one line says so.
 e2e: .venv/dev nftables

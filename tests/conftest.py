@@ -1,18 +1,37 @@
-"""Property tests look at other examples every time, but in CI at the same ones: a commit passes there or does not."""
-
-import os
+"""Properties look at the same examples in every run: a commit passes or does not. ``make search`` looks at others."""
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from tests.foreground import heed_ctrl_c
 
-# How long an example takes tells of the machine, not of what must hold.
-settings.register_profile("here", deadline=None)
-settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+# How long an example takes says something about the machine, not about what must hold.
+_ANY_MACHINE = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", _ANY_MACHINE, derandomize=True)
+settings.register_profile("search", _ANY_MACHINE)
+settings.load_profile("fixed")
+# Hypothesis draws constants of all modules that happen to be loaded: that depends on which tests ran before.
+providers._get_local_constants = Constants
 heed_ctrl_c()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "what tests/contract and tests/scenarios run on: sandbox, real, or the path of a kubeconfig"
     parser.addoption("--server", default="sandbox", help=text)
+    parser.addoption("--properties", action="store_true", help="only tests that draw examples")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--properties"):
+        others = [item for item in items if not _draws_examples(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
+def _draws_examples(item: pytest.Item) -> bool:
+    """By Hypothesis, around the test or inside of it."""
+    if not isinstance(item, pytest.Function):
+        return False
+    code = getattr(item.function, "__code__", None)
+    return is_hypothesis_test(item.obj) or (code is not None and "given" in code.co_names)

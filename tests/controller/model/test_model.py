@@ -11,13 +11,10 @@ each one:
 And at no moment does a write of ours take a ready endpoint out of the last slice that lists it, or leave from a replica
 that does not lead.
 
-``ZONEWARD_SCHEDULES=10000`` runs more of them. What fails shrinks to the steps that matter, and says the seed with
-which ``ZONEWARD_SCHEDULE_SEED`` runs the same schedules again.
+What fails shrinks to the steps that matter.
 """
 
-import os
 from collections import Counter
-from random import SystemRandom
 from typing import Final
 
 import pytest
@@ -28,9 +25,8 @@ from tests.controller.model.schedules import Schedule, schedules
 from tests.controller.model.world import World
 from tests.properties.random_clusters import examples
 
-SCHEDULES: Final = int(os.environ.get("ZONEWARD_SCHEDULES") or 1_000)
-SEED: Final = os.environ.get("ZONEWARD_SCHEDULE_SEED")
-CASES: Final = 1 if SEED else 20
+SCHEDULES: Final = 1_000
+CASES: Final = 20
 """Among which the schedules are split, so that they can run at the same time."""
 
 
@@ -41,27 +37,19 @@ def play(schedule: Schedule) -> Counter[str]:
     return in_no_time(scene())
 
 
-def seed_of(case: int) -> int:
-    """In CI the same every time: a commit passes there or does not."""
-    if SEED:
-        return int(SEED)
-    return case if os.environ.get("CI") else SystemRandom().getrandbits(32)
-
-
 @pytest.mark.parametrize("case", range(CASES))
-def test_after_any_schedule_the_cluster_is_as_planned(case: int) -> None:
-    number, met = seed_of(case), Counter[str]()
+def test_after_any_schedule_the_cluster_is_as_planned(case: int, pytestconfig: pytest.Config) -> None:
+    met = Counter[str]()
 
-    @seed(number)
-    @settings(examples(SCHEDULES // 20), database=None, print_blob=False, phases=(Phase.generate, Phase.shrink))
+    # Each case has schedules of its own, other ones with each seed of a search.
+    @seed(f"{pytestconfig.getoption('--hypothesis-seed') or 0} {case}")
+    @settings(examples(SCHEDULES // CASES), database=None, print_blob=False, phases=(Phase.generate, Phase.shrink))
     @given(schedules())
     def holds(schedule: Schedule) -> None:
         met.update(play(schedule))
 
-    # Shown where it fails, and with -rA.
-    print(f"ZONEWARD_SCHEDULE_SEED={number} ZONEWARD_SCHEDULES={SCHEDULES}")  # noqa: T201
     holds()
-    assert met["endpointslices by us"] > SCHEDULES // 20, met
+    assert met["endpointslices by us"] > SCHEDULES // CASES, met
 
 
 @pytest.mark.parametrize("name", ONCE_FAILED)
