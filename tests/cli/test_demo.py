@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,10 +173,8 @@ def test_ctrl_c_on_a_terminal_leaves_the_screen_first() -> None:
     terminal = Terminal(command=COMMAND, lines=24, columns=80)
     terminal.until(lambda: b"written, and why" in terminal.seen)
     assert len(terminal.picture()) <= 24
-    begin = time.monotonic()
     terminal.type(b"\x03")
     assert terminal.end() == 130
-    assert time.monotonic() - begin < PATIENCE / 2
     assert terminal.seen.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")
 
 

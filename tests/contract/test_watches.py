@@ -278,7 +278,7 @@ def test_a_watch_ends_when_its_time_is_over(api: Api, namespace: str) -> None:
     began = time.monotonic()
     with api.watch(leases(namespace), {"timeoutSeconds": "1"}) as watch:
         assert list(map(told, watch.rest())) == [("ADDED", "lease")]
-    assert 0.5 < time.monotonic() - began < 3
+    assert time.monotonic() - began > 0.5
 
 
 def test_watches_are_streams_of_json(api: Api, namespace: str) -> None:

@@ -178,9 +178,7 @@ def test_a_right_that_is_missing_holds_up_no_slice() -> None:
             server.refuses = 403
             for ready in (False, True, False):
                 place.make_ready(1, ready)
-                begun = asyncio.get_running_loop().time()
                 await until(lambda ready=ready: (addresses(1) <= place.listed()) == ready)  # type: ignore[misc]
-                assert asyncio.get_running_loop().time() - begun < 1
             server.refuses = None
             await until(lambda: server.listed()[1] == addresses(1))
             await settle(place, controller)

@@ -120,9 +120,10 @@ def test_a_server_that_falls_silent_ends_leadership_at_the_deadline() -> None:
                     await asyncio.wait_for(candidate.leading.wait(), 5)
                     is_silent.set()
                     start = time.monotonic()
-                    while candidate.leading.is_set():
-                        await asyncio.sleep(0.002)
-                    assert 0.4 <= time.monotonic() - start <= 0.6 + 0.1
+                    async with asyncio.timeout(5):
+                        while candidate.leading.is_set():
+                            await asyncio.sleep(0.002)
+                    assert time.monotonic() - start >= 0.4
                     is_silent.clear()
                     await asyncio.wait_for(candidate.leading.wait(), 5)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -109,9 +108,7 @@ def test_the_loop_turns_and_health_is_told_while_a_decision_takes_long() -> None
         async with serving(of_service={"/debug/decisions": lambda _namespace, _name: work}) as ask:
             slow = asyncio.create_task(ask("/debug/decisions/shop/cart"))
             await asyncio.sleep(0.05)
-            start = time.monotonic()
             assert await ask("/healthz") == (200, "ok")
-            assert time.monotonic() - start < 1
             assert not slow.done()
             let_go.set()
             assert await slow == (200, "{}")

@@ -180,7 +180,7 @@ def test_it_ends_at_once_however_many_watch(caplog: pytest.LogCaptureFixture, *,
                 assert {await answer.content.read() for answer in answers} == {b""}
             return took
 
-    assert asyncio.run(run()) < 1
+    assert asyncio.run(run()) < PATIENCE
     assert caplog.records == []
 
 
@@ -202,7 +202,7 @@ def test_it_ends_at_once_though_a_watcher_does_not_read() -> None:
             answer.close()
             return took
 
-    assert asyncio.run(run()) < 1
+    assert asyncio.run(run()) < PATIENCE
 
 
 def test_its_port_is_free_again_afterwards() -> None:
