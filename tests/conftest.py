@@ -24,9 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--properties"):
-        others = [item for item in items if not _draws_examples(item)]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
+        config.hook.pytest_deselected(items=[item for item in items if not _draws_examples(item)])
+        items[:] = filter(_draws_examples, items)
 
 
 def _draws_examples(item: pytest.Item) -> bool:

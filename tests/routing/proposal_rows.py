@@ -55,17 +55,5 @@ KEP_2004_FIRST: Final = (
     "disabled_to_another_approach_and_back",
 )
 """The unit tests of the first version."""
-KEP_2004_SECOND: Final = (
-    "small_or_large_number_of_nodes",
-    "zero_endpoints_in_some_zones",
-    "invalid_annotation",
-    "invalid_starting_threshold",
-    "auto_endpoints_below_starting_threshold_plus_padding",
-    "auto_endpoints_above_starting_threshold_plus_padding",
-    "increase_to_between_starting_threshold_and_padding",
-    "increase_to_above_starting_threshold_plus_padding",
-    "decrease_to_between_starting_threshold_and_padding",
-    "decrease_to_below_starting_threshold_minus_padding",
-    "manually_change_the_annotation_to_another_approach",
-)
-"""The unit tests of the second version, which has no more than these."""
+KEP_2004_ONLY_FIRST: Final = ("random_or_imbalanced_endpoints", "disabled_to_another_approach_and_back")
+"""Those that the second version no longer has; it has no others."""

@@ -29,7 +29,7 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Fraction]]] = {
     "local-opt": {STARTING: Fraction(0)},
     "ProportionalZoneCPU": {STARTING: Fraction(1), OVERLOAD: Fraction(1, 5)},
 }
-"""Those of the proposals, where an algorithm has any (KEP-2004 § Threshold, KEP-2433 § Overload)."""
+"""Those of the proposals, where an algorithm has any (KEP-2004 § Auto Approach, KEP-2433 § Overload)."""
 _ALIASES: Final = {
     "Original": _RANDOM,
     "Local": "local",

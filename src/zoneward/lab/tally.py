@@ -182,8 +182,7 @@ class _Adding:
 
     @cached_property
     def _possible(self) -> Reals:
-        """As much traffic as can stay in its zone while everybody has a fair load (docs/lab.md § More
-        tables)."""
+        """As much traffic as can stay in its zone while everybody has a fair load (docs/lab.md § More tables)."""
         share = self.inputs.demand / self.inputs.demand.sum(axis=1, keepdims=True)
         located = self.inputs.supply / self.endpoints[:, None]
         possible: Reals = np.minimum(share, located).sum(axis=1)

@@ -91,5 +91,8 @@ def allocation_of(
             shared.append((Group(group_zones, tuple(weighed[zone] for zone in consumers)), row))
     # As they are read back from slices, where the order of an algorithm is lost.
     shared.sort(key=lambda each: each[0].zones)
-    groups_found = (*map(own_group, zones), *(group for group, _ in shared))
-    return Allocation(zones, groups_found, (*counts, *(number for _, row in shared for number in row)))
+    return Allocation(
+        zones,
+        (*map(own_group, zones), *(group for group, _ in shared)),
+        (*counts, *(number for _, row in shared for number in row)),
+    )

@@ -38,7 +38,7 @@ class Group:
 
 
 EVERY_ZONE: Final = Group((), ())
-"""What slices tell of endpoints that all zones consume alike: which zones there are, they do not tell."""
+"""The group of all zones, as slices without a label have it: they do not say which zones there are."""
 
 
 def own_group(zone: str) -> Group:
