@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from hypothesis.vendor.pretty import RepresentationPrinter
@@ -45,6 +45,7 @@ from zoneward.kube.objects import (
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, demand_of
 from zoneward.routing.selection import HintsHeeded, Policies
+from zoneward.routing.traffic import Traffic, ZoneTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan, Surroundings, plan_service
 
 NAMESPACE: Final = "shop"
@@ -360,6 +361,18 @@ def written(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
         ),
         *plan.surplus,
     )
+
+
+def rounded(traffic: Traffic) -> Traffic:
+    """Without what depends on the order of endpoints: sums of doubles differ by it in the last digits."""
+
+    def nearly(each: Traffic | ZoneTraffic) -> dict[str, Any]:
+        values = {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
+        return {name: round(value, 9) for name, value in values.items() if isinstance(value, float)}
+
+    zones = {name: dataclasses.replace(zone, **nearly(zone)) for name, zone in traffic.zones.items()}
+    load = tuple(sorted(round(share, 9) for share in traffic.load))
+    return dataclasses.replace(traffic, zones=zones, load=load, **nearly(traffic))
 
 
 def endpoints_in(slices: Iterable[EndpointSlice]) -> list[Endpoint]:

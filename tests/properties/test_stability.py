@@ -22,6 +22,7 @@ from tests.clusters import (
     hinted_zones,
     nodes_in,
     pods_in,
+    rounded,
     slices_after,
     told,
     written,
@@ -31,7 +32,6 @@ from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, cluster
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus
 from zoneward.routing.configuration import Algorithm, Configuration, SubsettingSettings
-from zoneward.routing.traffic import Traffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 NOW = "2026-11-21T08:00:00Z"
@@ -307,15 +307,6 @@ def without_new_names(plan: ServicePlan) -> ServicePlan:
         )
 
     return dataclasses.replace(plan, families=tuple(map(without, plan.families)))
-
-
-def rounded(traffic: Traffic) -> Traffic:
-    shares = {
-        field.name: round(getattr(traffic, field.name), 9)
-        for field in dataclasses.fields(traffic)
-        if field.name not in ("zones", "load")
-    }
-    return dataclasses.replace(traffic, load=tuple(sorted(round(load, 9) for load in traffic.load)), **shares)
 
 
 def with_zones_renamed(things: Things, type_: type[Things]) -> Things:
