@@ -23,8 +23,9 @@ class KnownGroups:
         group = group_of_slice(each)
         if group is not None:
             return self._labelled.setdefault(group, group)
-        hinted = any(endpoint.hints is not None for endpoint in each.endpoints or ())
-        return EVERY_ZONE if said_of(each) in BALANCED and not hinted else None
+        if said_of(each) not in BALANCED or any(endpoint.hints is not None for endpoint in each.endpoints or ()):
+            return None
+        return EVERY_ZONE
 
     def of_endpoint(self, endpoint: Endpoint, group: Group | None) -> Group | None:
         """The group that an endpoint was in, given that of its slice."""
