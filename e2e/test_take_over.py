@@ -1,10 +1,13 @@
 """A whole cluster taken over from the built-in controller, and given back, while Pods turn ready and unready."""
 
+import re
+import shlex
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 from e2e.control_plane import QUICK, SLICE_CONTROLLERS, ControlPlane
@@ -12,6 +15,7 @@ from e2e.controllers import ZonewardController, to_write
 from e2e.slice_watcher import SliceWatcher
 from tests.contract.api import Object
 from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
+from tests.deploy.manifests import ROOT
 
 from zoneward.kube import names
 
@@ -36,6 +40,7 @@ BOTH = 20.0
 """The same where both run: ours go a few seconds after it is certain that theirs come back."""
 CONTESTED = "zoneward_controller_contested_services"
 MIRRORED = "mirrored"
+TAKE_OVER_PAGE = ROOT / "docs" / "take-over.md"
 
 
 def service(name: str, number: int) -> Object:
@@ -130,6 +135,10 @@ class Shop:
         events = self.api.get(EVENTS)["items"]
         return {each["regarding"]["name"] for each in events if each["reason"] == "EndpointSlicesContested"} == {*PODS}
 
+    def zones_of_slices(self) -> set[str]:
+        """Of groups of zones."""
+        return {each["metadata"]["labels"].get(names.ZONE_LABEL, "") for each in self.slices()} - {""}
+
     def mirrored(self) -> list[str]:
         return [
             each["metadata"]["resourceVersion"]
@@ -175,11 +184,11 @@ class Shop:
         self.plane.start_controllers(*controllers, flags=QUICK)
 
     @contextmanager
-    def ours(self) -> Iterator[ZonewardController]:
+    def ours(self, *flags: str, manager: str = names.MANAGER) -> Iterator[ZonewardController]:
         """Taken over from the built-in controller."""
         self.restart_built_in(*WITHOUT)
-        with ZonewardController(self.plane) as controller:
-            controller.wait_until(lambda: self.managers() == {names.MANAGER}, what="all slices ours")
+        with ZonewardController(self.plane, *flags) as controller:
+            controller.wait_until(lambda: self.managers() == {manager}, what="all slices ours")
             yield controller
 
 
@@ -258,3 +267,80 @@ def test_ours_gone_already_the_built_in_one_comes_back_and_what_is_left_is_delet
     assert watcher.missing == []
     assert shop.managers() == {names.BUILT_IN_MANAGER}
     assert shop.lists_all(names.BUILT_IN_MANAGER)
+
+
+# --- under the built-in controller's label ----------------------------------------------------------------------------
+
+
+def configured(plane: ControlPlane) -> str:
+    """A configuration file that `plan` and the controller take."""
+    file = plane.folder / "keep-built-in-label.yaml"
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file.write_text(head + "controller: {mode: take-over, keepBuiltInLabel: true}\n")
+    return str(file)
+
+
+def uids(shop: Shop) -> set[str]:
+    return {each["metadata"]["uid"] for each in shop.slices()}
+
+
+def go_back(shop: Shop) -> None:
+    """The built-in controller goes on with the slices that are there, which have our annotation until it is removed."""
+    shop.restart_built_in(*CONTROLLERS)
+    shop.plane.wait_until(lambda: not shop.zones_of_slices(), what="slices for all zones")
+    (command,) = re.findall(r"^kubectl (annotate endpointslices .*)$", TAKE_OVER_PAGE.read_text(), re.MULTILINE)
+    kubectl = [str(shop.plane.programs["kubectl"]), "--kubeconfig", str(shop.plane.kubeconfig())]
+    subprocess.run([*kubectl, *shlex.split(command)], check=True, capture_output=True)
+    shop.plane.wait_until(lambda: is_complete(shop.plane), what="its slices")
+    assert shop.managers() == {names.BUILT_IN_MANAGER}
+    assert shop.lists_all(names.BUILT_IN_MANAGER)
+
+
+def test_under_its_label_its_slices_are_kept_and_the_way_back_deletes_none(shop: Shop) -> None:
+    before, config = uids(shop), configured(shop.plane)
+    with shop.watched() as watcher, ExitStack() as flips:
+        flips.enter_context(shop.flipping())
+        with shop.ours("--config", config, manager=names.BUILT_IN_MANAGER) as controller:
+            controller.wait_until(lambda: bool(shop.zones_of_slices()), what="groups of zones")
+            assert controller.is_ready
+            # Slices come for the other zones, and all that were there are kept.
+            assert before <= uids(shop)
+            assert controller.terminate() == 0
+        flips.close()
+        go_back(shop)
+    assert watcher.missing == []
+
+
+def test_the_label_changes_on_a_running_cluster_and_no_endpoint_is_missing(shop: Shop) -> None:
+    config = configured(shop.plane)
+    with shop.watched() as watcher:
+        for flags, manager in (((), names.MANAGER), (("--config", config), names.BUILT_IN_MANAGER)) * 2:
+            with ExitStack() as flips, shop.ours(*flags, manager=manager) as controller:
+                flips.enter_context(shop.flipping())
+                time.sleep(0.5)
+                flips.close()
+                controller.wait_until(partial(shop.lists_all, manager), what="all endpoints")
+                assert to_write(shop.plane, "-A", *flags) == {}
+                assert controller.metric(CONTESTED) == 0
+                assert controller.terminate() == 0
+        go_back(shop)
+    check(watcher, twice=TWICE)
+
+
+def test_a_service_that_selects_no_pods_gets_a_slice_with_its_label_and_loses_it(shop: Shop) -> None:
+    """As Kubernetes' conformance test of that name demands. No garbage collector runs here: our controller deletes."""
+
+    def found() -> list[Object]:
+        return [each for each in shop.slices() if each["metadata"]["labels"][SERVICE_NAME] == "nobody"]
+
+    with shop.ours("--keep-built-in-label", manager=names.BUILT_IN_MANAGER) as controller:
+        created = a_service("nobody", namespace=NAMESPACE, selector={"does-not-match": "anything"})
+        shop.api.create(created)
+        controller.wait_until(lambda: bool(found()), what="a slice")
+        (slice_,) = found()
+        assert slice_["metadata"]["labels"][MANAGED_BY] == "endpointslice-controller.k8s.io"
+        assert not slice_["endpoints"]
+        shop.api.delete(created)
+        controller.wait_until(lambda: not found(), what="no slice")
+        assert controller.terminate() == 0
+    go_back(shop)

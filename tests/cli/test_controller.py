@@ -22,6 +22,7 @@ from tests.controller.a_controller import KEPT, Place, addresses, fill
 from tests.sources.calling import transport
 from tests.sources.serving import access_to, json_status, refused_port, served
 
+from zoneward.kube import names
 from zoneward.sources.sandbox.beginning import begun
 from zoneward.sources.sandbox.filling import fill as fill_from
 from zoneward.sources.sandbox.kinds import Kind
@@ -248,6 +249,11 @@ def _leads(replica: Replica) -> bool:
             ("--only-marked", "--compat=upstream"),
             "--compat=upstream: expected the mode take-over, got only-marked, which has to tell our slices from others",
         ),
+        (
+            ("--only-marked", "--keep-built-in-label"),
+            "--keep-built-in-label: expected the mode take-over, got only-marked,"
+            " which has to tell our slices from others",
+        ),
         (("--take-over", "-q", "-v"), "-q and -v: expected one of them, got both"),
         (
             ("--take-over", "--endpointslice-updates-batch-period", "5"),
@@ -267,7 +273,7 @@ def _leads(replica: Replica) -> bool:
         ),
         (("--take-over", "--kubeconfig", "missing"), "missing: expected a kubeconfig file, got none"),
     ],
-    ids=["no-mode", "both-modes", "compat", "loudness", "duration", "syncs", "timing", "listen", "kubeconfig"],
+    ids=["no-mode", "both-modes", "compat", "label", "loudness", "duration", "syncs", "timing", "listen", "kubeconfig"],
 )
 def test_bad_usage_is_one_line(zoneward: Commands, arguments: tuple[str, ...], expected: str) -> None:
     result = zoneward("controller", *arguments)
@@ -341,6 +347,45 @@ def test_a_mode_in_the_file_that_does_not_go_with_a_flag_is_one_line(zoneward: C
     result = zoneward("controller", "--compat=upstream", "--config", file)
     assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
     assert result.err.startswith("zoneward: --compat=upstream: expected the mode take-over, got only-marked")
+
+
+def test_a_label_in_the_file_that_does_not_go_with_its_mode_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "configuration.yaml"
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file.write_text(head + "controller: {mode: only-marked, keepBuiltInLabel: true}\n")
+    expected = "expected the mode take-over, got only-marked, which has to tell our slices from others"
+    for command in ("controller", "plan"):
+        result = zoneward(command, "--config", file)
+        assert (result.status, result.out) == (2, "")
+        assert result.err == f"zoneward: {file}: controller.keepBuiltInLabel: {expected}\n"
+    file.write_text(head + "controller: {mode: take-over, keepBuiltInLabel: true}\n")
+    for command in ("adopt", "release"):
+        result = zoneward(command, "shop/cart", "--config", file)
+        assert (result.status, result.out) == (2, "")
+        assert result.err == (
+            f"zoneward: {file}: controller.keepBuiltInLabel: expected false for `zoneward {command}`, got true:"
+            " it has to tell our slices from others\n"
+        )
+
+
+def test_plan_shows_the_label_that_the_controller_would_write(zoneward: Commands, tmp_path: Path) -> None:
+    file, upstream = tmp_path / "configuration.yaml", tmp_path / "slices.yaml"
+    head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
+    file.write_text(head + "controller: {mode: take-over, keepBuiltInLabel: true}\n")
+    built_in = zoneward("plan", "--sample", "-q", "-o", "yaml", "--compat=upstream", "payments/ledger").out
+    upstream.write_text(SAMPLE.read_text() + "---\n" + built_in)
+    kept = zoneward("plan", "-f", upstream, "-q", "--config", file, "payments/ledger")
+    assert "replaced" not in kept.out
+    assert " =1 " in kept.out
+    replaced = zoneward("plan", "-f", upstream, "-q", "payments/ledger").out
+    assert "1 slice of the built-in controller would be replaced" in replaced
+    shown = zoneward("plan", "-f", upstream, "-q", "-o", "yaml", "--config", file, "payments/ledger").out
+    assert shown.startswith("# EndpointSlices with the label of the built-in controller; where it runs, it changes")
+    assert f"{names.MANAGED_BY_LABEL}: {names.BUILT_IN_MANAGER}" in shown
+    ours = zoneward("plan", "--sample", "-q", "-o", "yaml", "payments/ledger").out
+    upstream.write_text(SAMPLE.read_text() + "---\n" + ours)
+    switched = zoneward("plan", "-f", upstream, "-q", "--config", file, "payments/ledger").out
+    assert "1 slice with Zoneward's own label would be replaced, counted as deleted." in switched
 
 
 def test_plan_takes_the_same_file_and_refuses_what_is_wrong_in_it(zoneward: Commands, tmp_path: Path) -> None:

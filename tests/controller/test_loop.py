@@ -45,9 +45,10 @@ def run(work: Work, *faults: str, pods: int = PODS, **options: Any) -> None:
     asyncio.run(scene())
 
 
-def is_as_planned(place: Place) -> bool:
+def is_as_planned(place: Place, configuration: Configuration | None = None) -> bool:
     """Whether a plan from what the server has would write nothing."""
-    changes = [family.changes for plan in place.plans(Configuration()) for family in plan.families]
+    plans = place.plans(Configuration() if configuration is None else configuration)
+    changes = [family.changes for plan in plans for family in plan.families]
     return not any(each.create or each.update or each.delete for each in changes)
 
 

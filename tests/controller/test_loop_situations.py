@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import msgspec
+import pytest
 from tests.contract.objects import a_node, a_pod, a_service, an_endpoint_slice
 from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.test_loop import is_as_planned, run
@@ -22,6 +23,7 @@ from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 from zoneward.sources.api_errors import api_error
+from zoneward.sources.resources import SLICES
 from zoneward.sources.resources import Place as Kind
 from zoneward.sources.sandbox.store import Change
 from zoneward.sources.writing import Writer
@@ -87,6 +89,10 @@ def ready(place: Place, service: str = "cart") -> set[str]:
         if one.conditions is not None and one.conditions.ready
         for address in one.addresses or ()
     }
+
+
+def managers(place: Place) -> set[str]:
+    return {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in place.slices()}
 
 
 def serving(prepare: Callable[[Place], None], check: Callable[[Place, Controller], None], **options: Any) -> None:
@@ -292,13 +298,97 @@ def test_as_upstream_decides_it_writes_under_its_label() -> None:
                 place.make_ready(1, False)
                 await settle(place, controller)
                 assert place.listed() == addresses(0, *range(2, PODS))
-                changes = [family.changes for plan in place.plans(configuration) for family in plan.families]
-                assert not any(each.create or each.update or each.delete for each in changes)
+                assert is_as_planned(place, configuration)
                 assert not controller.contested
-            managers = {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in place.slices()}
-            assert managers == {names.BUILT_IN_MANAGER}
+            assert managers(place) == {names.BUILT_IN_MANAGER}
 
     asyncio.run(scene())
+
+
+KEEPS_LABEL = Configuration(keep_built_in_label=True)
+LABEL_OF = {KEEPS_LABEL: names.BUILT_IN_MANAGER, Configuration(): names.MANAGER}
+
+
+def test_under_the_built_in_label_slices_of_the_built_in_controller_are_kept_and_updated() -> None:
+    async def scene() -> None:
+        async with a_place() as place:
+            fill(place)
+            (plan,) = place.plans(Configuration().as_upstream())
+            for each in plan.families[0].changes.create:
+                await Writer(place.link).create(SLICES, each)
+            before = place.objects(KEPT)
+            async with at_work(place, configuration=KEEPS_LABEL) as controller:
+                await settle(place, controller)
+                assert place.objects(KEPT) == before
+                place.annotate("cart", {names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
+                await settle(place, controller)
+                assert is_as_planned(place, KEEPS_LABEL)
+                assert not controller.contested
+            (kept,) = place.slices()
+            assert kept.metadata.uid == before[0]["metadata"]["uid"]
+            assert all(one.hints for one in kept.endpoints or ())
+            assert managers(place) == {names.BUILT_IN_MANAGER}
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {names.TOPOLOGY_MODE_ANNOTATION: "Auto"}, {names.SUBSETTING_ANNOTATION: "Auto"}],
+    ids=["nothing", "hints", "groups"],
+)
+def test_the_label_changes_on_a_running_cluster_without_a_missing_endpoint_or_one_that_moves(
+    asked: dict[str, str],
+) -> None:
+    """Of 12 endpoints hints and groups start, with 11 they are only kept: nothing of what was in force is lost."""
+
+    async def scene() -> None:
+        async with a_place() as place:
+            fill(place, 12, annotations=asked)
+            served: list[Object] = []
+            for configuration in (Configuration(), KEEPS_LABEL, Configuration(), KEEPS_LABEL):
+                async with at_work(place, configuration=configuration) as controller:
+                    await settle(place, controller)
+                    place.make_ready(0, False)
+                    await settle(place, controller)
+                    assert managers(place) == {LABEL_OF[configuration]}
+                    assert place.listed() == addresses(*range(1, 12))
+                    assert not controller.contested
+                served.append(_serves(place))
+                # A second on, a Pod that is not listed is missing.
+                await asyncio.sleep(1.1)
+            assert served == served[:1] * 4
+            assert place.missing == []
+
+    asyncio.run(scene())
+
+
+def _serves(place: Place) -> Object:
+    """By address, the zones that it is for, by its slice or its hints, and what says so."""
+    return {
+        address: (
+            (each.metadata.labels or {}).get(names.ZONE_LABEL),
+            one.hints,
+            (each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION),
+        )
+        for each in place.slices()
+        for one in each.endpoints or ()
+        for address in one.addresses or ()
+    }
+
+
+def test_under_the_built_in_label_a_service_without_pods_has_a_slice_that_goes_with_it() -> None:
+    async def work(place: Place, controller: Controller) -> None:
+        place.service("nobody", selector={"app": "nobody"})
+        await settle(place, controller)
+        (slice_,) = place.slices("nobody")
+        assert not slice_.endpoints
+        assert (slice_.metadata.labels or {})[names.MANAGED_BY_LABEL] == names.BUILT_IN_MANAGER
+        place.store.delete(place.registry.kinds["services"], "default", "nobody")
+        await settle(place, controller)
+        assert place.slices("nobody") == []
+
+    run(work, configuration=KEEPS_LABEL)
 
 
 def test_a_service_that_is_made_anew_gets_slices_anew() -> None:

@@ -17,7 +17,8 @@ def test_a_section_that_says_nothing_is_the_default() -> None:
 
 def test_every_key_is_read() -> None:
     section = {
-        "mode": "only-marked",
+        "mode": "take-over",
+        "keepBuiltInLabel": True,
         "endpointUpdatesBatchPeriod": "500ms",
         "concurrentServiceEndpointSyncs": 8,
         "leaderElection": {
@@ -34,7 +35,8 @@ def test_every_key_is_read() -> None:
         "logFormat": "text",
     }
     assert settings_from(section) == Settings(
-        mode=Mode.ONLY_MARKED,
+        mode=Mode.TAKE_OVER,
+        keep_built_in_label=True,
         batch_period=0.5,
         concurrent_syncs=8,
         leader_elect=False,
@@ -57,6 +59,12 @@ def test_every_key_is_read() -> None:
         ({"leaderElection": 1}, "controller.leaderElection: expected a map, got 1"),
         ({"mode": "all"}, "controller.mode: expected take-over or only-marked, got 'all'"),
         ({"mode": []}, "controller.mode: expected take-over or only-marked, got []"),
+        ({"keepBuiltInLabel": 1}, "controller.keepBuiltInLabel: expected true or false, got 1"),
+        (
+            {"mode": "only-marked", "keepBuiltInLabel": True},
+            "controller.keepBuiltInLabel: expected the mode take-over, got only-marked,"
+            " which has to tell our slices from others",
+        ),
         ({"debugForAll": "yes"}, "controller.debugForAll: expected true or false, got 'yes'"),
         ({"listen": 10271}, "controller.listen: expected [HOST]:PORT, got 10271"),
         (

@@ -264,7 +264,7 @@ REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
         {"colour": "red"},
         (
             "colour: expected one of featureGates, defaultApproach, hints, subsetting, maxEndpointsPerSlice,"
-            " controller, got an unknown key"
+            " controller, proxy, got an unknown key"
         ),
     ),
     "gates that are no map": ({"featureGates": [True]}, "featureGates: expected a map, got [True]"),

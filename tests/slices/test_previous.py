@@ -53,9 +53,26 @@ def test_what_was_in_force_is_what_all_slices_with_endpoints_say(
 
 def test_slices_of_the_controller_that_is_replaced_say_nothing() -> None:
     """Their hints give placement only, and the start threshold holds. A zone label there is the Service's own."""
-    found = previous_of([], [a_slice("s1", ONE, in_force=AUTO), a_slice("s2", BARE, labels={names.ZONE_LABEL: "c"})])
+    found = previous_of([], [a_slice("s1", ONE), a_slice("s2", BARE, labels={names.ZONE_LABEL: "c"})])
     assert found.in_force is None
     assert found.placement == {identity(ONE): own_group("b")}
+
+
+def test_slices_that_we_wrote_under_another_label_say_what_they_were_written_for() -> None:
+    """Whether our slices carry the built-in controller's label changes nothing about what is in force."""
+    there = [
+        a_slice("s1", ONE, in_force=AUTO),
+        a_slice("s2", BARE, in_force=AUTO, labels={names.ZONE_LABEL: "c"}),
+    ]
+    found = previous_of([], there)
+    assert found.in_force == AUTO
+    assert found.placement == {identity(ONE): own_group("b"), identity(BARE): own_group("c")}
+
+
+def test_what_the_built_in_controller_wrote_takes_nothing_from_what_ours_say() -> None:
+    ours, theirs, former = a_slice("s3", ONE, in_force=AUTO), a_slice("s1", BARE), a_slice("s2", TWO, in_force=AUTO)
+    assert previous_of([ours], [theirs, former]).in_force == AUTO
+    assert previous_of([ours], [former, theirs]).in_force == AUTO
 
 
 def test_placement_is_the_zone_that_an_endpoint_was_hinted_to() -> None:

@@ -1,6 +1,6 @@
 """The configuration file, and the flags that win over it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -42,9 +42,11 @@ def read_configuration(name: str) -> ConfigurationFile:
     if not isinstance(document, dict):
         raise InputError(name, f"expected a map with kind ZonewardConfiguration, got {show(document)}")
     try:
+        controller = settings_from(document.get(SECTION))
         return ConfigurationFile(
-            configuration_from(document),
-            settings_from(document.get(SECTION)),
+            # A plan shows the slices that the controller would write.
+            replace(configuration_from(document), keep_built_in_label=controller.keep_built_in_label),
+            controller,
             proxy_settings_from(document.get(PROXY)),
         )
     except ConfigurationError as error:

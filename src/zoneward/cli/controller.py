@@ -17,6 +17,13 @@ import click
     is_flag=True,
     help="Keep the slices of Services that `zoneward adopt` marked, and leave all others alone.",
 )
+@click.option(
+    "--keep-built-in-label",
+    is_flag=True,
+    default=None,
+    help="With --take-over: keep the built-in controller's slices instead of replacing them, and give ours its label"
+    " (endpointslice.kubernetes.io/managed-by). A built-in controller that still runs is then not noticed.",
+)
 @click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags win over it.")
 @click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does.")
 @click.option(

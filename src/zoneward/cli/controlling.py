@@ -27,6 +27,7 @@ _DURATIONS: Final = {
     "retry_period": "--leader-elect-retry-period",
 }
 _OPTIONS: Final = {
+    "controller.keepBuiltInLabel": "--keep-built-in-label",
     "controller.": "",
     "leaderElection.": "",
     "endpointUpdatesBatchPeriod": "--endpointslice-updates-batch-period",
@@ -108,4 +109,5 @@ def _settings(asked: Asked) -> tuple[Configuration, Settings]:
             f"--compat=upstream: expected the mode {Mode.TAKE_OVER}, got {settings.mode},"
             " which has to tell our slices from others"
         )
+    configuration = replace(configuration, keep_built_in_label=settings.keep_built_in_label)
     return configuration.as_upstream() if asked.is_upstream else configuration, settings

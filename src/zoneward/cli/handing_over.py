@@ -79,6 +79,9 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
     from zoneward.sources.transport import Transport
 
     configuration = configuration_for(options)
+    if configuration.keep_built_in_label:
+        problem = f"expected false for `{way.again}`, got true: it has to tell our slices from others"
+        raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
     access, key = _where(service, options)
     name = "/".join(key)
     begun: list[Adopting] = []

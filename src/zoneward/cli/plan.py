@@ -70,7 +70,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
         from zoneward.report.manifests import as_yaml, slices_document, warning
 
         document: Any = slices_document(plans)
-        lines = list(warning(plans, upstream=configuration.upstream))
+        lines = list(warning(plans, configuration=configuration))
         text = as_json(document) if output == "slices-json" else as_yaml(document, lines).encode()
         _write(text)
         tell(options, map(Note, lines))

@@ -26,8 +26,9 @@ list: a ready endpoint is never left in no slice. It is ours again
 As long as nothing changes in a cluster nobody can tell whether a controller is there: whoever has switched it off and
 does not want to wait for a change restarts us.
 
-Not seen is a rival that writes under our own label, as the built-in controller does where we are configured to write as
-it does; and slices of the mirroring controller are of Services that nobody selects Pods for.
+Not seen is a rival that writes under our own label, as the built-in controller does where our slices carry its label
+(``--compat=upstream``, ``--keep-built-in-label``): nothing is ever contested then. Slices of the mirroring controller
+are of Services that nobody selects Pods for.
 """
 
 from collections.abc import Iterable

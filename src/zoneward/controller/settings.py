@@ -22,11 +22,13 @@ DEFAULT_PORT: Final = 10271
 class Settings:
     """Durations in seconds. ``mode`` None: not said yet, and there is no default.
 
+    ``keep_built_in_label``: our slices carry the built-in controller's label, with `Mode.TAKE_OVER` alone.
     ``log_format`` None: JSON where standard error is no terminal. ``lease_namespace`` None: the Pod's own, or
     kube-system. Raises ConfigurationError for values that do not go together.
     """
 
     mode: Mode | None = None
+    keep_built_in_label: bool = False
     batch_period: float = 0.0
     concurrent_syncs: int = 5
     leader_elect: bool = True
@@ -41,6 +43,11 @@ class Settings:
     log_format: LogFormat | None = None
 
     def __post_init__(self) -> None:
+        if self.keep_built_in_label and self.mode is Mode.ONLY_MARKED:
+            raise ConfigurationError(
+                f"{SECTION}.keepBuiltInLabel: expected the mode {Mode.TAKE_OVER}, got {self.mode},"
+                " which has to tell our slices from others"
+            )
         if not 1 <= self.concurrent_syncs <= MOST_SYNCS:
             raise ConfigurationError(
                 f"{SECTION}.concurrentServiceEndpointSyncs: expected a number from 1 to {MOST_SYNCS},"
@@ -86,6 +93,7 @@ _ELECTION: Final[Mapping[str, tuple[str, Reader]]] = {
 }
 _READ: Final[Mapping[str, tuple[str, Reader]]] = {
     "mode": ("mode", choice(Mode)),
+    "keepBuiltInLabel": ("keep_built_in_label", boolean),
     "endpointUpdatesBatchPeriod": ("batch_period", duration),
     "concurrentServiceEndpointSyncs": ("concurrent_syncs", number),
     LEADER_ELECTION: ("", lambda value, where: read_section(value, where, _ELECTION)),

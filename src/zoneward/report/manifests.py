@@ -7,6 +7,7 @@ import msgspec
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.rules import counted
 from zoneward.slices.plan import ServicePlan
 
@@ -47,12 +48,18 @@ def leaving_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, 
     )
 
 
-def warning(plans: Sequence[ServicePlan], *, upstream: bool) -> Iterator[str]:
+def warning(plans: Sequence[ServicePlan], *, configuration: Configuration) -> Iterator[str]:
     """What has to be known before the slices of plans are applied, line by line."""
     built_in = leaving_slices(plans, manager=names.BUILT_IN_MANAGER)
-    if upstream:
+    own = leaving_slices(plans, manager=names.MANAGER)
+    if configuration.upstream:
         yield "EndpointSlices as the built-in controller would write them; where it runs, it changes them back."
         yield from _block(f"{counted(len(built_in), 'slice')} of its own would have to go:", built_in)
+        return
+    if configuration.keep_built_in_label:
+        yield "EndpointSlices with the label of the built-in controller; where it runs, it changes them back."
+        yield from _block(f"{counted(len(built_in), 'slice')} with its label would have to go:", built_in)
+        yield from _block(f"{counted(len(own), 'slice')} with Zoneward's own label would have to go:", own)
         return
     yield "Do not apply these slices beside the built-in EndpointSlice controller: every endpoint would be listed"
     yield "twice, and proxies would take either copy, with its hints or without."
@@ -60,7 +67,6 @@ def warning(plans: Sequence[ServicePlan], *, upstream: bool) -> Iterator[str]:
         yield "This snapshot holds no slice of the built-in controller; where it runs, all of its slices of these"
         yield f"Services would have to go (label {names.MANAGED_BY_LABEL}: {names.BUILT_IN_MANAGER})."
     yield from _block(f"{counted(len(built_in), 'slice')} of the built-in controller would have to go:", built_in)
-    own = leaving_slices(plans, manager=names.MANAGER)
     yield from _block(f"{counted(len(own), 'slice')} of Zoneward's own, no longer wanted, would have to go, too:", own)
 
 

@@ -114,7 +114,7 @@ def plan_table(
     parts = [_heading(demand, short_of), table]
     if measured is not None:
         parts.append(_measured_from(measured, demand, short_of, wide=wide))
-    return Group(*parts, _legend(plans, each_zone=bool(zones), wide=wide))
+    return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), wide=wide))
 
 
 def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> Text:
@@ -208,16 +208,19 @@ def _heading(demand: Demand, short: Mapping[str, str]) -> Text:
     return text.append(f"  ({what} of {counted(len(demand.nodes), 'ready node')})", "dim")
 
 
-def _legend(plans: Sequence[ServicePlan], *, each_zone: bool, wide: bool) -> Text:
+def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool) -> Text:
     lines = []
     if each_zone:
         lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
     lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
     if any(family.decision.groups is not None for plan in plans for family in plan.families):
         lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
-    replaced = len(leaving_slices(plans, manager=names.BUILT_IN_MANAGER))
+    replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
+    former = names.BUILT_IN_MANAGER if replaces_built_in else names.MANAGER
+    replaced = len(leaving_slices(plans, manager=former))
     if replaced:
-        lines.append(f"{counted(replaced, 'slice')} of the built-in controller would be replaced, counted as deleted.")
+        whose = "of the built-in controller" if replaces_built_in else "with Zoneward's own label"
+        lines.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
     others = [each.metadata.name for plan in plans for family in plan.families for each in family.others]
     if others:
         lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")

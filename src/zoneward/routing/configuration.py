@@ -14,6 +14,8 @@ from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_
 
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "ZonewardConfiguration"
+PROGRAMS: Final = ("controller", "proxy")
+"""Sections of programs, which read these themselves."""
 UPSTREAM_THRESHOLD: Final = Fraction(1, 5)
 """Upstream's one threshold, for starting and for keeping."""
 
@@ -77,7 +79,7 @@ class Configuration:
     """Everything a decision can depend on besides the cluster's objects.
 
     ``upstream`` makes every decision the way current Kubernetes does, where the proposals or this project differ from
-    it.
+    it. ``keep_built_in_label``: slices carry the built-in controller's label, so that its slices are kept as our own.
     """
 
     gates: Gates = field(default_factory=Gates)
@@ -86,11 +88,12 @@ class Configuration:
     subsetting: SubsettingSettings = field(default_factory=SubsettingSettings)
     max_endpoints_per_slice: int = DEFAULT_ENDPOINTS_PER_SLICE
     upstream: bool = False
+    keep_built_in_label: bool = False
 
     @property
     def manager(self) -> str:
         """The value of the managed-by label on slices that the decision is for."""
-        return names.BUILT_IN_MANAGER if self.upstream else names.MANAGER
+        return names.BUILT_IN_MANAGER if self.upstream or self.keep_built_in_label else names.MANAGER
 
     def as_upstream(self) -> "Configuration":
         """The same, deciding as current Kubernetes does: one threshold, and no other use for Nodes without CPU."""
@@ -169,54 +172,44 @@ def is_starting_threshold(value: Fraction) -> bool:
 def configuration_from(document: Mapping[str, Any]) -> Configuration:
     """A configuration document (already parsed YAML or JSON) as a value.
 
-    Nothing is decided by its sections ``controller`` and ``proxy``, which `zoneward.controller.settings` and
-    `zoneward.proxy.settings` read. Raises ConfigurationError for an unknown key, a wrong type, a value out of range, or
+    Its sections `PROGRAMS` are left to `zoneward.controller.settings` and `zoneward.proxy.settings`. Raises ConfigurationError for an unknown key, a wrong type, a value out of range, or
     gates that exclude each other.
     """
-    rest = dict(document)
-    for program in ("controller", "proxy"):
-        rest.pop(program, None)
+    rest = {key: value for key, value in document.items() if key not in PROGRAMS}
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if (got := rest.pop(key, None)) != expected:
             raise ConfigurationError(f"{key}: expected {expected}, got {got!r}")
-    gates = {gate.name: True for gate in fields(Gates)}
-    settings: dict[str, Any] = {}
-    if (section := _section(rest, "featureGates")) is not None:
-        known = {_pascal(gate): gate for gate in gates}
-        settings["gates"] = Gates(**{known[k]: _boolean(v, f"featureGates.{k}") for k, v in _known(section, known)})
-    if "defaultApproach" in rest:
-        settings["default_approach"] = _choice(
-            rest.pop("defaultApproach"), "defaultApproach", get_args(DefaultApproach)
-        )
-    if (section := _section(rest, "hints")) is not None:
-        values: dict[str, Any] = {}
-        for key, value in _known(section, ("startThreshold", "keepThreshold", "missingCPU"), within="hints"):
-            if key == "missingCPU":
-                values["missing_cpu"] = _choice(value, "hints.missingCPU", get_args(MissingCPU))
-            else:
-                values[_snake(key)] = _share(value, f"hints.{key}")
-        settings["hints"] = HintsSettings(**values)
-    if (section := _section(rest, "subsetting")) is not None:
-        settings["subsetting"] = SubsettingSettings(
-            **{_snake(key): _SUBSETTING[key](value) for key, value in _known(section, _SUBSETTING, within="subsetting")}
-        )
-    if "maxEndpointsPerSlice" in rest:
-        settings["max_endpoints_per_slice"] = _integer(rest.pop("maxEndpointsPerSlice"), "maxEndpointsPerSlice")
     for key in rest:
-        known_keys = "featureGates, defaultApproach, hints, subsetting, maxEndpointsPerSlice, controller"
-        raise ConfigurationError(f"{key}: expected one of {known_keys}, got an unknown key")
-    return Configuration(**settings)
+        if key not in _READ:
+            expected = ", ".join((*_READ, *PROGRAMS))
+            raise ConfigurationError(f"{key}: expected one of {expected}, got an unknown key")
+    return Configuration(**{_READ[key][0]: _READ[key][1](value) for key, value in rest.items()})
 
 
-def _section(rest: dict[str, Any], key: str) -> Mapping[str, Any] | None:
-    if key not in rest:
-        return None
-    section = rest.pop(key)
-    if section is None:
+def _gates(value: Any) -> Gates:
+    known = {_pascal(gate.name): gate.name for gate in fields(Gates)}
+    section = _section(value, "featureGates")
+    return Gates(**{known[k]: _boolean(v, f"featureGates.{k}") for k, v in _known(section, known)})
+
+
+def _hints(value: Any) -> HintsSettings:
+    section = _section(value, "hints")
+    return HintsSettings(**{_snake(k): _HINTS[k](v) for k, v in _known(section, _HINTS, within="hints")})
+
+
+def _subsetting(value: Any) -> SubsettingSettings:
+    section = _section(value, "subsetting")
+    return SubsettingSettings(
+        **{_snake(k): _SUBSETTING[k](v) for k, v in _known(section, _SUBSETTING, within="subsetting")}
+    )
+
+
+def _section(value: Any, key: str) -> Mapping[str, Any]:
+    if value is None:
         return {}
-    if not isinstance(section, Mapping):
-        raise ConfigurationError(f"{key}: expected a map, got {section!r}")
-    return section
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{key}: expected a map, got {value!r}")
+    return value
 
 
 def _known(section: Mapping[str, Any], known: Any, *, within: str = "featureGates") -> list[tuple[str, Any]]:
@@ -268,6 +261,11 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
+_HINTS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "startThreshold": lambda value: _share(value, "hints.startThreshold"),
+    "keepThreshold": lambda value: _share(value, "hints.keepThreshold"),
+    "missingCPU": lambda value: _choice(value, "hints.missingCPU", get_args(MissingCPU)),
+}
 _SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
     "algorithm": lambda value: _choice(value, "subsetting.algorithm", get_args(Algorithm)),
     "startingThreshold": lambda value: _share(value, "subsetting.startingThreshold", STARTING_THRESHOLD_EXPECTED),
@@ -278,4 +276,15 @@ _SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
     ),
     "encoding": lambda value: _choice(value, "subsetting.encoding", get_args(Encoding)),
 }
-"""How each key of the section is read."""
+"""How each key of these sections is read."""
+_READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "featureGates": ("gates", _gates),
+    "defaultApproach": (
+        "default_approach",
+        lambda value: _choice(value, "defaultApproach", get_args(DefaultApproach)),
+    ),
+    "hints": ("hints", _hints),
+    "subsetting": ("subsetting", _subsetting),
+    "maxEndpointsPerSlice": ("max_endpoints_per_slice", lambda value: _integer(value, "maxEndpointsPerSlice")),
+}
+"""The field of `Configuration` for each key, and how it is read."""

@@ -14,25 +14,26 @@ from zoneward.slices.ports import PortKey
 from zoneward.slices.previous import KnownGroups, said_of
 
 _REPLACED: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
-"""Deciding as upstream does, our slices are the built-in controller's, and those we made otherwise are in the way."""
+"""Where our slices carry the built-in controller's label, those we made under our own are in the way."""
 
 
 class KeptSlice:
     """A slice that exists. ``rank`` numbers slices in the order in which they came.
 
     ``counts``: it tells where endpoints were, and ``identities`` has them: it is our own or will be replaced, and
-    belongs to this very Service. ``group`` is the one that the label of our own tells of. ``settled`` says of which
-    ports and zones it is known to be as it should; None where it is not.
+    belongs to this very Service. ``says``: what it was written for counts too, and ``group`` is the one that its label
+    tells of: it is our own, or was until our label was another one. ``settled`` says of which ports and zones it is
+    known to be as it should; None where it is not.
     """
 
-    __slots__ = ("counts", "group", "identities", "rank", "settled", "slice")
+    __slots__ = ("counts", "group", "identities", "rank", "says", "settled", "slice")
 
     def __init__(self, rank: int, slice_: EndpointSlice) -> None:
         self.rank = rank
         self.slice = slice_
         self.identities: list[Identity] = []
         self.group: Group | None = None
-        self.counts = False
+        self.counts = self.says = False
         self.settled: tuple[PortKey, tuple[str, ...]] | None = None
 
 
@@ -52,7 +53,7 @@ class KeptSlices:
         self.doubled: set[Identity] = set()
         """Endpoints that are listed twice, be it in one slice."""
         self.said: Counter[str | None] = Counter()
-        """What our own slices with endpoints were written for, each with the number of slices that say so."""
+        """What slices of ours with endpoints were written for, each with the number of slices that say so."""
         self._service = service
         self._replaces = service.metadata.deletion_timestamp is None
         self._manager = configuration.manager
@@ -115,22 +116,22 @@ class KeptSlices:
             if each is not None:
                 if each.counts:
                     self._unlist(each)
-                    if kind is self.own:
-                        self._say(each.slice, -1)
+                if each.says:
+                    self._say(each.slice, -1)
                 return each.identities
         return []
 
     def _renew(self, each: KeptSlice, slice_: EndpointSlice, *, own: bool, counts: bool) -> list[Identity]:
         was, before, group = each.slice, each.identities, each.group
         counted = each.counts
-        if own:
-            if counted:
-                self._say(was, -1)
-            if counts:
-                self._say(slice_, 1)
+        if each.says:
+            self._say(was, -1)
+        each.says = counts and (own or said_of(slice_) is not None)
+        if each.says:
+            self._say(slice_, 1)
         each.slice = slice_
         each.counts = counts
-        each.group = self._known.of_slice(slice_) if own and counts else None
+        each.group = self._known.of_slice(slice_) if each.says else None
         if self._once:
             return []
         each.identities = [identity(endpoint) for endpoint in slice_.endpoints or ()] if counts else []
