@@ -251,8 +251,10 @@ def _leads(replica: Replica) -> bool:
         ),
         (
             ("--only-marked", "--keep-built-in-label"),
-            "--keep-built-in-label: expected the mode take-over, got only-marked,"
-            " which has to tell our slices from others",
+            (
+                "--keep-built-in-label: expected the mode take-over, got only-marked,"
+                " which has to tell our slices from others"
+            ),
         ),
         (("--take-over", "-q", "-v"), "-q and -v: expected one of them, got both"),
         (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.contract.objects import a_service
 from tests.controller.a_controller import Place, a_place, addresses, fill
 from tests.controller.lines import Lines
 from tests.sources.serving import access_to, json_status, served
@@ -21,13 +22,14 @@ from zoneward.controller.settings import Settings
 from zoneward.daemon.health import faults
 from zoneward.daemon.listening import Listen
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.events import Event
 from zoneward.sources.api_errors import Forbidden, ServerFault, Unreachable
 from zoneward.sources.resources import SLICES, Key
 from zoneward.sources.sandbox.kinds import Kind
 from zoneward.sources.sandbox.store import Change
 from zoneward.sources.standing import Standing
 from zoneward.sources.transport import Transport
-from zoneward.sources.writing import Writer
+from zoneward.sources.writing import Outcome, Writer
 
 LEASES = "leases.coordination.k8s.io"
 LIMIT = 20.0
@@ -326,6 +328,40 @@ def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_b
                 assert gc.isenabled()
             finally:
                 gc.enable()
+
+    asyncio.run(test())
+
+
+def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:
+    """And does not hide one that is."""
+    events = "/apis/events.k8s.io/v1/namespaces/{}/events"
+
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as run:
+            registry = place.registry
+            fill(place)
+            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}}, manager="test")
+            held = a_service("held", namespace="doomed")
+            held["metadata"]["finalizers"] = ["example.com/held"]
+            place.store.create(registry.kinds["services"], "doomed", held, manager="test")
+            place.store.delete(registry.kinds["namespaces"], "", "doomed")
+            await run.until("the cluster is listed")
+            service = run.replica._controller.cache.services.get("doomed", "held")
+            assert service is not None
+            event = Event("Warning", "EndpointSlicesContested", "twice")
+            run.replica._teller.tell(service, conditions=(), events=[event])
+            await run.until("Events or conditions are refused")
+            path = events.format("shop")
+            run.replica._not_told(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
+            ended, missing = (fields for name, fields in run.log.told if name == "Events or conditions are refused")
+            assert (ended["service"], ended["reason"]) == ("doomed/held", "terminating namespace events")
+            words = "unable to create new content in namespace doomed because it is being terminated"
+            assert "in namespace doomed, which is being deleted (403): " in str(ended["error"])
+            assert str(ended["error"]).endswith(words)
+            assert "grants it" not in str(ended["error"])
+            assert "grants it" in str(missing["error"])
+            errors = run.replica._controller.metrics.api_errors
+            assert errors["events", Outcome.TERMINATING] == errors["events", Outcome.REFUSED] == 1
 
     asyncio.run(test())
 

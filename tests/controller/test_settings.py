@@ -62,8 +62,10 @@ def test_every_key_is_read() -> None:
         ({"keepBuiltInLabel": 1}, "controller.keepBuiltInLabel: expected true or false, got 1"),
         (
             {"mode": "only-marked", "keepBuiltInLabel": True},
-            "controller.keepBuiltInLabel: expected the mode take-over, got only-marked,"
-            " which has to tell our slices from others",
+            (
+                "controller.keepBuiltInLabel: expected the mode take-over, got only-marked,"
+                " which has to tell our slices from others"
+            ),
         ),
         ({"debugForAll": "yes"}, "controller.debugForAll: expected true or false, got 'yes'"),
         ({"listen": 10271}, "controller.listen: expected [HOST]:PORT, got 10271"),

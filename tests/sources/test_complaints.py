@@ -10,6 +10,7 @@ import trustme
 from aiohttp import web
 from tests.sources.serving import HOST, access_to, json_status, refused_port, served, server_side, showing, trusting
 
+from zoneward.kube.input_error import MAX_LENGTH
 from zoneward.sources.access import Access, User
 from zoneward.sources.api_errors import (
     CallFailed,
@@ -21,9 +22,10 @@ from zoneward.sources.api_errors import (
     Unreachable,
 )
 from zoneward.sources.certificate_dates import not_after
-from zoneward.sources.complaints import complaint
+from zoneward.sources.complaints import complaint, worded
 from zoneward.sources.retries import Retries
 from zoneward.sources.transport import Transport
+from zoneward.sources.writing import Outcome, outcome_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ACCESS = access_to("https://h:6443", user=User(name="jane", token="t"))
@@ -39,6 +41,11 @@ def told(error: CallFailed, access: Access = ACCESS) -> str:
 def forbidden(message: str, *, method: str = "GET", path: str = "/api/v1/pods", **query: str) -> str:
     error = Forbidden(403, "Forbidden", message, method=method, path=path, query=query)
     return told(error).removeprefix(PLACE)
+
+
+def worded_forbidden(message: str, *, method: str = "GET", path: str = "/api/v1/pods") -> str:
+    """The line for a log."""
+    return worded(Forbidden(403, "Forbidden", message, method=method, path=path), ACCESS, now=NOW)
 
 
 # --- 403 --------------------------------------------------------------------------------------------------------------
@@ -75,14 +82,16 @@ DISCOVERY = "discovery.k8s.io"
 def test_a_403_names_verb_and_resource_as_the_server_does_and_the_rule_that_grants_them(
     message: str, missing: str, rule: str
 ) -> None:
-    assert forbidden(message) == f"{missing} with this rule grants it: {rule}"
+    assert worded_forbidden(message) == f"{missing} with this rule grants it: {rule}; the server says: {message}"
+    assert forbidden(message).startswith(f"{missing} with this rule grants it: {rule}; the server says: ")
 
 
 def test_a_rule_that_grants_is_whole_however_long_the_names_are() -> None:
     user = "system:serviceaccount:" + "n" * 60 + ":" + "s" * 60
     resource = 'resource "endpointslices" in API group "discovery.k8s.io" in the namespace "' + "m" * 63 + '"'
     line = told(Forbidden(403, "Forbidden", f'User "{user}" cannot watch {resource}'))
-    assert line.endswith('{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["watch"]}')
+    assert '{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["watch"]}' in line
+    assert len(line) <= MAX_LENGTH
     assert "may not watch endpointslices.discovery.k8s.io" in line
 
 
@@ -105,7 +114,8 @@ def test_a_rule_that_grants_is_whole_however_long_the_names_are() -> None:
 def test_a_403_that_does_not_say_what_was_missing_is_told_by_what_was_asked(
     method: str, path: str, query: dict[str, str], verb: str, group: str, resource: str, scope: str
 ) -> None:
-    line = forbidden("no", method=method, path=path, **query)
+    line = forbidden("", method=method, path=path, **query)
+    assert forbidden("Forbidden", method=method, path=path, **query) == f"{line}; the server says: Forbidden"
     plural = f"{resource}.{group}" if group else resource
     assert line.startswith(
         f"you may not {verb} {plural} {scope} (403); a {'Role' if 'space ' in scope else 'ClusterRole'} "
@@ -114,7 +124,55 @@ def test_a_403_that_does_not_say_what_was_missing_is_told_by_what_was_asked(
 
 
 def test_a_403_for_what_is_no_resource_names_the_path() -> None:
-    assert forbidden("no", path="/version").endswith('grants it: {nonResourceURLs: ["/version"], verbs: ["get"]}')
+    assert forbidden("", path="/version").endswith('grants it: {nonResourceURLs: ["/version"], verbs: ["get"]}')
+
+
+ENDS = (
+    'events.events.k8s.io "cart.18a" is forbidden: unable to create new content in namespace shop because it is being'
+    " terminated"
+)
+POLICY = (
+    "leases.coordination.k8s.io \"zoneward-controller\" is forbidden: ValidatingAdmissionPolicy 'zoneward-proxy' with"
+    " binding 'zoneward-proxy' denied request: a node's proxy writes only its own node's Lease"
+)
+
+
+def test_a_403_by_admission_claims_no_missing_permission_and_keeps_the_servers_words() -> None:
+    quota = 'pods "one" is forbidden: exceeded quota: few, requested: pods=1,\nused: pods=1, limited: pods=1'
+    for path, message, line in (
+        ("/api/v1/namespaces/shop/pods", quota, "the server refuses to create pods in namespace shop (403)"),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/a/leases",
+            POLICY,
+            "the server refuses to create leases.coordination.k8s.io in namespace a (403)",
+        ),
+        ("/version", "no", "the server refuses to post /version (403)"),
+    ):
+        assert worded_forbidden(message, method="POST", path=path) == f"{line}: {' '.join(message.split())}"
+        assert forbidden(message, method="POST", path=path).startswith(f"{line}: {message[:20]}")
+
+
+def test_a_403_of_a_namespace_that_is_being_deleted_says_so() -> None:
+    error = Forbidden(
+        403,
+        "Forbidden",
+        ENDS,
+        details={"causes": [{"reason": "NamespaceTerminating", "message": "namespace shop is being terminated"}]},
+        method="POST",
+        path="/apis/events.k8s.io/v1/namespaces/shop/events",
+    )
+    line = "the server refuses to create events.events.k8s.io in namespace shop, which is being deleted (403)"
+    assert worded(error, ACCESS, now=NOW) == f"{line}: {ENDS}"
+    assert outcome_of(error) is Outcome.TERMINATING
+    strange: tuple[object, ...] = (None, "NamespaceTerminating", ["NamespaceTerminating"], [{"reason": "Quota"}], [{}])
+    for causes in strange:
+        other = Forbidden(403, "Forbidden", "no", details={"causes": causes}, method=error.method, path=error.path)
+        assert outcome_of(other) is Outcome.REFUSED
+        assert "being deleted" not in worded(other, ACCESS, now=NOW)
+
+
+def test_the_servers_words_cannot_steer_a_terminal() -> None:
+    assert worded_forbidden("no \x1b[2J", path="/version").endswith(": no ?[2J")
 
 
 # --- all the others, as they happen -----------------------------------------------------------------------------------
@@ -143,7 +201,8 @@ def test_refused_credentials_name_the_user_and_the_way_out() -> None:
     refusal = json_status(401, "Unauthorized", "Unauthorized")
     way_out = "(401): log in again, or choose another --context"
     line = happened(ACCESS, refusal)
-    assert line == f"http://h:1: context here: the server does not accept the credentials of user 'jane' {way_out}"
+    start = "http://h:1: context here: the server does not accept the credentials of user 'jane'"
+    assert line == f"{start} {way_out}; the server says: Unauthorized"
     line = told(Unauthorized(401, "Unauthorized", ""), access_to("https://h:6443"))
     assert line == f"{PLACE}the server does not accept the credentials of a request without a user {way_out}"
 
@@ -156,7 +215,8 @@ def test_an_expired_client_certificate_is_told_where_the_server_only_says_401(tm
     error = Unauthorized(401, "Unauthorized", "Unauthorized")
     line = f"{PLACE}the client certificate of user 'jane' has expired, on 2001-02-03 04:05 UTC: "
     for failure in (error, TlsProblem("alert"), Unreachable("reset")):
-        assert told(failure, access) == f"{line}client-certificate-data in kubeconfig.yaml"
+        said = "; the server says: Unauthorized" if failure is error else ""
+        assert told(failure, access) == f"{line}client-certificate-data in kubeconfig.yaml{said}"
     for failure in (TlsProblem("theirs", sent=False), Unreachable("nobody", sent=False)):
         assert "client certificate" not in told(failure, access)
     fresh = access_to("https://h:6443", user=showing(authority.issue_cert("jane"), name="jane"))
@@ -196,9 +256,12 @@ def test_nobody_there_a_wrong_name_and_an_expired_server_are_lines() -> None:
 
 def test_other_answers_are_told_with_status_and_message() -> None:
     start = "http://h:1: context here: the server"
-    assert happened(ACCESS, json_status(404, "NotFound", "no such\nthing")) == f"{start} answered 404: no such?thing"
+    assert happened(ACCESS, json_status(404, "NotFound", "no such\nthing")) == f"{start} answered 404: no such thing"
     assert happened(ACCESS, web.Response(status=503, text="down")) == f"{start} answered 503: down"
-    assert happened(ACCESS, json_status(429, "", "wait")) == f"{start} has too much to do (429): try again later"
+    assert (
+        happened(ACCESS, json_status(429, "", "wait"))
+        == f"{start} has too much to do (429): try again later; the server says: wait"
+    )
 
 
 def test_what_took_too_long_is_told() -> None:

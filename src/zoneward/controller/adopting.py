@@ -142,8 +142,8 @@ class Adopting:
             endpoints = await self._writer.read(ENDPOINTS, namespace=self._namespace, name=self._name)
         try:
             service = await self._writer.read(SERVICES, namespace=self._namespace, name=self._name)
-        except NotFound:
-            raise NothingToDo(self._where, "expected a Service, found none") from None
+        except NotFound as error:
+            raise NothingToDo(self._where, f"expected a Service, found none: {error}") from None
         if (reason := refusal(service)) is not None:
             raise (InputError if selector_of(service) else NothingToDo)(self._where, reason)
         if plans(service):
@@ -216,7 +216,7 @@ class Adopting:
             try:
                 await self._do(there, step)
             except CallFailed as error:
-                if outcome_of(error) is Outcome.REFUSED:
+                if outcome_of(error) in (Outcome.REFUSED, Outcome.TERMINATING):
                     raise
                 failed = error
                 await self._sleep(pause)

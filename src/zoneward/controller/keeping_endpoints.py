@@ -14,13 +14,12 @@ from zoneward.controller.leading import Leading
 from zoneward.controller.legacy_endpoints import is_kept, renewed
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue import Queue
-from zoneward.controller.reconciling import is_terminating
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.sources.api_errors import ApiError, CallFailed, NotFound
 from zoneward.sources.cache import Cache
 from zoneward.sources.resources import ENDPOINTS, Key, LegacyEndpoints
-from zoneward.sources.writing import Withheld, Writer
+from zoneward.sources.writing import Outcome, Withheld, Writer, outcome_of
 
 BATCHING: Final = Batching(period=1.0)
 BACK_OFF: Final = BackOff(first=0.5, longest=300.0, with_news=10.0)
@@ -93,7 +92,7 @@ class EndpointsKeeper:
                 if self._cache.services.get(*key) is not None:
                     self.reread(key)
                 self._metrics.call_failed(error, kind=ENDPOINTS.plural)
-                if is_terminating(error):
+                if outcome_of(error) is Outcome.TERMINATING:
                     self.queue.done(key)
                     continue
                 asked = error.retry_after if isinstance(error, ApiError) else None

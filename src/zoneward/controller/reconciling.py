@@ -16,11 +16,9 @@ from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.ordering import Step
 from zoneward.controller.tracker import Tracker
 from zoneward.kube.objects import EndpointSlice
-from zoneward.sources.api_errors import CallFailed, Forbidden, NotFound
+from zoneward.sources.api_errors import CallFailed, NotFound
 from zoneward.sources.resources import SLICES, Key, service_of
 from zoneward.sources.writing import Outcome, Withheld, Writer, outcome_of
-
-_TERMINATING: Final = "NamespaceTerminating"
 
 
 class Ending(StrEnum):
@@ -71,9 +69,10 @@ class Reconciler:
                 return Reconciled(Ending.WITHHELD, writes, error)
             except CallFailed as error:
                 self._metrics.call_failed(error, kind=SLICES.plural)
-                if is_terminating(error):
+                outcome = outcome_of(error)
+                if outcome is Outcome.TERMINATING:
                     return Reconciled(Ending.NO_PLACE, writes, error)
-                found = await self._look(service, step, outcome_of(error))
+                found = await self._look(service, step, outcome)
                 if found is None:
                     return Reconciled(Ending.FAILED, writes, error)
                 if not found.is_done:
@@ -160,12 +159,6 @@ class _Found:
 
 
 _REPLACED: Final = _Found(False, None)
-
-
-def is_terminating(error: Exception) -> bool:
-    """Whether something could not be created because its namespace is being deleted."""
-    causes = error.details.get("causes") if isinstance(error, Forbidden) else None
-    return any(isinstance(each, dict) and each.get("reason") == _TERMINATING for each in causes or ())
 
 
 def _says_the_same(one: EndpointSlice, other: EndpointSlice) -> bool:

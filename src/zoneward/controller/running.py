@@ -37,7 +37,7 @@ from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
 from zoneward.sources.access import Access
 from zoneward.sources.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
-from zoneward.sources.complaints import complaint
+from zoneward.sources.complaints import worded
 from zoneward.sources.resources import EVENTS, LEASES, SERVICES, AnyResource, Key
 from zoneward.sources.standing import Standing
 from zoneward.sources.transport import Transport
@@ -326,8 +326,9 @@ class Replica:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
         kind = EVENTS.plural if is_event else SERVICES.plural
         self._controller.metrics.call_failed(error, kind=kind)
-        if outcome_of(error) is Outcome.REFUSED:
-            self._refused_to_tell(service, error, kind)
+        outcome = outcome_of(error)
+        if outcome in (Outcome.REFUSED, Outcome.TERMINATING):
+            self._refused_to_tell(service, error, kind, outcome)
             return
         self._log.warning(
             "an Event or condition could not be written",
@@ -336,15 +337,18 @@ class Replica:
             error=self._said(error),
         )
 
-    def _refused_to_tell(self, service: Key, error: CallFailed, kind: str) -> None:
+    def _refused_to_tell(self, service: Key, error: CallFailed, kind: str, outcome: Outcome) -> None:
         """What is refused for one Service is for most others too: one line tells of it, with one of them."""
-        verdict = self._refused_words.ask((kind, _kind(error)), now=self._clock())
+        # Whose namespace is being deleted must not hide that permissions are missing.
+        what = "terminating namespace" if outcome is Outcome.TERMINATING else _kind(error)
+        verdict = self._refused_words.ask((kind, what), now=self._clock())
         if verdict.is_written:
             more = {"left_out": verdict.left_out} if verdict.left_out else {}
-            self._log.warning(
+            write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
+            write(
                 "Events or conditions are refused",
                 service="/".join(service),
-                reason=f"{_kind(error)} {kind}",
+                reason=f"{what} {kind}",
                 error=self._said(error),
                 **more,
             )
@@ -381,8 +385,7 @@ class Replica:
 
 def told(error: CallFailed, access: Access) -> str:
     """What is wrong, and what to do about it; without the server and the context, which no line needs again."""
-    where = f"{access.cluster.server}: context {access.context}: "
-    return str(complaint(error, access, now=datetime.now(UTC))).removeprefix(where)
+    return worded(error, access, now=datetime.now(UTC))
 
 
 def _worded(error: Exception) -> str:

@@ -303,7 +303,7 @@ class Teller:
                 if event.series is not None and outcome is Outcome.MISSING:
                     # Events live for an hour; a series may be longer.
                     instead = self._recorder.renewed(event)
-                elif outcome in (Outcome.REFUSED, Outcome.MISSING):
+                elif outcome in (Outcome.REFUSED, Outcome.MISSING, Outcome.TERMINATING):
                     self._given_up += 1
                     self._on_trouble(key_of(matter.service), error)
                 # Nobody else has this name: where it is taken, an answer was lost.

@@ -21,8 +21,7 @@ class InputError(Exception):
         # Only the longest parts are cut, and all of them to the same length.
         limit = next((limit for limit in range(MAX_LENGTH, 1, -1) if sum(min(len(p), limit) for p in told) <= room), 1)
         line = ": ".join(_cut(part, limit) for part in told)
-        # Names in a file may hold anything, sequences that steer a terminal included.
-        super().__init__("".join(c if c.isprintable() else "?" for c in line))
+        super().__init__(printable(line))
 
 
 class Misfit(Exception):  # noqa: N818  (never leaves the package: readers turn it into an InputError with its place)
@@ -72,6 +71,11 @@ def show(value: object) -> str:
             return "a mapping"
         case _:
             return _cut(type(value).__name__, _LONGEST_VALUE)
+
+
+def printable(text: str) -> str:
+    """Text as one line. Names may hold anything, sequences that steer a terminal included."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -39,7 +39,7 @@ from zoneward.proxy.watermark import Watermark
 from zoneward.routing.configuration import Configuration
 from zoneward.sources.access import Access
 from zoneward.sources.api_errors import CallFailed, NotFound
-from zoneward.sources.complaints import complaint
+from zoneward.sources.complaints import complaint, worded
 from zoneward.sources.following import follow
 from zoneward.sources.resources import NODES, AnyResource, Key, LiveNode
 from zoneward.sources.standing import Standing
@@ -108,8 +108,9 @@ class NodeProxy:
         while not stop.is_set():
             try:
                 return await Writer(transport).read(NODES, namespace="", name=self._node)
-            except NotFound:
-                raise InputError("--node", f"expected the name of a Node of the cluster, got {self._node!r}") from None
+            except NotFound as error:
+                expected = f"expected the name of a Node of the cluster, got {self._node!r}"
+                raise InputError("--node", expected, str(error)) from None
             except CallFailed as error:
                 if outcome_of(error) is Outcome.REFUSED:
                     raise complaint(error, self._access, now=datetime.now(UTC)) from error
@@ -392,8 +393,7 @@ class NodeProxy:
         )
 
     def _said(self, error: CallFailed) -> str:
-        where = f"{self._access.cluster.server}: context {self._access.context}: "
-        return str(complaint(error, self._access, now=datetime.now(UTC))).removeprefix(where)
+        return worded(error, self._access, now=datetime.now(UTC))
 
 
 def _taken(option: str, listen: str, error: OSError) -> InputError:

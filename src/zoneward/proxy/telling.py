@@ -100,8 +100,10 @@ class Teller:
                     # Nobody else has this name: an answer was lost.
                     return
                 about = event.regarding
-                is_over = outcome in (Outcome.REFUSED, Outcome.MISSING)
-                self._log.warning(
+                is_over = outcome in (Outcome.REFUSED, Outcome.MISSING, Outcome.TERMINATING)
+                # Events of a namespace that is being deleted are nobody's loss.
+                write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
+                write(
                     "an Event could not be written",
                     service=f"{about.namespace}/{about.name}",
                     reason=event.reason,

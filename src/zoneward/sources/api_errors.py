@@ -11,6 +11,8 @@ import msgspec
 from zoneward.kube.input_error import InputError
 
 _LONGEST_MESSAGE: Final = 500
+_TERMINATING: Final = "NamespaceTerminating"
+"""The reason of a cause: ``k8s.io/api/core/v1.NamespaceTerminatingCause``."""
 
 
 class CallFailed(Exception):
@@ -46,7 +48,7 @@ class NoCredentials(CallFailed):
 
 
 class ApiError(CallFailed):
-    """An answer that is not a success. ``str(error)`` is the server's message.
+    """An answer that is not a success. ``words`` are the server's message, empty where it gave none.
 
     ``reason`` is the machine's word for it (``Forbidden``, ``AlreadyExists``, ``Expired``; may be empty),
     ``retry_after`` how many seconds the server asks us to wait, ``details`` the Status object's details. ``method``
@@ -66,7 +68,8 @@ class ApiError(CallFailed):
         path: str = "",
         query: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message or f"the server answered {status}")
+        self.words = message
         self.status, self.reason, self.retry_after = status, reason, retry_after
         self.details: Mapping[str, Any] = details or {}
         self.method, self.path, self.query = method, path, query or {}
@@ -78,6 +81,13 @@ class Unauthorized(ApiError):
 
 class Forbidden(ApiError):
     """403: it knows, and says no."""
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether the namespace is being deleted: nothing can be created in it any more."""
+        causes = self.details.get("causes")
+        found = causes if isinstance(causes, list) else ()
+        return any(isinstance(each, dict) and each.get("reason") == _TERMINATING for each in found)
 
 
 class NotFound(ApiError):
@@ -151,7 +161,7 @@ def api_error(
     return _class_of(status)(
         status,
         told.reason or "",
-        told.message or f"the server answered {status}",
+        told.message or "",
         retry_after=retry_after,
         details=details,
         method=method,

@@ -2,9 +2,9 @@
 
 import re
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
-from zoneward.kube.input_error import InputError, show
+from zoneward.kube.input_error import MAX_LENGTH, InputError, printable, show
 from zoneward.sources.access import Access
 from zoneward.sources.api_errors import (
     ApiError,
@@ -33,27 +33,48 @@ _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": 
 
 
 def complaint(error: CallFailed, access: Access, *, now: datetime) -> InputError:
-    """The error as ``InputError``, which ends a command with exit status 2. ``now`` tells expired certificates."""
+    """The error as ``InputError``, which ends a command with exit status 2. ``now`` tells expired certificates.
+
+    Of the server's own words there is as much as fits into the line.
+    """
     if isinstance(error, NoCredentials):
         return error.error
     where = [access.cluster.server, f"context {access.context}"]
-    return InputError(where[0], *where[1:], _said(error, access, now))
+    line, words = _said(error, access, now)
+    room = MAX_LENGTH - len(": ".join((*where, line)))
+    return InputError(where[0], *where[1:], line + (words if len(words) <= room else f"{words[: max(0, room - 1)]}…"))
 
 
-def _said(error: CallFailed, access: Access, now: datetime) -> str:
-    expired = _expired_certificate(access, now)
-    # API servers say 401; others end the connection, and whether the reason arrives is a matter of luck.
-    if expired and (isinstance(error, Unauthorized) or (isinstance(error, TlsProblem | Unreachable) and error.sent)):
-        return expired
+def worded(error: CallFailed, access: Access, *, now: datetime) -> str:
+    """The same without the server and the context, and with all of the server's own words: a line for a log."""
+    return printable("".join(_said(error, access, now)))
+
+
+def _said(error: CallFailed, access: Access, now: datetime) -> tuple[str, str]:
+    """What is wrong and what to do about it, and the server's own words to be put behind."""
+    if not isinstance(error, ApiError):
+        return _not_answered(error, access, now), ""
+    words = " ".join(error.words.split())
+    quoted, following = (f"; the server says: {words}", f": {words}") if words else ("", "")
     if isinstance(error, Unauthorized):
+        # API servers say 401; others end the connection, and whether the reason arrives is a matter of luck.
+        expired = _expired_certificate(access, now)
+        if expired:
+            return expired, quoted
         who = f"user {show(access.user.name)}" if access.user.name else "a request without a user"
-        return f"the server does not accept the credentials of {who} (401): log in again, or choose another --context"
+        line = f"the server does not accept the credentials of {who} (401): log in again, or choose another --context"
+        return line, quoted
     if isinstance(error, Forbidden):
-        return _forbidden(error)
+        denied = _missing_permission(error)
+        return (_refused(error), following) if denied is None else (denied, quoted)
     if isinstance(error, TooManyRequests):
-        return "the server has too much to do (429): try again later"
-    if isinstance(error, ApiError):
-        return f"the server answered {error.status}: {error.message}"
+        return "the server has too much to do (429): try again later", quoted
+    return f"the server answered {error.status}", following
+
+
+def _not_answered(error: CallFailed, access: Access, now: datetime) -> str:
+    if isinstance(error, TlsProblem | Unreachable) and error.sent and (expired := _expired_certificate(access, now)):
+        return expired
     if isinstance(error, TlsProblem):
         return f"expected a TLS connection, got none: {error.message}"
     if isinstance(error, TimedOut):
@@ -78,34 +99,70 @@ def _expired_certificate(access: Access, now: datetime) -> str:
     return f"the client certificate of user {show(access.user.name)} has expired, on {end:%Y-%m-%d %H:%M} UTC: {place}"
 
 
-def _forbidden(error: Forbidden) -> str:
-    """Verb and resource, and the rule that grants them. The server's words come first: it may be about ``--as``."""
-    if match := _DENIED.search(error.message):
+def _missing_permission(error: Forbidden) -> str | None:
+    """Verb and resource, and the rule that grants them; None where something else refuses it, as admission does.
+
+    The server's words come first: it may be about ``--as``. Where it gives none, a missing permission is the usual
+    reason.
+    """
+    if match := _DENIED.search(error.words):
         return _denied(match["verb"], match["resource"], match["group"], match["namespace"], match["user"])
-    if match := _DENIED_PATH.search(error.message):
+    if match := _DENIED_PATH.search(error.words):
         return _denied_path(match["verb"], match["path"], match["user"])
+    if error.words not in ("", "Forbidden"):
+        return None
+    asked = _asked(error)
+    if asked is None:
+        return _denied_path(error.method.lower(), error.path, "")
+    return _denied(asked.verb, asked.resource, asked.group, asked.namespace, "")
+
+
+def _refused(error: Forbidden) -> str:
+    """By admission, say: a policy, a quota, a webhook, or since the namespace is being deleted."""
+    asked = _asked(error)
+    if asked is None:
+        return f"the server refuses to {error.method.lower()} {error.path} (403)"
+    where = f" in namespace {asked.namespace}" if asked.namespace else ""
+    why = ", which is being deleted" if where and error.is_terminating else ""
+    return f"the server refuses to {asked.verb} {_plural(asked.resource, asked.group)}{where}{why} (403)"
+
+
+class _Asked(NamedTuple):
+    """What a request was for, in the terms of permissions."""
+
+    verb: str
+    resource: str
+    group: str
+    namespace: str | None
+
+
+def _asked(error: Forbidden) -> _Asked | None:
     match = _RESOURCE_PATH.fullmatch(error.path)
     if match is None:
-        return _denied_path(error.method.lower(), error.path, "")
+        return None
     verb = _VERBS.get(error.method, "get" if match["name"] else "list")
     if verb == "list" and error.query.get("watch") in ("1", "true"):
         verb = "watch"
     elif verb == "delete" and not match["name"]:
         verb = "deletecollection"
     resource = match["resource"] + (f"/{match['subresource']}" if match["subresource"] else "")
-    return _denied(verb, resource, match["group"] or "", match["namespace"], "")
+    return _Asked(verb, resource, match["group"] or "", match["namespace"])
 
 
 def _denied(verb: str, resource: str, group: str, namespace: str | None, user: str) -> str:
     kind, scope = ("Role", f"in namespace {namespace}") if namespace else ("ClusterRole", "in the whole cluster")
-    plural = f"{resource}.{group}" if group else resource
     rule = f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}'
-    return f"{_who(user)} may not {verb} {plural} {scope} (403); a {kind} with this rule grants it: {rule}"
+    denied = f"{_who(user)} may not {verb} {_plural(resource, group)} {scope} (403)"
+    return f"{denied}; a {kind} with this rule grants it: {rule}"
 
 
 def _denied_path(verb: str, path: str, user: str) -> str:
     rule = f'{{nonResourceURLs: ["{path}"], verbs: ["{verb}"]}}'
     return f"{_who(user)} may not {verb} {path} (403); a ClusterRole with this rule grants it: {rule}"
+
+
+def _plural(resource: str, group: str) -> str:
+    return f"{resource}.{group}" if group else resource
 
 
 def _who(user: str) -> str:

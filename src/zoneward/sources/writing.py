@@ -20,7 +20,16 @@ from typing import Any, Final, Protocol, Self, TypeVar
 import msgspec
 
 from zoneward.kube.objects import EndpointSlice, ObjectMeta, Service
-from zoneward.sources.api_errors import ApiError, CallFailed, Conflict, NotFound, ServerFault, TimedOut, TooManyRequests
+from zoneward.sources.api_errors import (
+    ApiError,
+    CallFailed,
+    Conflict,
+    Forbidden,
+    NotFound,
+    ServerFault,
+    TimedOut,
+    TooManyRequests,
+)
 from zoneward.sources.listing import UnexpectedAnswer
 from zoneward.sources.resources import Event, K, Lease, LegacyEndpoints, Place
 
@@ -77,6 +86,8 @@ class Outcome(StrEnum):
     """Not done: there is no such object, or no such namespace."""
     REFUSED = "refused"
     """Not done, and the same again will be refused again: not valid, or not allowed."""
+    TERMINATING = "terminating"
+    """Not created, and it never will be: the namespace is being deleted."""
     NOT_DONE = "not-done"
     """Not done; the same may succeed later: not sent, withheld, or refused for its load."""
     UNKNOWN = "unknown"
@@ -94,6 +105,8 @@ def outcome_of(error: CallFailed) -> Outcome:
             return Outcome.NOT_DONE
         case ServerFault():
             return Outcome.UNKNOWN
+        case Forbidden(is_terminating=True):
+            return Outcome.TERMINATING
         case ApiError():
             return Outcome.REFUSED
         case _:
