@@ -19,7 +19,18 @@ from e2e.controllers import ONLY_MARKED, TAKE_OVER, ZonewardController
 from e2e.programs import find_programs
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
-from tests.deploy.manifests import DEPLOY, ROOT, Right, container, granted, the
+from tests.deploy.manifests import (
+    DEPLOY,
+    NAMESPACES,
+    PROXY_MODES,
+    ROOT,
+    Right,
+    container,
+    granted,
+    manifests,
+    namespace_of,
+    the,
+)
 
 from zoneward.kube import names
 from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
@@ -56,7 +67,7 @@ class Cluster:
 
     def __init__(self, plane: ControlPlane, audit: Path, mode: str) -> None:
         self.plane, self.api, self._audit, self.mode = plane, plane.api(), audit, mode
-        self.namespace: str = the("Namespace", mode)["metadata"]["name"]
+        self.namespace: str = namespace_of(mode)["metadata"]["name"]
 
     def kubectl(self, *arguments: str, user: User | str = "admin", check: bool = True) -> str:
         kubectl = str(find_programs(environment=os.environ)["kubectl"])
@@ -187,7 +198,8 @@ def a_cluster(folder: Path, mode: str, **options: object) -> Iterator[Cluster]:
     )
     with ControlPlane(server_flags=flags, **options) as plane:  # type: ignore[arg-type]
         cluster = Cluster(plane, audit, mode)
-        cluster.kubectl("apply", "--kustomize", str(DEPLOY / mode), "--validate=strict")
+        for each in (NAMESPACES, mode):
+            cluster.kubectl("apply", "--kustomize", str(DEPLOY / each), "--validate=strict")
         cluster.fill()
         yield cluster
 
@@ -349,6 +361,27 @@ def _within(seconds: float, met: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def test_who_deletes_the_controller_leaves_what_the_proxies_need(tmp_path: Path) -> None:
+    with ControlPlane() as plane:
+        cluster = Cluster(plane, tmp_path, TAKE_OVER)
+        for folder in (NAMESPACES, TAKE_OVER, PROXY_MODES[0]):
+            cluster.kubectl("apply", "--kustomize", str(DEPLOY / folder), "--validate=strict")
+        proxies = [each for each in manifests(PROXY_MODES[0]) if each["kind"] in ("Role", "RoleBinding")]
+        lease: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "node-a"}}
+        lease["metadata"] = {"name": "zoneward-proxy-node-a", "namespace": cluster.namespace}
+        cluster.api.create(lease)
+        # As `kubectl delete -k` of a folder: in another order, and without waiting for what controllers would do.
+        cluster.kubectl("delete", "--kustomize", str(DEPLOY / TAKE_OVER), "--wait=false")
+        for each in (*proxies, *manifests(NAMESPACES), lease):
+            assert "deletionTimestamp" not in cluster.api.read(each)["metadata"]
+        with pytest.raises(ApiError, match="not found"):
+            cluster.api.read(the("Deployment", TAKE_OVER))
+        # The other way round: what the proxies leave is the Lease of a node, until the Node is deleted.
+        cluster.kubectl("delete", "--kustomize", str(DEPLOY / PROXY_MODES[0]), "--wait=false")
+        for each in (*manifests(NAMESPACES), lease):
+            assert "deletionTimestamp" not in cluster.api.read(each)["metadata"]
 
 
 # --- the other mode ---------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from e2e.control_plane import ControlPlane, User
 from e2e.programs import find_programs
-from tests.contract.api import ApiError, Object
+from tests.contract.api import Api, ApiError, Object
 from tests.contract.objects import a_node, a_service, an_endpoint_slice
-from tests.deploy.manifests import DEPLOY, PROXY_MODES, the
+from tests.deploy.manifests import DEPLOY, NAMESPACES, PROXY_MODES, the
 from tests.deploy.test_proxy_rights import Kernel, a_proxy
 
 from zoneward.sources.kubeconfig import find_access
@@ -20,19 +20,23 @@ from zoneward.sources.node_leases import lease_name
 
 BESIDE, INSTEAD = PROXY_MODES
 NODE, PATIENCE = "node-a", 60.0
+LONG = "n" * 253
+"""The longest name of a Node."""
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/zoneward-system/leases"
 STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
 class Cluster:
-    """To which the manifests were applied. ``account`` is the proxy's."""
+    """To which the manifests were applied. ``account`` is the proxy's; in ``accounts`` with a token of a Pod there."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane, self.api = plane, plane.api()
-        self.kubectl("apply", "--filename", str(DEPLOY / "base" / "namespace.yaml"))
-        self.kubectl("apply", "--kustomize", str(DEPLOY / BESIDE), "--validate=strict")
+        for folder in (NAMESPACES, BESIDE):
+            self.kubectl("apply", "--kustomize", str(DEPLOY / folder), "--validate=strict")
         self.account = self._account()
-        self.as_proxy = plane.api(self.account)
+        long: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": LONG}}
+        self.api.create_all([a_node(NODE, zone="a"), long])
+        self.accounts = {node: self._account(self._pod(node)) for node in (NODE, LONG)}
 
     def kubectl(self, *arguments: str) -> str:
         kubectl = str(find_programs(environment=os.environ)["kubectl"])
@@ -41,11 +45,27 @@ class Cluster:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def _account(self) -> User:
+    def as_proxy(self, node: str) -> Api:
+        return self.plane.api(self.accounts[node])
+
+    def _pod(self, node: str) -> Object:
+        """One of the DaemonSet's, on a node: what a kubelet asks for a token for."""
+        pod = a_pod(BESIDE, "zoneward-proxy")
+        pod["metadata"]["name"] = f"proxy-on-{'a' if node == NODE else 'long'}"
+        pod["spec"]["nodeName"] = node
+        made: Object = self.api.request("POST", "/api/v1/namespaces/zoneward-proxy/pods", pod)
+        return made
+
+    def _account(self, pod: Object | None = None) -> User:
+        """The service account of the manifests, with a token of that Pod's, or of nobody's."""
         metadata = the("ServiceAccount", BESIDE)["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        spec: Object = {"expirationSeconds": 3600}
+        if pod is not None:
+            about = pod["metadata"]
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         token = self.api.request("POST", path, asked)["status"]["token"]
         return User(f"system:serviceaccount:{namespace}:{name}", token=token)
 
@@ -79,35 +99,57 @@ def test_the_server_takes_every_manifest_and_a_pod_of_the_daemon_set(cluster: Cl
         cluster.api.request("POST", path, a_pod(mode, "zoneward-system"), query=STRICT)
 
 
-def test_a_proxy_writes_leases_of_nodes_and_cannot_write_the_controllers(cluster: Cluster) -> None:
-    def lease(name: str) -> Object:
-        metadata = {"name": name, "namespace": "zoneward-system"}
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {}}
+def a_lease(name: str, holder: str | None) -> Object:
+    spec = {} if holder is None else {"holderIdentity": holder}
+    metadata = {"name": name, "namespace": "zoneward-system"}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
-    def is_denied() -> bool:
+
+def test_a_proxy_writes_the_leases_of_its_own_node_alone(cluster: Cluster) -> None:
+    as_proxy, own = cluster.as_proxy(NODE), "writes the Leases of its own node only: zoneward-proxy-node-a"
+
+    def is_denied(lease: Object, words: str, api: Api = as_proxy) -> bool:
         try:
-            cluster.as_proxy.request("POST", LEASES, lease("zoneward-controller"), query={"dryRun": "All"})
+            api.request("POST", LEASES, lease, query={"dryRun": "All"})
         except ApiError as error:
-            return "ValidatingAdmissionPolicy" in str(error)
+            return "ValidatingAdmissionPolicy" in str(error) and words in str(error)
         return False
 
     # A policy is in force some moments after it is there.
-    cluster.plane.wait_until(is_denied, what="the policy", patience=PATIENCE)
-    cluster.as_proxy.request("POST", LEASES, lease(lease_name("other")))
-    there = cluster.api.request("POST", LEASES, lease("zoneward-controller"))
-    there["spec"] = {"holderIdentity": "nobody"}
-    with pytest.raises(ApiError, match="writes only Leases whose names begin"):
-        cluster.as_proxy.request("PUT", f"{LEASES}/zoneward-controller", there)
-    cluster.api.request("PUT", f"{LEASES}/zoneward-controller", there)
+    controllers = a_lease("zoneward-controller", NODE)
+    cluster.plane.wait_until(lambda: is_denied(controllers, own), what="the policy", patience=PATIENCE)
+    for name in (lease_name("node-b"), lease_name("node-b", "zoneward"), "zoneward-proxy-node", "node-a", "x"):
+        assert is_denied(a_lease(name, NODE), own)
+    assert is_denied(a_lease(lease_name("node-b"), "node-b"), own)
+    for holder in ("node-b", "", None):
+        assert is_denied(a_lease(lease_name(NODE), holder), "held by its own node only: node-a")
+    # One that looks like a Lease of a proxy beside another one, and is the node's whose name ends like that.
+    other = f"{NODE}-0123456789abcdef"
+    there = cluster.api.request("POST", LEASES, a_lease(lease_name(other), other))
+    taken = there | {"spec": {"holderIdentity": NODE}}
+    with pytest.raises(ApiError, match="takes no Lease from another node: its own is node-a"):
+        as_proxy.request("PUT", f"{LEASES}/{lease_name(other)}", taken)
+    # Whoever has a token that is bound to no Pod is on no node.
+    unbound = cluster.plane.api(cluster.account)
+    assert is_denied(a_lease(lease_name(NODE), NODE), "needs a token that is bound to its Pod", unbound)
+    for node in (NODE, LONG):
+        api = cluster.as_proxy(node)
+        for name in (lease_name(node), lease_name(node, "zoneward")):
+            made = api.request("POST", LEASES, a_lease(name, node))
+            api.request("PUT", f"{LEASES}/{name}", made)
+    assert is_denied(a_lease(lease_name(LONG), LONG), own)
+    # Of others nothing is asked.
+    made = cluster.api.request("POST", LEASES, controllers)
+    cluster.api.request("PUT", f"{LEASES}/zoneward-controller", made)
 
 
 def test_its_rights_are_enough_to_follow_to_tell_and_to_say_what_is_programmed(cluster: Cluster) -> None:
     service = a_service("refused")
-    cluster.api.create_all([a_node(NODE, zone="a"), service, a_service("cart")])
+    cluster.api.create_all([service, a_service("cart")])
     cluster.api.create_all([an_endpoint_slice("cart-1", service="cart", addresses=["10.1.0.1"])])
     address = cluster.api.read(service)["spec"]["clusterIP"]
     access = find_access(
-        kubeconfig=str(cluster.plane.kubeconfig(cluster.account)), context=None, impersonate=None, environment={}
+        kubeconfig=str(cluster.plane.kubeconfig(cluster.accounts[NODE])), context=None, impersonate=None, environment={}
     )
 
     async def run() -> None:

@@ -18,6 +18,8 @@ MODES: Final = ("take-over", "only-marked")
 """Of the controller."""
 PROXY_MODES: Final = ("proxy/beside-kube-proxy", "proxy/instead-of-kube-proxy")
 """Of the nodes' proxies."""
+NAMESPACES: Final = "namespaces"
+"""The folder of what neither of them deletes with itself."""
 _KEYS: Final = {"apiVersion", "kind", "resources", "patches"}
 
 
@@ -28,6 +30,13 @@ def manifests(mode: str) -> list[Object]:
 def the(kind: str, mode: str) -> Object:
     """The only one of its kind."""
     (found,) = (each for each in manifests(mode) if each["kind"] == kind)
+    return found
+
+
+def namespace_of(mode: str) -> Object:
+    """Where the service account is."""
+    name = the("ServiceAccount", mode)["metadata"]["namespace"]
+    (found,) = (each for each in manifests(NAMESPACES) if each["metadata"]["name"] == name)
     return found
 
 

@@ -1,12 +1,30 @@
 """What is deployed holds together, and is what the program knows."""
 
 import re
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import distribution
 from typing import Any
 
 import click
 import pytest
 import yaml
-from tests.deploy.manifests import DEPLOY, MODES, ROOT, container, manifests, pod, the
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tests.deploy.manifests import (
+    DEPLOY,
+    MODES,
+    NAMESPACES,
+    PROXY_MODES,
+    ROOT,
+    Object,
+    container,
+    manifests,
+    namespace_of,
+    pod,
+    the,
+)
 
 import zoneward
 from zoneward.cli.main import cli
@@ -18,7 +36,7 @@ from zoneward.sources.sandbox.in_process import InProcess
 from zoneward.sources.sandbox.registry import Write
 from zoneward.sources.sandbox.schema import decode
 
-KINDS = {"Namespace", "ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget"}
+KINDS = {"ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget", "NetworkPolicy"}
 KINDS |= {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 LABEL = {"app.kubernetes.io/name": "zoneward-controller"}
 
@@ -40,12 +58,12 @@ def test_every_file_is_of_use_and_every_object_is_ours(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_whoever_is_named_is_there(mode: str) -> None:
     """The namespace, the service account, the roles, the labels and the volume."""
-    namespace = the("Namespace", mode)["metadata"]["name"]
+    namespace = namespace_of(mode)["metadata"]["name"]
     account = the("ServiceAccount", mode)["metadata"]["name"]
     roles = {(each["kind"], each["metadata"]["name"]) for each in manifests(mode) if each["kind"].endswith("Role")}
     bound = set()
     for each in manifests(mode):
-        is_wide = each["kind"] in ("Namespace", "ClusterRole", "ClusterRoleBinding")
+        is_wide = each["kind"] in ("ClusterRole", "ClusterRoleBinding")
         assert each["metadata"].get("namespace") == (None if is_wide else namespace)
         if each["kind"].endswith("Binding"):
             bound.add((each["roleRef"]["kind"], each["roleRef"]["name"]))
@@ -56,6 +74,7 @@ def test_whoever_is_named_is_there(mode: str) -> None:
     selectors = [
         the("Deployment", mode)["spec"]["selector"],
         the("PodDisruptionBudget", mode)["spec"]["selector"],
+        the("NetworkPolicy", mode)["spec"]["podSelector"],
         *(each["labelSelector"] for each in template["spec"]["topologySpreadConstraints"]),
     ]
     for selector in selectors:
@@ -68,7 +87,7 @@ def test_a_sandbox_takes_the_namespace_and_a_pod_of_the_deployment(mode: str) ->
     """It knows fields and rules of both as an API server does, and refuses fields that are unknown."""
     registry = begun()
     store, namespaces, pods = InProcess(registry), registry.kinds["namespaces"], registry.kinds["pods"]
-    namespace = the("Namespace", mode)
+    namespace = namespace_of(mode)
     decode(namespace, namespaces, validation="Strict")
     store.create(namespaces, "", namespace, manager="test")
     template = pod(mode)
@@ -90,9 +109,37 @@ def test_a_replica_has_no_more_power_than_it_needs(mode: str) -> None:
     }
     assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"] > 0) == (True, True)
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert the("Namespace", mode)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert namespace_of(mode)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
     assert all(each["readOnly"] for each in container(mode)["volumeMounts"])
+
+
+@pytest.mark.parametrize("mode", [*MODES, *PROXY_MODES])
+def test_others_reach_the_named_port_alone(mode: str) -> None:
+    policy = the("NetworkPolicy", mode)["spec"]
+    # The API server has no label by which it could be let through.
+    assert policy["policyTypes"] == ["Ingress"]
+    (rule,) = policy["ingress"]
+    (port,) = rule["ports"]
+    assert port["port"] == ("healthz" if mode in PROXY_MODES else "status")
+    assert port["port"] in {each["name"] for each in container(mode)["ports"]}
+    assert ("from" in rule) == (mode in MODES)
+
+
+def test_who_deletes_one_folder_leaves_the_namespaces_and_what_the_other_needs() -> None:
+    every = {mode: {identity(each) for each in manifests(mode)} for mode in (*MODES, *PROXY_MODES, NAMESPACES)}
+    used = {namespace for mode in (*MODES, *PROXY_MODES) for _, namespace, _ in every[mode] if namespace}
+    assert {name for kind, _, name in every[NAMESPACES]} == used
+    assert {kind for kind, _, _ in every[NAMESPACES]} == {"Namespace"}
+    for mode in MODES:
+        for proxy_mode in PROXY_MODES:
+            assert not every[mode] & every[proxy_mode]
+            assert not (every[mode] | every[proxy_mode]) & every[NAMESPACES]
+
+
+def identity(thing: Object) -> tuple[str, str, str]:
+    metadata = thing["metadata"]
+    return thing["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -172,11 +219,55 @@ def test_the_image_is_made_of_files_that_are_there_and_sent() -> None:
     assert all((ROOT / name).exists() for name in copied)
 
 
-def test_the_image_has_what_the_controller_needs_and_nothing_of_the_lab() -> None:
-    project = (ROOT / "pyproject.toml").read_text()
-    installed = [re.findall(r"\)\[(\w+)\]", rest) for word, rest in instructions() if word == "RUN"]
-    assert [each for each in installed if each] == [["controller"]]
-    assert re.search(r"^controller = \[$", project, re.MULTILINE)
+def test_each_installation_of_the_image_is_hashed_or_brings_nothing_with_it() -> None:
+    runs = [rest for word, rest in instructions() if word == "RUN" and re.search(r"\bpip .*\b(install|wheel) ", rest)]
+    hashed = [each for each in runs if "--require-hashes" in each]
+    assert [re.findall(r"--requirement (\S+)", each) for each in hashed] == [
+        ["build-requirements.txt"],
+        ["requirements.txt"],
+    ]
+    others = [each for each in runs if each not in hashed]
+    assert len(others) == 2
+    assert all("--no-deps" in each for each in others)
+    # The project comes last, when all that it needs is there.
+    assert runs[-2:] == others
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+NEEDED = {
+    "requirements.txt": PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["controller"],
+    "build-requirements.txt": PROJECT["build-system"]["requires"],
+}
+
+
+@pytest.mark.parametrize("file", NEEDED)
+def test_hashed_requirements_are_all_that_is_needed_in_the_pinned_versions_and_nothing_else(file: str) -> None:
+    """On every Python that the project is for; ``deploy/make_requirements.py`` writes them."""
+    text = re.sub(r"\\\n\s*", "", (DEPLOY / file).read_text())
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    versions = dict(line[0].split("==") for line in lines)
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    assert {name: pinned.get(name) for name in versions} == versions
+    for _, *hashes in lines:
+        assert hashes
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
+    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    needed = {name for python in pythons for name in closure(NEEDED[file], python=python)}
+    assert {canonicalize_name(name) for name in versions} == needed
+
+
+def closure(requirements: Iterable[str], *, python: str) -> set[str]:
+    """The names of all that they require, as what is installed here says."""
+    versions = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
+    environment = {name: str(value) for name, value in default_environment().items()} | versions
+    found, left = set[str](), [Requirement(each) for each in requirements]
+    while left:
+        each = left.pop()
+        name = canonicalize_name(each.name)
+        if name not in found and (each.marker is None or each.marker.evaluate(environment)):
+            found.add(name)
+            left += [Requirement(more) for more in distribution(name).requires or ()]
+    return found
 
 
 def test_the_image_is_run_as_the_manifests_say() -> None:
@@ -185,5 +276,9 @@ def test_the_image_is_run_as_the_manifests_say() -> None:
     assert given["USER"] == f"{spec['runAsUser']}:{spec['runAsGroup']}"
     assert given["EXPOSE"] == str(Settings().listen.port)
     assert given["ENTRYPOINT"] == '["zoneward", "controller"]'
-    version = given["ARG"].removeprefix("PYTHON=")
+    arguments = dict(rest.split("=", 1) for word, rest in instructions() if word == "ARG")
+    # One argument names the base of both stages, so that it can be a digest.
+    assert arguments["BASE"] == "python:${PYTHON}-slim"
+    assert [rest.split()[0] for word, rest in instructions() if word == "FROM"] == ["${BASE}"] * 2
+    version = arguments["PYTHON"]
     assert f'"Programming Language :: Python :: {version}"' in (ROOT / "pyproject.toml").read_text()

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pytest
 import yaml
-from tests.deploy.manifests import DEPLOY, PROXY_MODES, Object, container, manifests, pod, the
+from tests.deploy.manifests import DEPLOY, PROXY_MODES, Object, container, manifests, namespace_of, pod, the
 
 import zoneward
 from zoneward.cli.main import cli
@@ -18,9 +18,9 @@ LABEL = {"app.kubernetes.io/name": "zoneward-proxy"}
 ACCOUNT = {"kind": "ServiceAccount", "name": "zoneward-proxy", "namespace": "zoneward-proxy"}
 LEASES = "zoneward-system"
 """Where the controller's Lease is, and the controller looks for those of proxies."""
-WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+WIDE = {"ClusterRole", "ClusterRoleBinding"}
 WIDE |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-KINDS = WIDE | {"ServiceAccount", "ConfigMap", "DaemonSet", "Role", "RoleBinding"}
+KINDS = WIDE | {"NetworkPolicy", "ServiceAccount", "ConfigMap", "DaemonSet", "Role", "RoleBinding"}
 BESIDE, INSTEAD = PROXY_MODES
 
 
@@ -40,7 +40,7 @@ def test_every_file_is_of_use_and_every_object_is_ours(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", PROXY_MODES)
 def test_whoever_is_named_is_there(mode: str) -> None:
-    namespace = the("Namespace", mode)["metadata"]["name"]
+    namespace = namespace_of(mode)["metadata"]["name"]
     assert (the("ServiceAccount", mode)["metadata"]["name"], namespace) == (ACCOUNT["name"], ACCOUNT["namespace"])
     roles = {(each["kind"], each["metadata"]["name"]) for each in manifests(mode) if each["kind"].endswith("Role")}
     bound = set()
@@ -53,6 +53,7 @@ def test_whoever_is_named_is_there(mode: str) -> None:
     assert bound == roles
     template, daemons = pod(mode), the("DaemonSet", mode)["spec"]
     assert template["spec"]["serviceAccountName"] == ACCOUNT["name"]
+    assert the("NetworkPolicy", mode)["spec"]["podSelector"] == daemons["selector"]
     assert daemons["selector"] == {"matchLabels": LABEL} == {"matchLabels": template["metadata"]["labels"]}
     assert template["spec"]["volumes"][0]["configMap"]["name"] == the("ConfigMap", mode)["metadata"]["name"]
 
@@ -63,14 +64,14 @@ def test_it_may_write_its_own_leases_and_not_the_controllers(mode: str) -> None:
     assert the("ValidatingAdmissionPolicyBinding", mode)["spec"]["policyName"] == policy["metadata"]["name"]
     (condition,) = policy["spec"]["matchConditions"]
     assert f"'system:serviceaccount:{ACCOUNT['namespace']}:{ACCOUNT['name']}'" in condition["expression"]
-    (validation,) = policy["spec"]["validations"]
-    (prefix,) = re.findall(r"startsWith\('(.+)'\)", validation["expression"])
+    (whole,) = (each["expression"] for each in policy["spec"]["variables"] if each["name"] == "whole")
+    (prefix,) = re.findall(r"^'(.+)' \+ variables.node$", whole)
     for name in (lease_name("n1"), lease_name("n1", "zoneward"), lease_name("n" * 253)):
         assert name.startswith(prefix)
     (names,) = (rule["resourceNames"] for rule in the("Role", "take-over")["rules"] if "resourceNames" in rule)
     assert not any(name.startswith(prefix) for name in names)
-    assert f"--lease-namespace={the('Namespace', 'take-over')['metadata']['name']}" in container(mode)["args"]
-    assert the("Role", mode)["metadata"]["namespace"] == LEASES == the("Namespace", "take-over")["metadata"]["name"]
+    assert f"--lease-namespace={namespace_of('take-over')['metadata']['name']}" in container(mode)["args"]
+    assert the("Role", mode)["metadata"]["namespace"] == LEASES == namespace_of("take-over")["metadata"]["name"]
 
 
 @pytest.mark.parametrize("mode", PROXY_MODES)
