@@ -105,13 +105,13 @@ def test_a_dry_run_shows_every_step_and_object_and_writes_nothing(zoneward: Comm
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("default/none",), "Service default/none: expected a Service, found none"),
+        (("default/none",), 'Service default/none: expected a Service, found none: services "none" not found'),
         (("default/kubernetes",), "Service default/kubernetes: expected a selector, got none: its EndpointSlices are"),
         (("a/b/c",), "expected [NAMESPACE/]SERVICE, got 'a/b/c'"),
         (("shop/",), "expected [NAMESPACE/]SERVICE, got 'shop/'"),
         (("/cart",), "expected [NAMESPACE/]SERVICE, got '/cart'"),
         (("default/cart", "-n", "shop"), "-n: expected default, as in default/cart, got shop"),
-        (("cart", "-n", "shop"), "Service shop/cart: expected a Service, found none"),
+        (("cart", "-n", "shop"), 'Service shop/cart: expected a Service, found none: services "cart" not found'),
     ],
     ids=str,
 )
