@@ -19,6 +19,7 @@ from zoneward.proxy.telling import (
     QUIET,
     Teller,
 )
+from zoneward.sources.sandbox.in_process import InProcess
 from zoneward.sources.sandbox.registry import Registry
 from zoneward.sources.writing import Writer
 
@@ -150,6 +151,26 @@ def test_what_a_server_refuses_is_logged_and_given_up() -> None:
         ((event, fields),) = scene.log.told
         assert event == "an Event could not be written"
         assert (fields["service"], fields["is_given_up"]) == (f"{NAMESPACE}/No Name", True)
+
+    on_a_node(work)
+
+
+def test_an_event_of_a_namespace_that_is_being_deleted_is_given_up_with_the_servers_words() -> None:
+    async def work(scene: Scene) -> None:
+        store, namespaces = InProcess(scene.registry), scene.registry.kinds["namespaces"]
+        store.create(namespaces, "", {"metadata": {"name": "doomed"}}, manager="test")
+        held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}, "spec": {"ports": [{"port": 80}]}}
+        store.create(scene.registry.kinds["services"], "doomed", held, manager="test")
+        store.delete(namespaces, "", "doomed")
+        ends = replace(a_service(1), metadata=replace(a_service(1).metadata, namespace="doomed"))
+        scene.teller.tell(ends, NOT_PROGRAMMED, "no")
+        scene.teller.tell(a_service(), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 1)
+        ((_, fields),) = scene.log.told
+        assert (fields["service"], fields["is_given_up"]) == ("doomed/cart-1", True)
+        assert str(fields["error"]).endswith(
+            "unable to create new content in namespace doomed because it is being terminated"
+        )
 
     on_a_node(work)
 

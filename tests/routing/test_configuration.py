@@ -8,7 +8,9 @@ from typing import Any, Final, get_args
 
 import pytest
 
+from zoneward.controller.settings import SECTION
 from zoneward.kube import names
+from zoneward.proxy.settings import SECTION as PROXY_SECTION
 from zoneward.routing.configuration import (
     WEIGHTED_ALGORITHMS,
     Algorithm,
@@ -244,6 +246,14 @@ def test_shares_are_what_was_written_not_the_double_next_to_it() -> None:
     assert subsetting.subsetting.starting_threshold == Fraction(23, 10)
     assert subsetting.subsetting.overload_threshold == Fraction(1, 10)
     assert Fraction(0.1) != Fraction(1, 10)
+
+
+def test_what_an_unknown_key_is_answered_with_is_every_key_that_is_read() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        configuration_from({**HEAD, "colour": "red"})
+    listed = str(refused.value).removeprefix("colour: expected one of ").removesuffix(", got an unknown key")
+    assert set(listed.split(", ")) == DESIGN.keys() - HEAD.keys() | {SECTION, PROXY_SECTION}
+    assert configuration_from({**HEAD, SECTION: {}, PROXY_SECTION: {}}) == Configuration()
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

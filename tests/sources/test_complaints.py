@@ -171,6 +171,20 @@ def test_a_403_of_a_namespace_that_is_being_deleted_says_so() -> None:
         assert "being deleted" not in worded(other, ACCESS, now=NOW)
 
 
+def test_a_line_for_a_command_has_as_much_of_the_servers_words_as_there_is_room_for() -> None:
+    line = "the server refuses to create services in namespace shop (403): "
+    path, words = "/api/v1/namespaces/shop/services", "no " * 200
+    said = told(Forbidden(403, "Forbidden", words, method="POST", path=path))
+    assert said.startswith(f"{PLACE}{line}no no no")
+    assert said.endswith("…")
+    assert len(said) == MAX_LENGTH
+    # Where there is room for nothing but a few letters, the rule is what is needed.
+    path = f"/api/v1/namespaces/{'n' * 120}/services"
+    line = forbidden("Forbidden", method="POST", path=path)
+    assert line.endswith('{apiGroups: [""], resources: ["services"], verbs: ["create"]}')
+    assert "…" not in told(Unreachable("no"))
+
+
 def test_the_servers_words_cannot_steer_a_terminal() -> None:
     assert worded_forbidden("no \x1b[2J", path="/version").endswith(": no ?[2J")
 

@@ -29,6 +29,8 @@ _RESOURCE_PATH: Final = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/[^/]+(?:/namespaces/(?P<namespace>[^/]+)(?=/[^/]+))?"
     r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<subresource>.+))?)?"
 )
+_LEAST_WORDS: Final = 40
+"""Characters of the server's words, with what introduces them: fewer say nothing."""
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -42,7 +44,9 @@ def complaint(error: CallFailed, access: Access, *, now: datetime) -> InputError
     where = [access.cluster.server, f"context {access.context}"]
     line, words = _said(error, access, now)
     room = MAX_LENGTH - len(": ".join((*where, line)))
-    return InputError(where[0], *where[1:], line + (words if len(words) <= room else f"{words[: max(0, room - 1)]}…"))
+    if len(words) > room:
+        words = f"{words[: room - 1]}…" if room >= _LEAST_WORDS else ""
+    return InputError(where[0], *where[1:], line + words)
 
 
 def worded(error: CallFailed, access: Access, *, now: datetime) -> str:
