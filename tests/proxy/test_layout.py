@@ -36,17 +36,37 @@ def a_portion(
 INNER, OUTER, NODE = "10.96.0.1 . tcp . 80", "198.51.100.1 . tcp . 80", "tcp . 30080"
 
 
-def test_each_address_leads_to_its_slots() -> None:
+def test_all_addresses_of_a_port_share_one_list_of_endpoints() -> None:
     found = a_portion(node_port=30_080).elements
-    assert found["services"] == {INNER: "goto c-2", OUTER: "goto x-2"}
-    assert found["node-ports"] == {NODE: "goto nx-2"}
-    for name, keys in (("endpoints", (INNER, OUTER)), ("node-endpoints", (NODE,))):
-        assert found[name] == {
-            f"{key} . {slot}": f"{each.address} . 8080" for key in keys for slot, each in enumerate((HERE, THERE))
-        }
+    assert found["services"] == {INNER: "goto c-2", OUTER: "goto external-cluster"}
+    assert found["node-ports"] == {NODE: "goto node-external-cluster"}
+    assert found["endpoints"] == {
+        f"{INNER} . {slot}": f"{each.address} . 8080" for slot, each in enumerate((HERE, THERE))
+    }
+    assert (found["to-cluster-ip"], found["policy-cluster"]) == ({OUTER: "10.96.0.1"}, {INNER: "goto c-2"})
+    assert (found["node-to-cluster-ip"], found["node-to-port"]) == ({NODE: "10.96.0.1"}, {NODE: "80"})
     assert found["cluster-ips"] == {"10.96.0.1": ""}
     assert found["hairpin"] == {"10.1.0.1 . 10.1.0.1 . tcp . 8080": ""}
-    assert a_portion(node_port=30_080).shared == {"c-2", "x-2", "nc-2", "nx-2"}
+    assert a_portion(node_port=30_080).shared == {"c-2"}
+
+
+def test_a_further_address_takes_as_much_with_a_hundred_endpoints_as_with_one() -> None:
+    def size(addresses: int, endpoints: int) -> int:
+        external = tuple(f"198.51.100.{number}" for number in range(1, addresses + 1))
+        cluster = tuple(Target(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
+        return sum(map(len, a_portion(external=external, cluster=cluster).elements.values()))
+
+    assert size(200, 100) - size(100, 100) == size(200, 1) - size(100, 1) == 200
+    assert size(200, 100) - size(200, 1) == 99
+
+
+def test_a_service_without_further_addresses_has_nothing_for_them() -> None:
+    assert a_portion(external=()).elements == {
+        "cluster-ips": {"10.96.0.1": ""},
+        "hairpin": {"10.1.0.1 . 10.1.0.1 . tcp . 8080": ""},
+        "services": {INNER: "goto c-2"},
+        "endpoints": {f"{INNER} . 0": "10.1.0.1 . 8080", f"{INNER} . 1": "10.2.0.1 . 8080"},
+    }
 
 
 def test_without_endpoints_all_addresses_reject() -> None:
@@ -58,9 +78,15 @@ def test_without_endpoints_all_addresses_reject() -> None:
 
 def test_the_external_policy_local_parts_inside_and_outside() -> None:
     found = a_portion(local=(HERE,), external_local=True, node_port=30_080).elements
-    assert found["services"] == {INNER: "goto c-2", OUTER: "goto external"}
-    assert (found["inside"], found["outside"]) == ({OUTER: "goto c-2"}, {OUTER: "goto l-1"})
-    assert (found["node-inside"], found["node-outside"]) == ({NODE: "goto nc-2"}, {NODE: "goto nl-1"})
+    assert found["services"] == {INNER: "goto c-2", OUTER: "goto external-local"}
+    assert (found["inside"], found["outside"]) == ({OUTER: "goto to-cluster"}, {OUTER: "goto to-local"})
+    assert found["node-ports"] == {NODE: "goto node-external-local"}
+    assert (found["node-inside"], found["node-outside"]) == (
+        {NODE: "goto node-to-cluster"},
+        {NODE: "goto node-to-local"},
+    )
+    assert (found["policy-cluster"], found["policy-local"]) == ({INNER: "goto c-2"}, {INNER: "goto l-1"})
+    assert found["local-endpoints"] == {f"{INNER} . 0": "10.1.0.1 . 8080"}
     assert "refused" not in found
 
 
@@ -69,7 +95,7 @@ def test_the_policies_local_drop_where_others_have_endpoints() -> None:
     assert found["refused"] == {INNER: "drop", OUTER: "drop"}
     assert found["node-refused"] == {NODE: "drop"}
     # What starts here is served all the same.
-    assert (found["services"], found["inside"]) == ({OUTER: "goto external"}, {OUTER: "goto c-2"})
+    assert (found["services"], found["inside"]) == ({OUTER: "goto external-local"}, {OUTER: "goto to-cluster"})
     assert "outside" not in found
 
 
@@ -98,14 +124,17 @@ def test_a_client_keeps_its_endpoint_for_each_port_of_its_own() -> None:
     found = a_portion(affinity=60, node_port=30_080)
     assert not found.shared
     assert "endpoints" not in found.elements
-    assert len(found.sets) == 2
-    assert all(each.spec.endswith("flags dynamic,timeout; timeout 60s") for each in found.sets.values())
+    ((kept, declared),) = found.sets.items()
+    assert "flags dynamic,timeout; timeout 60s" in declared.spec
     keep = found.elements["services"][INNER].removeprefix("goto ")
     leads = [rule.split()[-1] for rule in found.chains[keep].rules]
     # Those who were here before, the draw, and whom the draw misses.
     assert len(leads) == 4
     assert leads[0] == leads[3]
-    assert found.elements["services"][OUTER] == found.elements["node-ports"][NODE] != f"goto {keep}"
+    assert [found.chains[each].rules[0] for each in leads[:2]] == [
+        f"update @{kept} {{ ip saddr . {each.address} . 8080 }}" for each in (HERE, THERE)
+    ]
+    assert found.elements["policy-cluster"][INNER] == f"goto {keep}"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -116,16 +145,34 @@ def test_every_address_leads_somewhere_or_is_refused(family: Any, data: st.DataO
     served = data.draw(services(family, name="1"))
     found = portion(served, slots_of(served, {}), LayoutOptions())
     addresses = (served.cluster_ip, *served.external, *served.balancers)
+    elements = found.elements
     for port in served.ports:
-        for key in (f"{address} . {port.protocol} . {port.port}" for address in addresses):
-            assert any(key in found.elements.get(name, {}) for name in ("services", "refused"))
-        if port.node_port is not None:
-            key = f"{port.protocol} . {port.node_port}"
-            assert any(key in found.elements.get(name, {}) for name in ("node-ports", "node-refused"))
-    for name, some in found.elements.items():
-        for key, verdict in some.items():
+        inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
+        keys = [("services", "refused", f"{address} . {port.protocol} . {port.port}") for address in addresses]
+        # An API server gives no node port to two of them.
+        if port.node_port is not None and port.node_port not in {
+            each.node_port for each in served.ports if each is not port
+        }:
+            keys.append(("node-ports", "node-refused", f"{port.protocol} . {port.node_port}"))
+        for leading, refused, key in keys:
+            prefix = "node-" if leading == "node-ports" else ""
+            verdict = elements.get(leading, {}).get(key)
+            assert verdict is not None or key in elements[refused]
+            if verdict is None or key == inner:
+                continue
+            led = [verdict]
+            if verdict.endswith("external-local"):
+                led = [
+                    verdict for name in ("inside", "outside") if (verdict := elements.get(prefix + name, {}).get(key))
+                ]
+            for each in led:
+                assert elements[f"{prefix}to-cluster-ip"][key] == served.cluster_ip
+                assert not prefix or elements["node-to-port"][key] == str(port.port)
+                assert elements[f"policy-{each.rpartition('-')[2]}"][inner]
+    for name in ("services", "policy-cluster", "policy-local"):
+        for key, verdict in elements.get(name, {}).items():
             kind, _, number = verdict.removeprefix("goto ").partition("-")
-            if kind.removeprefix("n") in ("c", "l", "x"):
+            if kind in ("c", "l"):
                 assert verdict.removeprefix("goto ") in found.shared
-                slots = f"{'node-' if kind[0] == 'n' else ''}{'local-' if kind[-1] == 'l' else ''}endpoints"
-                assert {f"{key} . {slot}" for slot in range(int(number))} <= found.elements[slots].keys(), name
+                slots = "local-endpoints" if kind == "l" else "endpoints"
+                assert {f"{key} . {slot}" for slot in range(int(number))} <= elements[slots].keys()

@@ -29,7 +29,7 @@ OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.244.0.0/16", "ip6": "fd00:2
 NAMES: Final = ("cart", "mail")
 PREFIX: Final[dict[Family, str]] = {"ip": "10.244.0.", "ip6": "fd00:244::"}
 TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
-ENDPOINTS: Final = ("endpoints", "local-endpoints", "node-endpoints", "node-local-endpoints")
+ENDPOINTS: Final = ("endpoints", "local-endpoints")
 
 some_services = st.fixed_dictionaries(
     {

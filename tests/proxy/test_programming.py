@@ -214,7 +214,7 @@ def test_whatever_happens_the_kernel_ends_with_what_is_served(data: st.DataObjec
                 case "done":
                     proxy.kernel.faults.done_deaths = 1
                 case "refuse":
-                    proxy.kernel.faults.refused = {data.draw(st.sampled_from(["10.0.0.101", "10.0.0.102", "x-2"]))}
+                    proxy.kernel.faults.refused = {data.draw(st.sampled_from(["10.0.0.101", "10.0.0.102", "c-2"]))}
                 case "table" if ("ip", TABLE) in proxy.kernel.tables:
                     proxy.kernel.load(f"delete table ip {TABLE}\n")
                 case "chain" if ("ip", TABLE) in proxy.kernel.tables:

@@ -2,7 +2,11 @@
 
 ==================  ==================================================================================
 ``services``        address, protocol, port -> chain; ``node-ports`` the same without the address
-``endpoints``       address, protocol, port, slot -> endpoint; ``local-endpoints``: those of this node
+``endpoints``       cluster address, protocol, port, slot -> endpoint; ``local-endpoints``: those of this node
+``to-cluster-ip``   external address, protocol, port -> cluster address; ``node-to-cluster-ip`` the same for node
+                    ports, and ``node-to-port`` their Service's port
+``policy-cluster``  cluster address, protocol, port -> the chain for traffic that came to another address, by
+                    its traffic policy; ``policy-local``
 ``inside``          for the external policy Local: where traffic from this node and its Pods goes;
                     ``outside``: all other traffic
 ``refused``         what has nobody to serve it: rejected where no endpoint exists, else dropped
@@ -12,8 +16,13 @@
 ==================  ==================================================================================
 
 What a chain does is told by its name, so that whoever finds a table needs no more than the names to know it.
-Chains: ``c-N`` and ``l-N`` send to one of N slots (cluster, local), ``x-N`` masquerades before; ``external`` is the
-external policy Local. With ``n`` before it (``node-external``) the same for node ports.
+Chains: ``c-N`` and ``l-N`` send to one of N slots (cluster, local). ``external-cluster`` and ``external-local`` are the
+external policies, ``to-cluster`` and ``to-local`` lead on from them. With ``node-`` before it the same for node ports.
+
+Endpoints are there once for a Service's port, under its cluster address. The first packet of a connection to another
+address, or to a node port, has its destination rewritten to the cluster address before its endpoint is looked up: nft
+(1.0.6) has no other place for a value that one lookup finds and the next one needs. It is rewritten again at once, by
+the translation to the endpoint; connection tracking has kept the address that the client asked for.
 """
 
 import hashlib
@@ -61,7 +70,7 @@ class LayoutOptions:
         return f"meta mark set meta mark | {self.mark:#010x}"
 
 
-_SHARED: Final = ("c", "l", "x", "nc", "nl", "nx")
+_SHARED: Final = ("c", "l")
 """Kinds of chains that ports share, whichever Service they are of."""
 
 
@@ -73,13 +82,13 @@ def base_sets(family: Family, options: LayoutOptions) -> dict[str, Declared]:
     found = {
         "cluster-ips": Declared("set", f"type {address}"),
         "hairpin": Declared("set", f"type {address} . {address} . inet_proto . inet_service"),
-        "endpoints": Declared("map", f"typeof {family} daddr . {_PORT} . {drawn} : {family} daddr . tcp dport"),
-        "node-endpoints": Declared("map", f"typeof {_PORT} . {drawn} : {family} daddr . tcp dport"),
+        "to-cluster-ip": Declared("map", f"type {by_address} : {address}"),
+        "node-to-cluster-ip": Declared("map", f"type {by_port} : {address}"),
+        "node-to-port": Declared("map", f"type {by_port} : inet_service"),
     }
-    for name in ("endpoints", "node-endpoints"):
-        local = name.replace("endpoints", "local-endpoints")
-        found[local] = found[name]
-    for name in ("services", "inside", "outside", "refused", "guarded"):
+    for name in ("endpoints", "local-endpoints"):
+        found[name] = Declared("map", f"typeof {family} daddr . {_PORT} . {drawn} : {family} daddr . tcp dport")
+    for name in ("services", "inside", "outside", "refused", "guarded", "policy-cluster", "policy-local"):
         found[name] = Declared("map", f"type {by_address} : verdict")
     for name in ("node-ports", "node-inside", "node-outside", "node-refused"):
         found[name] = Declared("map", f"type {by_port} : verdict")
@@ -105,17 +114,24 @@ def base_chains(family: Family, options: LayoutOptions) -> dict[str, Chain]:
     unknown += [f"{family} daddr {each} drop" for each in (options.service_ranges or {}).get(family, ())]
     refused = [f"{key} vmap @refused", f"{node} {_PORT} vmap @node-refused"]
 
-    def external(prefix: str, lookup: str) -> Chain:
+    def local(prefix: str, lookup: str) -> Chain:
         rules = [] if ours is None else [f"{ours[0]} {lookup} vmap @{prefix}inside"]
         rules += [f"fib saddr type local {mark}", f"fib saddr type local {lookup} vmap @{prefix}inside"]
         return Chain((*rules, f"{lookup} vmap @{prefix}outside"))
 
+    rewritten = (f"{family} daddr set {key} map @to-cluster-ip",)
     masquerade = f"meta mark & {options.mark:#010x} != 0x00000000 meta mark set meta mark ^ {options.mark:#010x}"
     chains = {
         # Of messages that say so the kernel sends few in a second; a connection can be told without one.
         "nobody": Chain(("meta l4proto tcp reject with tcp reset", "reject")),
-        "external": external("", key),
-        "node-external": external("node-", _PORT),
+        "to-cluster": _onward(family, "cluster", rewritten),
+        "to-local": _onward(family, "local", rewritten),
+        "node-to-cluster": _onward(family, "cluster", _from_node_port(family)),
+        "node-to-local": _onward(family, "local", _from_node_port(family)),
+        "external-cluster": Chain((mark, "goto to-cluster")),
+        "external-local": local("", key),
+        "node-external-cluster": Chain((mark, "goto node-to-cluster")),
+        "node-external-local": local("node-", _PORT),
         "services-nat": Chain(tuple(services)),
         "before-input": Chain((f"ct state new {key} vmap @guarded",), Hook("filter", "prerouting", -110)),
         "before-output": Chain((f"ct state new {key} vmap @guarded",), Hook("filter", "output", -110)),
@@ -143,27 +159,41 @@ def base_chains(family: Family, options: LayoutOptions) -> dict[str, Chain]:
             "nat-input": Chain((count,), Hook("nat", "input", 100)),
         }
     # What was written by other options, or another version, is known by it.
-    said = base_sets(family, options), chains, [shared_chain(f"{each}-2", family, options) for each in _SHARED]
+    said = base_sets(family, options), chains, [shared_chain(f"{each}-2", family) for each in _SHARED]
     digest = hashlib.sha256(repr(said).encode()).hexdigest()[:16]
     return chains | {f"{LAYOUT}-{digest}": Chain()}
 
 
-def shared_chain(name: str, family: Family, options: LayoutOptions) -> Chain:
-    """A chain by its name: ``c-3``, ``l-3``, ``x-3``, and those of node ports."""
+def shared_chain(name: str, family: Family) -> Chain:
+    """A chain by its name: ``c-3``, ``l-3``."""
     kind, _, number = name.partition("-")
-    node = "n" if kind.startswith("n") else ""
-    if kind.endswith("x"):
-        return Chain((options.marked, f"goto {node}c-{number}"))
-    endpoints = f"{'node-' if node else ''}{'local-' if kind.endswith('l') else ''}endpoints"
-    key = _PORT if node else f"{family} daddr . {_PORT}"
+    endpoints = "local-endpoints" if kind == "l" else "endpoints"
     # A packet that came here just before the last slot went draws one that is not there. The first always is.
     numbers = (number,) if number == "1" else (number, "1")
     return Chain(
         tuple(
-            f"meta l4proto {protocol} dnat {family} addr . port to {key} . numgen random mod {each} map @{endpoints}"
+            f"meta l4proto {protocol} dnat {family} addr . port to {family} daddr . {_PORT} . "
+            f"numgen random mod {each} map @{endpoints}"
             for protocol in _PROTOCOLS
             for each in numbers
         )
+    )
+
+
+def _onward(family: Family, kind: str, rewritten: Sequence[str]) -> Chain:
+    """To a Service's endpoints by way of its cluster address, to which the rules ``rewritten`` change the packet's."""
+    return Chain((*rewritten, f"{family} daddr . {_PORT} vmap @policy-{kind}"))
+
+
+def _from_node_port(family: Family) -> tuple[str, ...]:
+    """A datagram without a checksum stays without one: nft would add the difference to the 0 that says so."""
+    port = f"dport set {_PORT} map @node-to-port"
+    return (
+        f"{family} daddr set {_PORT} map @node-to-cluster-ip",
+        f"meta l4proto tcp tcp {port}",
+        f"meta l4proto udp udp checksum 0 th {port}",
+        f"meta l4proto udp udp checksum != 0 udp {port}",
+        f"meta l4proto sctp sctp {port}",
     )
 
 

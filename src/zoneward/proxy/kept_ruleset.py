@@ -158,9 +158,7 @@ class KeptRuleset:
         return Ruleset(family=self._family, table=self._table, sets=sets, chains=chains, elements=elements)
 
     def _chains(self, names: list[str]) -> dict[str, Chain]:
-        # One goes to another: that one first.
-        ordered = sorted(names, key=lambda name: "x" in name)
-        return {name: shared_chain(name, self._family, self._options) for name in ordered}
+        return {name: shared_chain(name, self._family) for name in names}
 
     def _settled(
         self, service: Key, less: Elements, more: Elements

@@ -180,6 +180,9 @@ class ElementWriter:
         return start + packed + data
 
     def _value(self, value: str) -> bytes:
+        if self._data == (PORT,):
+            # Alone it is not filled up.
+            return attribute(VALUE, _PORT.pack(int(value), 0)[:2])
         if self._data != (LEAD,):
             return attribute(VALUE, self._packed(value, self._data))
         code, _, chain = value.partition(" ")

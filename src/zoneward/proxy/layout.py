@@ -1,21 +1,24 @@
 """From what a node serves of one Service to what that adds to its table of rules.
 
 One verdict map leads from the destination of a packet to a chain that all ports with as many slots share, and this one
-looks the endpoint up in one big map, by the destination and a slot drawn at random (`zoneward.proxy.base_rules`). So an
-endpoint that changes is one element, and no chain is ever made for a Service but for what chains alone can do: clients
-that keep their endpoint, and ranges of sources.
+looks the endpoint up in one big map, by the cluster address and a slot drawn at random (`zoneward.proxy.base_rules`).
+So an endpoint that changes is one element, however many addresses there are, and no chain is ever made for a Service
+but for what chains alone can do: clients that keep their endpoint, and ranges of sources.
 """
 
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address, ip_network
+from typing import Final
 
 from zoneward.proxy.base_rules import LayoutOptions
 from zoneward.proxy.ruleset import ADDRESS, Chain, Declared, Portion
 from zoneward.proxy.served import Served, ServedPort, Target
 from zoneward.proxy.slots import repeats, slots
 
+_MOST_KEPT: Final = 1 << 20
+"""Clients that a port remembers, each with its endpoint. Where there are more, new ones are not kept."""
 Slots = Mapping[tuple[str, str, str], Sequence[Target]]
 """By the port's name and protocol, and ``cluster`` or ``local``: what stands in each slot."""
 
@@ -59,43 +62,55 @@ class _Portion:
 
     def _add(self, port: ServedPort, cluster: Sequence[Target], local: Sequence[Target]) -> None:
         served = self._served
-        way: _Drawing | _Keeping = _Drawing(self._elements, self._shared, cluster, local)
-        if port.affinity:
-            way = self._keeping(port, cluster, local)
+        inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
+        ways = self._ways(port, cluster, local)
         for target in port.reachable:
             if target.here:
                 key = f"{target.address} . {target.address} . {port.protocol} . {target.port}"
                 self._elements.setdefault("hairpin", {})[key] = ""
-        inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
-        kind = "l" if served.internal_local else "c"
-        if way.has(kind):
-            self._lead("services", inner, way.to(kind, inner))
+        kind = "local" if served.internal_local else "cluster"
+        used = {kind}
+        if kind in ways:
+            self._lead("services", inner, ways[kind])
         else:
             self._refuse("refused", inner, port)
-        addresses = (*served.external, *served.balancers)
-        for address in dict.fromkeys(addresses):
-            self._outer("", f"{address} . {port.protocol} . {port.port}", way, port)
+        outer = [("", f"{each} . {port.protocol} . {port.port}") for each in (*served.external, *served.balancers)]
         if port.node_port is not None:
-            self._outer("node-", f"{port.protocol} . {port.node_port}", way, port)
+            outer.append(("node-", f"{port.protocol} . {port.node_port}"))
+        for prefix, key in dict.fromkeys(outer):
+            self._outer(prefix, key, ways, port)
+        if outer and port.has_any:
+            kinds = {"cluster", "local"} if served.external_local else {"cluster"}
+            for each in sorted(kinds & ways.keys()):
+                self._lead(f"policy-{each}", inner, ways[each])
+            used |= kinds
+        if port.affinity is None:
+            for kind in sorted(used & ways.keys()):
+                self._shared.add(ways[kind])
+                name, targets = ("local-endpoints", local) if kind == "local" else ("endpoints", cluster)
+                elements = self._elements.setdefault(name, {})
+                for slot, target in enumerate(targets):
+                    elements[f"{inner} . {slot}"] = f"{target.address} . {target.port}"
 
-    def _outer(self, prefix: str, key: str, way: "_Drawing | _Keeping", port: ServedPort) -> None:
+    def _outer(self, prefix: str, key: str, ways: Mapping[str, str], port: ServedPort) -> None:
         """Traffic to an address of the outside, or to a node port."""
         lead = "node-ports" if prefix else "services"
-        if not port.has_any:
+        kinds: set[str] = set()
+        if port.has_any and self._served.external_local:
+            self._lead(lead, key, f"{prefix}external-local")
+            kinds = {"cluster", "local"} & ways.keys()
+            for kind, name in (("cluster", "inside"), ("local", "outside")):
+                if kind in kinds:
+                    self._lead(f"{prefix}{name}", key, f"{prefix}to-{kind}")
+        elif port.has_any and "cluster" in ways:
+            self._lead(lead, key, f"{prefix}external-cluster")
+            kinds = {"cluster"}
+        if kinds:
+            self._elements.setdefault(f"{prefix}to-cluster-ip", {})[key] = self._served.cluster_ip
+            if prefix:
+                self._elements.setdefault("node-to-port", {})[key] = str(port.port)
+        if ("local" if self._served.external_local else "cluster") not in kinds:
             self._refuse(f"{prefix}refused", key, port)
-        elif not self._served.external_local:
-            if way.has("x"):
-                self._lead(lead, key, way.to("x", key, node=bool(prefix)))
-            else:
-                self._refuse(f"{prefix}refused", key, port)
-        else:
-            self._lead(lead, key, f"{prefix}external")
-            if way.has("c"):
-                self._lead(f"{prefix}inside", key, way.to("c", key, node=bool(prefix)))
-            if way.has("l"):
-                self._lead(f"{prefix}outside", key, way.to("l", key, node=bool(prefix)))
-            else:
-                self._refuse(f"{prefix}refused", key, port)
 
     def _lead(self, name: str, key: str, chain: str) -> None:
         self._elements.setdefault(name, {})[key] = f"goto {chain}"
@@ -120,75 +135,52 @@ class _Portion:
 
     # --- ways to the endpoints ----------------------------------------------------------------------------------------
 
-    def _keeping(self, port: ServedPort, cluster: Sequence[Target], local: Sequence[Target]) -> "_Keeping":
-        family, about = self._family, f"{port.protocol}/{port.name}"
-        kept, leads = {}, {}
+    def _ways(self, port: ServedPort, cluster: Sequence[Target], local: Sequence[Target]) -> dict[str, str]:
+        """The chain that sends to endpoints, by the policy; none for one that has no endpoints.
+
+        A slot is drawn anew for each connection; where a client keeps its endpoint, chains of the Service's own lead
+        there.
+        """
+        if port.affinity is None:
+            return {kind: f"{kind[0]}-{len(some)}" for kind, some in (("cluster", cluster), ("local", local)) if some}
+        family, address, about = self._family, ADDRESS[self._family], f"{port.protocol}/{port.name}"
+        spec = (
+            f"type {address} . {address} . inet_service; flags dynamic,timeout; timeout {port.affinity}s; "
+            f"size {_MOST_KEPT}"
+        )
+        kept = _own_name("kept", self._served, about, spec)
+        leads = {}
         for target in port.reachable:
-            spec = f"type {ADDRESS[family]}; flags dynamic,timeout; timeout {port.affinity}s"
-            rest = f"{about}/{target.address}/{target.port}"
-            keep = kept[target] = _own_name("kept", self._served, rest, spec)
-            self._sets[keep] = Declared("set", spec)
             to = f"[{target.address}]:{target.port}" if family == "ip6" else f"{target.address}:{target.port}"
-            rules = f"update @{keep} {{ {family} saddr }}", f"meta l4proto {port.protocol} dnat {family} to {to}"
-            leads[target] = self._chain("endpoint", rest, *rules)
-        chains = {}
-        for kind, name, targets in (("c", "keep", cluster), ("l", "keep-local", local)):
+            leads[target] = self._chain(
+                "endpoint",
+                f"{about}/{target.address}/{target.port}",
+                f"update @{kept} {{ {family} saddr . {target.address} . {target.port} }}",
+                f"meta l4proto {port.protocol} dnat {family} to {to}",
+            )
+        found = {}
+        for kind, name, targets in (("cluster", "keep", cluster), ("local", "keep-local", local)):
             if targets:
-                again = [f"{family} saddr @{kept[each]} goto {leads[each]}" for each in dict.fromkeys(targets)]
+                self._sets[kept] = Declared("set", spec)
+                # Which slot is whose says nothing here, and may not change the chain.
+                targets = sorted(targets, key=lambda each: (each.address, each.port))
+                again = [f"{self._has_used(each)} @{kept} goto {leads[each]}" for each in dict.fromkeys(targets)]
                 drawn = ", ".join(f"{slot} : goto {leads[each]}" for slot, each in enumerate(targets))
                 draw = f"numgen random mod {len(targets)} vmap {{ {drawn} }}"
                 # Just when the chain goes its map may be empty: a packet that is here then must not fall out.
-                chains[kind] = self._chain(name, about, *again, draw, f"goto {leads[targets[0]]}")
-        if "c" in chains:
-            chains["x"] = self._chain("keep-outer", about, self._options.marked, f"goto {chains['c']}")
-        return _Keeping(chains)
+                found[kind] = self._chain(name, about, *again, draw, f"goto {leads[targets[0]]}")
+        return found
+
+    def _has_used(self, target: Target) -> str:
+        """A client and an endpoint, as a key: nft (1.0.6) takes no constant there, but what is made of one."""
+        family, zero = self._family, "0.0.0.0" if self._family == "ip" else "::"
+        return f"{family} saddr . {family} daddr & {zero} | {target.address} . th dport & 0 | {target.port}"
 
     def _chain(self, kind: str, rest: str, *rules: str) -> str:
         """A chain of the Service's own. Its name tells its rules: where these change it is another one."""
         name = _own_name(kind, self._served, rest, "\n".join(rules))
         self._chains[name] = Chain(rules)
         return name
-
-
-class _Drawing:
-    """A slot is drawn anew for each connection."""
-
-    def __init__(
-        self, elements: dict[str, dict[str, str]], shared: set[str], cluster: Sequence[Target], local: Sequence[Target]
-    ) -> None:
-        self._elements, self._shared = elements, shared
-        self._targets = {"c": cluster, "l": local, "x": cluster}
-        self._words = {id(each): [f"{one.address} . {one.port}" for one in each] for each in (cluster, local)}
-
-    def has(self, kind: str) -> bool:
-        return bool(self._targets[kind])
-
-    def to(self, kind: str, key: str, *, node: bool = False) -> str:
-        """The chain that leads to endpoints of a kind, which are written under the key."""
-        targets = self._targets[kind]
-        name = f"{'node-' if node else ''}{'local-' if kind == 'l' else ''}endpoints"
-        elements = self._elements.setdefault(name, {})
-        for slot, words in enumerate(self._words[id(targets)]):
-            elements[f"{key} . {slot}"] = words
-        prefix, number = "n" if node else "", len(targets)
-        if kind == "x":
-            self._shared.add(f"{prefix}c-{number}")
-        chain = f"{prefix}{kind}-{number}"
-        self._shared.add(chain)
-        return chain
-
-
-class _Keeping:
-    """A client keeps its endpoint; chains of the Service's own lead there."""
-
-    def __init__(self, chains: Mapping[str, str]) -> None:
-        self._chains = chains
-
-    def has(self, kind: str) -> bool:
-        return kind in self._chains
-
-    def to(self, kind: str, key: str, *, node: bool = False) -> str:  # noqa: ARG002 -- as `_Drawing` has it
-        return self._chains[kind]
 
 
 def _repeated(port: ServedPort) -> Iterable[Target]:

@@ -96,19 +96,16 @@ def slots_there(present: Ruleset, served: Served) -> Slots:
     """What stands in each slot of a Service's ports, as the kernel has it; without endpoints that nobody wants."""
     found: dict[tuple[str, str, str], list[Target]] = {}
     for port in served.ports:
-        addresses = (served.cluster_ip, *served.external, *served.balancers)
-        keys = [f"{address} . {port.protocol} . {port.port}" for address in addresses]
+        key = f"{served.cluster_ip} . {port.protocol} . {port.port}"
         wanted = {f"{each.address} . {each.port}": each for each in port.reachable}
         for kind, name in (("cluster", "endpoints"), ("local", "local-endpoints")):
             some = present.elements.get(name, {})
-            key = next((each for each in keys if f"{each} . 0" in some), None)
-            if key is None:
-                continue
             standing: list[Target] = []
             while (value := some.get(f"{key} . {len(standing)}")) is not None:
                 # One that goes keeps its place, so that the others keep theirs.
                 standing.append(wanted.get(value) or Target(*_parsed(value)))
-            found[port.name, port.protocol, kind] = standing
+            if standing:
+                found[port.name, port.protocol, kind] = standing
     return found
 
 
