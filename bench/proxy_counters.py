@@ -147,7 +147,9 @@ def _serve() -> None:
     changes = [kept.begin()]
     for number in range(_SERVICES):
         service = _service(number)
-        changes.append(kept.put(("bench", service.name), portion(service, slots_of(service, {}), LayoutOptions())))
+        changes.append(
+            kept.put(("bench", service.name), portion((service,), slots_of((service,), {}), LayoutOptions()))
+        )
     library = Library()
     _run(library, "".join(map(text, changes)))
     with ExitStack() as stack:

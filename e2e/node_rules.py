@@ -43,8 +43,8 @@ class NodeRules:
         changes: dict[Family, list[Changes]] = {}
         for each in some:
             key = each.family, each.namespace, each.name
-            there = self._slots[key] = slots_of(each, self._slots.get(key, {}))
-            put = self._kept[each.family].put(key[1:], portion(each, there, self._options))
+            there = self._slots[key] = slots_of((each,), self._slots.get(key, {}))
+            put = self._kept[each.family].put(key[1:], portion((each,), there, self._options))
             changes.setdefault(each.family, []).append(put)
         for found in changes.values():
             for transaction in apart(merged(found)):

@@ -124,8 +124,8 @@ def _put(kept: KeptRuleset, there: dict[str, Slots], name: str, service: Served 
     if service is None:
         there.pop(name, None)
         return kept.put(("shop", name), NOTHING)
-    there[name] = slots_of(service, there.get(name, {}))
-    return kept.put(("shop", name), portion(service, there[name], OPTIONS))
+    there[name] = slots_of((service,), there.get(name, {}))
+    return kept.put(("shop", name), portion((service,), there[name], OPTIONS))
 
 
 async def _has(kernel: Kernel, whole: Ruleset, *, with_rules: bool = True) -> None:

@@ -53,8 +53,8 @@ def test_any_changes_one_after_the_other_come_to_a_fresh_load(family: Family, da
             there.pop(name, None)
             changes = kept.put(("shop", name), NOTHING)
         else:
-            there[name] = slots_of(service, there.get(name, {}))
-            changes = kept.put(("shop", name), portion(service, there[name], OPTIONS))
+            there[name] = slots_of((service,), there.get(name, {}))
+            changes = kept.put(("shop", name), portion((service,), there[name], OPTIONS))
         for transaction in apart(changes):
             kernel.load(text(transaction))
         has(kernel, kept.whole())
@@ -93,7 +93,7 @@ def begun(
     # By name, as the first one gets what two ask for.
     for name, service in sorted(found.items()):
         if service is not None:
-            steps.append(kept.put(("shop", name), portion(service, slots_of(service, {}), OPTIONS)))
+            steps.append(kept.put(("shop", name), portion((service,), slots_of((service,), {}), OPTIONS)))
     steps.append(kept.tidy())
     for each in steps:
         if only_what_is_needed:

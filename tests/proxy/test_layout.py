@@ -30,7 +30,7 @@ def a_portion(
         **({"external": ("198.51.100.1",)} | about),
     )
     options = LayoutOptions(own_addresses=None if own is None else {"ip": own})
-    return portion(served, slots_of(served, {}), options)
+    return portion((served,), slots_of((served,), {}), options)
 
 
 INNER, OUTER, NODE = "10.96.0.1 . tcp . 80", "198.51.100.1 . tcp . 80", "tcp . 30080"
@@ -143,7 +143,7 @@ def test_a_client_keeps_its_endpoint_for_each_port_of_its_own() -> None:
 def test_every_address_leads_somewhere_or_is_refused(family: Any, data: st.DataObject) -> None:
     """And where slots are drawn, each of them is there."""
     served = data.draw(services(family, name="1"))
-    found = portion(served, slots_of(served, {}), LayoutOptions())
+    found = portion((served,), slots_of((served,), {}), LayoutOptions())
     addresses = (served.cluster_ip, *served.external, *served.balancers)
     elements = found.elements
     for port in served.ports:

@@ -75,6 +75,13 @@ import click
     " tables of ours were changed is noticed within seconds in any case.",
 )
 @click.option(
+    "--max-service-entries",
+    type=int,
+    metavar="N",
+    help="Entries that one Service may take: for each of its ports, its addresses and its endpoints. One with more is"
+    " not programmed. 250000 by default.",
+)
+@click.option(
     "--count-connections/--no-count-connections",
     default=None,
     help="Count new connections to each endpoint, for /measured. On by default.",

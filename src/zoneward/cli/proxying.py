@@ -23,6 +23,7 @@ from zoneward.proxy.base_rules import LayoutOptions
 from zoneward.proxy.capability import set_aside
 from zoneward.proxy.difference import difference
 from zoneward.proxy.kernel_reading import Incomplete
+from zoneward.proxy.large_services import TooLarge, check_endpoints, check_size
 from zoneward.proxy.node_options import layout_options
 from zoneward.proxy.planning import cleanup, planned, whole
 from zoneward.proxy.served import FAMILIES, Family, Node, Served, served
@@ -42,6 +43,7 @@ _OPTIONS: Final = {
     "proxy.nodePortAddresses": "--nodeport-addresses",
     "proxy.serviceCIDRs": "--service-cidr",
     "proxy.auditPeriod": "--audit-period",
+    "proxy.maxServiceEntries": "--max-service-entries",
 }
 
 
@@ -130,8 +132,16 @@ def _served(
     for service in snapshot.services:
         if (service.metadata.labels or {}).get(PROXY_NAME_LABEL) != settings.proxy_name:
             continue
-        slices = snapshot.slices_of(service)
-        for each in served(service, slices, node=node, consumer=ZONEWARD, gates=configuration.gates):
+        slices, most = snapshot.slices_of(service), settings.max_service_entries
+        try:
+            check_endpoints(service, slices, most=most)
+            every = tuple(served(service, slices, node=node, consumer=ZONEWARD, gates=configuration.gates))
+            for each in every:
+                check_size(each, slices, most=most)
+        except TooLarge as error:
+            click.echo(f"{service.metadata.namespace}/{service.metadata.name} is left out: {error}", err=True)
+            continue
+        for each in every:
             found[each.family][each.namespace, each.name] = each
     return found
 

@@ -15,7 +15,8 @@ from zoneward.proxy.refusal import refusal
 _COMMAND: Final = (sys.executable, "-m", "zoneward.proxy.nft_process")
 LIMIT: Final = 4.0
 LONGEST_LIMIT: Final = 60.0
-"""Seconds for one request, doubled after each that was not answered in time. 500 Services take a tenth of one."""
+"""Seconds for one request, doubled after each that was not answered in time. 500 Services take a tenth of one. What the
+kernel tells of may take longer, as long as it goes on."""
 _LONGEST_PAUSE: Final = 5.0
 _LAST_MOMENT: Final = 1.0
 _MOST_SAID: Final = 4096
@@ -77,7 +78,8 @@ class NftProcess:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._command, self._first_limit, self._on_trouble, self._sleep = tuple(command), limit, on_trouble, sleep
-        self._limit = limit
+        self._longer: dict[bytes, tuple[int, float]] = {}
+        """By kind, for requests of that many bytes or more: the seconds that one of them may take now."""
         self._process: _Process | None = None
         self._turn = asyncio.Lock()
         self._failures = 0
@@ -123,10 +125,11 @@ class NftProcess:
     async def _asked(self, kind: bytes, body: bytes) -> bytes:
         async with self._turn:
             process = await self._started()
+            limit, begun = self._limit(kind, body), asyncio.get_running_loop().time()
             try:
-                done, said = await process.answered(kind, body, limit=self._limit)
+                done, said = await process.answered(kind, body, limit=limit)
             except TimeoutError as error:
-                limit, self._limit = self._limit, min(2 * self._limit, LONGEST_LIMIT)
+                self._longer[kind] = len(body), min(2 * limit, LONGEST_LIMIT)
                 why = f"the process that programs the kernel did not answer within {limit:g} s"
                 raise await self._lost(process, why) from error
             except ConnectionError as error:
@@ -135,13 +138,20 @@ class NftProcess:
                 # Its answer would be taken for the next one's.
                 await process.end(within=0)
                 raise
-            self._failures, self._limit = 0, self._first_limit
+            self._failures = 0
+            if limit > self._first_limit and asyncio.get_running_loop().time() - begun < self._first_limit:
+                # It was not the request that took so long.
+                del self._longer[kind]
         if done:
             return said
         words = said.decode(errors="replace").strip()
         if kind != RUN and words.isdecimal():
             raise Refused(error_text(int(words)), int(words))
         raise Refused(refusal(words))
+
+    def _limit(self, kind: bytes, body: bytes) -> float:
+        length, limit = self._longer.get(kind, (0, self._first_limit))
+        return limit if len(body) >= length else self._first_limit
 
     async def _started(self) -> "_Process":
         process = self._process
@@ -188,6 +198,8 @@ class _Process(asyncio.SubprocessProtocol):
         self._answer: asyncio.Future[tuple[bool, bytes]] | None = None
         self._over = asyncio.get_running_loop().create_future()
         self._is_cut = False
+        self._limit = 0.0
+        self._late: asyncio.TimerHandle
         self._transport: asyncio.SubprocessTransport
         self._sink: asyncio.WriteTransport
 
@@ -204,19 +216,26 @@ class _Process(asyncio.SubprocessProtocol):
         return self._is_cut or self._over.done()
 
     async def answered(self, kind: bytes, body: bytes, *, limit: float) -> tuple[bool, bytes]:
-        """Whether a request was done, and what was said. Raises TimeoutError, or ConnectionError where it ended."""
+        """Whether a request was done, and what was said.
+
+        Raises TimeoutError where nothing is said for ``limit`` seconds, or ConnectionError where the process ended.
+        """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[bool, bytes]] = loop.create_future()
-        self._answer = answer
+        self._answer, self._limit = answer, limit
         if self.is_over:
             raise ConnectionResetError
         self._sink.write(LENGTH.pack(len(body) + 1) + kind + body)
-        late = loop.call_later(limit, self._fail, TimeoutError())
+        self._wait()
         try:
             return await answer
         finally:
-            late.cancel()
+            self._late.cancel()
             self._answer = None
+
+    def _wait(self) -> None:
+        """For the next words."""
+        self._late = asyncio.get_running_loop().call_later(self._limit, self._fail, TimeoutError())
 
     def _fail(self, error: Exception) -> None:
         if self._answer is not None and not self._answer.done():
@@ -255,6 +274,9 @@ class _Process(asyncio.SubprocessProtocol):
             if len(said) < head + length:
                 return
             kind = bytes(said[head : head + 1])
+            if kind == MORE and self._answer is not None:
+                self._late.cancel()
+                self._wait()
             self._pieces.append(bytes(said[head + 1 : head + length]))
             del said[: head + length]
             if kind != MORE:

@@ -16,6 +16,7 @@ from msgspec.structs import replace as with_
 
 from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
 from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, zone_of
+from zoneward.proxy.large_services import MAX_SERVICE_ENTRIES, check_endpoints, check_size
 from zoneward.proxy.served import ADDRESS_TYPES, Family, Node, Served, served
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection import ZONEWARD, Consumer, SelectionRule, policies_of
@@ -56,6 +57,7 @@ class Known:
 
     ``on_service`` is told of each Service whose objects changed, unless that can make no difference here, and the time
     that a new slice gives for the change (`TRIGGER_TIME`); ``on_node`` of the own Node, None where it is gone.
+    ``max_entries``: what one Service may take in a family (`zoneward.proxy.large_services`).
     ``proxy_name``: only Services that carry it in ``service.kubernetes.io/service-proxy-name`` are served; None: only
     those without that label.
     """
@@ -70,6 +72,7 @@ class Known:
         gates: Gates,
         consumer: Consumer = ZONEWARD,
         proxy_name: str | None = None,
+        max_entries: int = MAX_SERVICE_ENTRIES,
         on_service: Callable[[Key, str | None], None] = lambda _key, _trigger: None,
         on_node: Callable[[LiveNode | None], None] = lambda _node: None,
     ) -> None:
@@ -78,6 +81,7 @@ class Known:
         self.synced: Final = asyncio.Event()
         """Set once every kind has been listed; it stays set."""
         self._gates, self._consumer, self._proxy_name = gates, consumer, proxy_name
+        self._max_entries = max_entries
         self._on_service, self._on_node = on_service, on_node
         self._packing = Packing()
         self._missing = {resource.kind for resource in self.resources}
@@ -128,7 +132,10 @@ class Known:
             yield from each.endpoints or ()
 
     def served(self, key: Key) -> dict[Family, Served]:
-        """A Service as this node serves it, in each of its families; nothing for one that it does not serve."""
+        """A Service as this node serves it, in each of its families; nothing for one that it does not serve.
+
+        Raises TooLarge for one with more entries than it may have.
+        """
         service = self.services.get(*key)
         if service is None:
             self._looked_into.discard(key)
@@ -146,10 +153,12 @@ class Known:
 
     def _served(self, service: Service, slices: Iterable[EndpointSlice]) -> dict[Family, Served]:
         some = tuple(slices)
-        return {
-            each.family: each
-            for each in served(service, some, node=self.node, consumer=self._consumer, gates=self._gates)
-        }
+        check_endpoints(service, some, most=self._max_entries)
+        found = {}
+        for each in served(service, some, node=self.node, consumer=self._consumer, gates=self._gates):
+            check_size(each, some, most=self._max_entries)
+            found[each.family] = each
+        return found
 
     def _lacks(self, service: Service, found: dict[Family, Served]) -> bool:
         """Whether slices of other zones have to be looked into: local endpoints may lie there, or all that there are,

@@ -13,7 +13,8 @@ from ipaddress import ip_address, ip_network
 from typing import Final
 
 from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.ruleset import ADDRESS, Chain, Declared, Portion
+from zoneward.proxy.large_services import Parts
+from zoneward.proxy.ruleset import ADDRESS, NOTHING, Chain, Declared, Portion
 from zoneward.proxy.served import Served, ServedPort, Target
 from zoneward.proxy.slots import repeats, slots
 
@@ -23,10 +24,10 @@ Slots = Mapping[tuple[str, str, str], Sequence[Target]]
 """By the port's name and protocol, and ``cluster`` or ``local``: what stands in each slot."""
 
 
-def slots_of(served: Served, before: Slots) -> dict[tuple[str, str, str], tuple[Target, ...]]:
+def slots_of(parts: Parts, before: Slots) -> dict[tuple[str, str, str], tuple[Target, ...]]:
     """What stands in each slot of each port, changed as little as can be from what stood there before."""
     found = {}
-    for port in served.ports:
+    for port in (port for each in parts for port in each.ports):
         for kind, targets in (("cluster", _repeated(port)), ("local", port.local)):
             key = port.name, port.protocol, kind
             if targets:
@@ -34,14 +35,22 @@ def slots_of(served: Served, before: Slots) -> dict[tuple[str, str, str], tuple[
     return found
 
 
-def portion(served: Served, there: Slots, options: LayoutOptions) -> Portion:
+def portion(parts: Parts, there: Slots, options: LayoutOptions) -> Portion:
     """What a Service adds to its table. ``there``: see `slots_of`."""
-    return _Portion(served, options).made(there)
-
-
-def own_parts(served: Served) -> int:
-    """How many chains and sets of its own a Service may have, beside one for its ranges of sources."""
-    return sum(2 * len(port.reachable) + 2 for port in served.ports if port.affinity)
+    made = [_Portion(each, options).made(there) for each in parts]
+    if len(made) <= 1:
+        return made[0] if made else NOTHING
+    elements: dict[str, dict[str, str]] = {}
+    chains: dict[str, Chain] = {}
+    sets: dict[str, Declared] = {}
+    for each in made:
+        for name, some in each.elements.items():
+            elements.setdefault(name, {}).update(some)
+        chains |= each.chains
+        sets |= each.sets
+    return Portion(
+        elements=elements, shared=frozenset[str]().union(*(each.shared for each in made)), chains=chains, sets=sets
+    )
 
 
 class _Portion:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.proxy.known import Known
+from zoneward.proxy.large_services import TooLarge, with_endpoints
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.programming import Programmed
 from zoneward.proxy.served import FAMILIES, Family, Served
@@ -38,7 +39,9 @@ class Table(Protocol):
 class ProxyLoop:
     """`changed` what changed, and `run`. ``tables`` may call `programmed` at any time.
 
-    ``after`` is told of each Service whose rules in a family are in the kernel: as it was there before, and is now.
+    ``on_too_large`` is told once of a Service that is too large, and why: it keeps what it had, but for endpoints that
+    are gone. ``after`` is told of each Service whose rules in a family are in the kernel: as it was there before, and
+    is now.
     ``clock`` counts seconds, ``now`` is the time of day: the times of slices are told in it.
     """
 
@@ -49,12 +52,13 @@ class ProxyLoop:
         metrics: Metrics,
         log: Log | None = None,
         after: Callable[[Key, Served | None, Served | None], None] = lambda *_: None,
+        on_too_large: Callable[[Key, TooLarge], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._known, self._metrics, self._after, self._clock, self._now = known, metrics, after, clock, now
-        self._sleep = sleep
+        self._sleep, self._on_too_large = sleep, on_too_large
         self._mistakes = MistakeLog(log or Silent())
         self.tables: Final[dict[Family, Table]] = {}
         self._begun = now()
@@ -70,6 +74,8 @@ class ProxyLoop:
         self._something = asyncio.Event()
         self.left_out: Final[set[Key]] = set()
         """Services that could not be selected for, and are in the kernel as they were before."""
+        self.too_large: Final[dict[Key, TooLarge]] = {}
+        """Services that are in the kernel as they were before, but for endpoints that are gone."""
         self.selected: Final = asyncio.Event()
         """Set once all Services that were listed are put into the tables; it stays set."""
 
@@ -160,10 +166,14 @@ class ProxyLoop:
     def _put_one(self, service: Key, since: float) -> None:
         try:
             found = self._known.served(service)
+        except TooLarge as error:
+            found = self._left(service, error)
         except Exception as error:
             self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
             self.left_out.add(service)
             return
+        else:
+            self.too_large.pop(service, None)
         self.left_out.discard(service)
         for family, table in self.tables.items():
             served, old = found.get(family), self._served[family].get(service)
@@ -173,10 +183,24 @@ class ProxyLoop:
                 del self._served[family][service]
             else:
                 self._served[family][service] = served
-            table.put(service, served)
+            # It may be refused at once.
             self._put[family].setdefault(service, since)
+            table.put(service, served)
         if not any(service in put for put in self._put.values()):
             self._triggers.pop(service, None)
+
+    def _left(self, service: Key, error: TooLarge) -> dict[Family, Served]:
+        """What stays of one that is too large: the ports and addresses that it had, and those of its endpoints that are
+        still there."""
+        is_new = service not in self.too_large
+        self.too_large[service] = error
+        if is_new:
+            self._on_too_large(service, error)
+        return {
+            family: with_endpoints(some[service], error.addresses)
+            for family, some in self._served.items()
+            if service in some
+        }
 
 
 def _time(text: str) -> datetime | None:

@@ -33,8 +33,8 @@ async def planned(
     kept = KeptRuleset(family, table, options, present=present)
     changes = [kept.begin()]
     for service in sorted(served):
-        one = served[service]
-        there = slots_there(present, one) if present is not None else {}
+        one = (served[service],)
+        there = slots_there(present, *one) if present is not None else {}
         changes.append(kept.put(service, portion(one, slots_of(one, there), options)))
     return merged([*changes, kept.tidy()])
 
@@ -44,7 +44,7 @@ def whole(family: Family, served: Mapping[Key, Served], *, table: str = TABLE, o
     kept = KeptRuleset(family, table, options)
     kept.begin()
     for service in sorted(served):
-        one = served[service]
+        one = (served[service],)
         kept.put(service, portion(one, slots_of(one, {}), options))
     return kept.whole()
 

@@ -1,13 +1,14 @@
 """What a node serves, kept in its kernel: changes gathered into transactions, and mended when one of them fails.
 
-A transaction holds at most 500 Services, each as a whole. So no connection ever meets half of a change. Where the
-kernel refuses one, its Services are tried each alone, so that one that cannot be programmed holds up no other; where
-nobody knows what became of one, the table is read again and what differs is written.
+A transaction holds at most 500 Services, each as a whole, or some ports of one that is large, each of these as a whole.
+So no connection ever meets half of a change, and nobody waits for long. Where the kernel refuses one, its Services are
+tried each alone, so that one that cannot be programmed holds up no other; where nobody knows what became of one, the
+table is read again and what differs is written, and the Services that it had come after all others, each alone.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,16 +20,22 @@ from zoneward.proxy.difference import differences, merged
 from zoneward.proxy.kept_ruleset import KeptRuleset
 from zoneward.proxy.kernel_elements import fields
 from zoneward.proxy.kernel_reading import Incomplete
-from zoneward.proxy.layout import Slots, own_parts, portion, slots_of
+from zoneward.proxy.large_services import Parts, next_parts, size
+from zoneward.proxy.layout import Slots, portion, slots_of
 from zoneward.proxy.present import read_table, slots_there
 from zoneward.proxy.rule_comparison import Rules, differing, read_rules
-from zoneward.proxy.ruleset import NOTHING, Changes, Ruleset
+from zoneward.proxy.ruleset import Changes, Ruleset
 from zoneward.proxy.served import Family, Key, Served
 from zoneward.proxy.watch import Expected, Watch
 from zoneward.proxy.writing import TableWriter
 
 AT_ONCE: Final = 500
 """Services in one transaction."""
+MOST_ENTRIES: Final = 20_000
+"""Entries (`zoneward.proxy.large_services`) in one transaction: the kernel's process takes a tenth of a second."""
+MOST_LOST: Final = 3
+"""Transactions of a Service that may be lost one after the other, the last one with this Service alone, until it is set
+aside."""
 LOOK_EVERY: Final = 2.0
 AUDIT_EVERY: Final = 900.0
 _AGAIN: Final = 0.1
@@ -54,7 +61,8 @@ class FamilyTable:
     """The table of one family. `put` all that is served, and `run`; then `put` what changes.
 
     What a found table has besides goes as soon as it runs. ``on_refused`` is told of a Service that the kernel does not
-    take, and why; it is tried again when it changes, and at each `audit`. ``on_mended`` is told what somebody else had
+    take, and why; it is tried again when it changes, and at each `audit`. One for which nobody answers in time is tried
+    again at an audit alone: it takes the time of all others. ``on_mended`` is told what somebody else had
     changed (``table``, ``chains``, ``sets``, ``elements``, ``rules``), and how many. Every ``look_every`` seconds a
     cheap look tells whether somebody did, every ``audit_every`` a thorough one.
     """
@@ -83,6 +91,14 @@ class FamilyTable:
         self._waiting: dict[Key, None] = {}
         self._under_way: Mapping[Key, Served | None] = {}
         self._refused: dict[Key, str] = {}
+        self._there: dict[Key, Parts] = {}
+        """Services as they were programmed since the table was read."""
+        self._accepted: dict[Key, Parts] = {}
+        """Services as the kernel last had them as a whole."""
+        self._aside: dict[Key, Parts] = {}
+        """What is programmed of Services that were refused, in place of what is served."""
+        self._lost: dict[Key, int] = {}
+        """How many transactions in a row were lost that had the Service."""
         self._kept: KeptRuleset | None = None
         """None: what the kernel has is not known."""
         self._known = False
@@ -104,6 +120,12 @@ class FamilyTable:
             self._served.pop(service, None)
         else:
             self._served[service] = served
+        if served is None:
+            self._lost.pop(service, None)
+        if service in self._lost and service in self._aside:
+            self._on_refused(service, self._refused[service])
+            return
+        self._aside.pop(service, None)
         self._waiting[service] = None
         self._wake()
 
@@ -225,7 +247,9 @@ class FamilyTable:
         first = kept.begin()
         if known:
             self._tell_mended(present, first)
-        self._refused.clear()
+        self._there.clear()
+        for service in [each for each in self._refused if each not in self._lost]:
+            self._again(service)
         self._waiting = dict.fromkeys(sorted({*self._served, *self._waiting}))
         if not (first.replaces and await self._replaced(kept, first)):
             await self._program({}, [first])
@@ -254,19 +278,24 @@ class FamilyTable:
 
     async def _replaced(self, kept: KeptRuleset, first: Changes) -> bool:
         """Put another table in the place of one that serves: all of it in the same moment, so that nobody misses it."""
-        some = tuple(self._waiting)
-        self._waiting.clear()
+        some = {service: self._wanted(service) for service in self._waiting}
+        # What is too large for one transaction comes after.
+        some = {each: parts for each, parts in some.items() if next_parts((), parts, most=MOST_ENTRIES) == parts}
+        before = self._waiting
+        self._waiting = {each: None for each in before if each not in some}
         kept.mark()
         try:
-            under_way = {service: self._served.get(service) for service in some}
-            await self._program(under_way, [first, *[self._change(kept, service) for service in some]])
+            await self._program(
+                self._reported(some), [first, *[self._change(kept, service, parts) for service, parts in some.items()]]
+            )
         except BaseException as error:
             # Those that are gone stand nowhere else.
-            self._waiting = dict.fromkeys(some) | self._waiting
+            self._waiting = before | self._waiting
             if not isinstance(error, Refused):
                 raise
             kept.take_back()
             return False
+        self._take(some)
         return True
 
     def _tell_mended(self, present: Ruleset | None, first: Changes) -> None:
@@ -304,8 +333,14 @@ class FamilyTable:
             return
         await self._mend_rules(kept, tell=True)
         self._watch.seen(others)
-        for service in self._refused:
+        for service in tuple(self._refused):
+            self._again(service)
             self._waiting[service] = None
+
+    def _again(self, service: Key) -> None:
+        """Try one that was refused again."""
+        del self._refused[service]
+        self._aside.pop(service, None)
 
     def _expected(self, kept: KeptRuleset) -> Expected:
         return Expected(
@@ -323,7 +358,7 @@ class FamilyTable:
 
     async def _step(self, kept: KeptRuleset) -> None:
         """One transaction of what waits; where it is refused, one for each Service."""
-        some = tuple(self._next())
+        some = self._next()
         for service in some:
             del self._waiting[service]
         try:
@@ -335,32 +370,53 @@ class FamilyTable:
                 self._waiting = dict.fromkeys(some) | self._waiting
                 self._is_due_audit = True
                 return
-            for service in some:
-                alone = why if len(some) == 1 else await self._tried(kept, (service,))
+            for service, parts in some.items():
+                alone = why if len(some) == 1 else await self._tried(kept, {service: parts})
                 if alone is not None:
-                    self._refused[service] = alone
-                    self._on_refused(service, alone)
-        except BaseException:
+                    self._refuse(service, alone)
+        except BaseException as error:
             self._waiting = dict.fromkeys(some) | self._waiting
+            if isinstance(error, Lost):
+                self._blame(some, str(error))
             raise
 
-    def _next(self) -> Iterator[Key]:
+    def _next(self) -> dict[Key, Parts]:
         """What waits, as much as goes into one transaction: the kernel goes through all sets to add one."""
-        room = AT_ONCE
+        room, found = MOST_ENTRIES, dict[Key, Parts]()
         for service in self._waiting:
-            if room <= 0:
-                return
-            served = self._served.get(service)
-            room -= 1 if served is None else 1 + own_parts(served)
-            yield service
+            if service in self._lost:
+                continue
+            there, parts = self._toward(service)
+            room -= min(MOST_ENTRIES, sum(map(size, (*there, *parts))))
+            if found and room < 0:
+                break
+            found[service] = parts
+            if len(found) == AT_ONCE:
+                break
+        if not found:
+            last = min(self._waiting, key=lambda each: self._lost[each])
+            found[last] = self._toward(last)[1]
+        return found
 
-    async def _tried(self, kept: KeptRuleset, some: tuple[Key, ...]) -> str | None:
+    def _toward(self, service: Key) -> tuple[Parts, Parts]:
+        """A Service as it is there, and as the next transaction makes it."""
+        there = self._there.get(service, ())
+        return there, next_parts(there, self._wanted(service), most=MOST_ENTRIES)
+
+    def _wanted(self, service: Key) -> Parts:
+        served = self._served.get(service)
+        return self._aside.get(service, () if served is None else (served,))
+
+    async def _tried(self, kept: KeptRuleset, some: Mapping[Key, Parts]) -> str | None:
         """None, or why the kernel does not take these Services; then everything is as before."""
         before = {service: self._slots.get(service) for service in some}
         kept.mark()
         self._under_way = {service: self._served.get(service) for service in some}
+        whole = {service: parts for service, parts in some.items() if parts == self._wanted(service)}
         try:
-            await self._program(self._under_way, [self._change(kept, service) for service in some])
+            await self._program(
+                self._reported(whole), [self._change(kept, service, parts) for service, parts in some.items()]
+            )
         except Refused as error:
             kept.take_back()
             for service, slots in before.items():
@@ -371,9 +427,43 @@ class FamilyTable:
             return str(error)
         finally:
             self._under_way = {}
-        for service in some:
-            self._refused.pop(service, None)
+        self._take(whole)
+        for service in some.keys() - whole.keys():
+            self._there[service] = some[service]
+            if kept is self._kept:
+                self._accepted[service] = some[service]
+            # After all others.
+            self._waiting[service] = None
         return None
+
+    def _take(self, whole: Mapping[Key, Parts]) -> None:
+        """The kernel has these Services as they were wanted."""
+        for service, parts in whole.items():
+            self._there[service] = self._accepted[service] = parts
+            if not parts:
+                del self._there[service], self._accepted[service]
+            if service not in self._aside:
+                self._refused.pop(service, None)
+                self._lost.pop(service, None)
+
+    def _reported(self, some: Mapping[Key, Parts]) -> dict[Key, Served | None]:
+        return {service: self._served.get(service) for service in some if service not in self._aside}
+
+    def _refuse(self, service: Key, why: str) -> None:
+        """Set one aside: what the kernel took of it before stays, or comes back."""
+        is_first = service not in self._aside
+        self._aside[service] = self._accepted.get(service, ()) if is_first else ()
+        if self._there.get(service, ()) != self._aside[service]:
+            self._waiting[service] = None
+        self._refused[service] = why
+        self._on_refused(service, why)
+
+    def _blame(self, some: Mapping[Key, Parts], why: str) -> None:
+        """A transaction was lost, which may be the fault of a Service that it had."""
+        for service in some:
+            self._lost[service] = self._lost.get(service, 0) + 1
+            if len(some) == 1 and self._lost[service] >= MOST_LOST:
+                self._refuse(service, why)
 
     async def _program(self, some: Mapping[Key, Served | None], changes: Sequence[Changes]) -> None:
         whole = merged(changes)
@@ -381,10 +471,13 @@ class FamilyTable:
         if some or whole:
             self._on_programmed(Programmed(some, whole.size, seconds))
 
-    def _change(self, kept: KeptRuleset, service: Key) -> Changes:
-        served = self._served.get(service)
-        if served is None:
+    def _change(self, kept: KeptRuleset, service: Key, parts: Parts) -> Changes:
+        before = self._slots.get(service, {})
+        there = slots_of(parts, before)
+        if parts == self._wanted(service):
+            self._slots[service] = there
+        else:
+            self._slots[service] = {**before, **there}
+        if not parts:
             self._slots.pop(service, None)
-            return kept.put(service, NOTHING)
-        there = self._slots[service] = slots_of(served, self._slots.get(service, {}))
-        return kept.put(service, portion(served, there, self._options))
+        return kept.put(service, portion(parts, there, self._options))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from zoneward.daemon.log import Log
 from zoneward.kube.objects import Service
+from zoneward.proxy.large_services import TooLarge
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.served import Family
 from zoneward.proxy.telling import ADDRESS_CONTESTED, NO_HEALTH_PORT, NOT_PROGRAMMED, Teller
@@ -33,6 +34,13 @@ class Reports:
         self._metrics.refused[family] += 1
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
         self._tell(service, NOT_PROGRAMMED, f"the kernel refuses it: {why}")
+
+    def too_large(self, service: Key, error: TooLarge) -> None:
+        """One asks for more than one may have."""
+        self._metrics.refused[error.family] += 1
+        why = f"it is too large: {error}"
+        self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
+        self._tell(service, NOT_PROGRAMMED, why)
 
     def contested(self, family: Family, found: Mapping[Key, tuple[str, ...]]) -> None:
         """All that do not get what others have; told of each when that changes."""

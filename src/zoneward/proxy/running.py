@@ -131,6 +131,7 @@ class NodeProxy:
             zone=zone_of(self._own) if self._own is not None else None,
             gates=gates,
             proxy_name=settings.proxy_name,
+            max_entries=settings.max_service_entries,
             on_service=self._changed,
             on_node=self._node_is,
         )
@@ -143,7 +144,12 @@ class NodeProxy:
             said=self._said,
         )
         self._loop = ProxyLoop(
-            self._known, metrics=self._metrics, log=log, after=self._is_programmed, clock=self._clock
+            self._known,
+            metrics=self._metrics,
+            log=log,
+            after=self._is_programmed,
+            on_too_large=self._reports.too_large,
+            clock=self._clock,
         )
         options = layout_options(settings, self._own)
         self._tables = {family: self._table(family, options) for family in families()}
@@ -355,7 +361,9 @@ class NodeProxy:
 
     def _may_be_claimed(self) -> Any:
         refused = {service for table in self._tables.values() for service in table.refused}
-        return self._watermark.programmed(waits=self._loop.waits, refused=refused | self._loop.left_out)
+        return self._watermark.programmed(
+            waits=self._loop.waits, refused=refused | self._loop.left_out | self._loop.too_large.keys()
+        )
 
     def _owner(self) -> OwnerReference | None:
         node = self._own
@@ -381,7 +389,10 @@ class NodeProxy:
         return Moment(
             elements={family: table.elements for family, table in self._tables.items()},
             services={family: len(self._loop.served(family)) for family in FAMILIES},
-            refused={family: len(table.refused) for family, table in self._tables.items()},
+            refused={
+                family: len(table.refused) + sum(each.family == family for each in self._loop.too_large.values())
+                for family, table in self._tables.items()
+            },
             served=tuple(each for family in FAMILIES for each in self._loop.served(family).values()),
             slices=opened,
             sealed_slices=sealed,

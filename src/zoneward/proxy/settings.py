@@ -8,6 +8,7 @@ from typing import Any, Final
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import LogFormat
 from zoneward.daemon.section import Reader, boolean, choice, duration, listen, name_, number, read_section
+from zoneward.proxy.large_services import MAX_SERVICE_ENTRIES
 from zoneward.proxy.served import Family, family_of
 from zoneward.routing.configuration import ConfigurationError
 
@@ -39,6 +40,7 @@ class ProxySettings:
     service_cidrs: tuple[str, ...] = ()
     proxy_name: str | None = None
     audit_period: float = 900.0
+    max_service_entries: int = MAX_SERVICE_ENTRIES
     count_connections: bool = True
     lease_namespace: str | None = None
     listen: Listen = field(default_factory=lambda: Listen("127.0.0.1", DEFAULT_PORT))
@@ -61,6 +63,10 @@ class ProxySettings:
         if not 0 <= self.masquerade_bit <= _MOST_BIT:
             raise ConfigurationError(
                 f"{SECTION}.masqueradeBit: expected a number from 0 to {_MOST_BIT}, got {self.masquerade_bit}"
+            )
+        if self.max_service_entries < 1:
+            raise ConfigurationError(
+                f"{SECTION}.maxServiceEntries: expected at least 1, got {self.max_service_entries}"
             )
         if not self.audit_period >= _LEAST_AUDIT:
             raise ConfigurationError(
@@ -114,6 +120,7 @@ _READ: Final[Mapping[str, tuple[str, Reader]]] = {
     "serviceCIDRs": ("service_cidrs", _texts),
     "serviceProxyName": ("proxy_name", name_),
     "auditPeriod": ("audit_period", duration),
+    "maxServiceEntries": ("max_service_entries", number),
     "countConnections": ("count_connections", boolean),
     "leaseNamespace": ("lease_namespace", name_),
     "listen": ("listen", listen),
