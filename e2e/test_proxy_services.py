@@ -3,7 +3,12 @@
 SCTP, for which a kernel may have no sockets, is seen in `e2e.test_proxy_sctp`; all cases have a port of it.
 """
 
+import fcntl
+import socket
+import struct
+from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final
 
@@ -50,6 +55,7 @@ SERVICES: Final[dict[Family, tuple[str, str, str]]] = {
 }
 """Where cluster addresses, external ones and those of balancers begin."""
 NODE: Final = Node(name="here", zone="a")
+_ETHTOOL, _SET_TX_CHECKSUM, _NO_CHECKSUM = 0x8946, 0x17, 11
 
 
 def numbered(beginning: str, number: int) -> str:
@@ -211,6 +217,66 @@ def test_each_address_reaches_whom_it_should(world: World, number: int, family: 
         # SCTP too, where this kernel has sockets for it.
         for protocol in world.bed.protocols:
             check(world, number, probe, family, protocol)
+
+
+@contextmanager
+def full_checksums(client: Namespace) -> Iterator[None]:
+    """A client whose packets leave with their checksums, as over a real wire: else nobody looks at them."""
+    client.call(_offload, False)
+    try:
+        yield
+    finally:
+        client.call(_offload, True)
+
+
+def _offload(is_on: bool) -> None:
+    """Whether checksums are left to the interfaces (linux/ethtool.h)."""
+    value = array("I", [_SET_TX_CHECKSUM, is_on])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            if name != "lo":
+                request = struct.pack("16sP", name.encode(), value.buffer_info()[0])
+                fcntl.ioctl(asking, _ETHTOOL, request)
+
+
+def _without_checksum(address: str, port: int) -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(5)
+        asking.setsockopt(socket.SOL_SOCKET, _NO_CHECKSUM, 1)
+        asking.connect((address, port))
+        asking.send(b"?")
+        return asking.recv(256).decode()
+
+
+def outer_probes() -> Iterator[tuple[int, Probe]]:
+    """Those from outside that are answered, to addresses that are rewritten to the cluster address on the way."""
+    for number, case in enumerate(CASES, start=1):
+        for probe in case.probes:
+            is_answered = not isinstance(probe.reaches, str)
+            if probe.who == "outside" and probe.to in ("external", "balancer", "node-port") and is_answered:
+                yield number, probe
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_checksums_are_right_where_an_address_is_rewritten_to_the_cluster_address(world: World, family: Family) -> None:
+    with full_checksums(world.outside):
+        for number, probe in outer_probes():
+            for protocol in world.bed.protocols:
+                check(world, number, probe, family, protocol)
+
+
+def test_a_datagram_without_a_checksum_reaches_its_endpoint(world: World) -> None:
+    """IPv6 has none."""
+    places = list(PORTS).index("udp")
+    with full_checksums(world.outside):
+        for number, probe in outer_probes():
+            outer, balancer = (numbered(each, number) for each in SERVICES["ip"][1:])
+            to = {
+                "external": (outer, PORTS["udp"][0]),
+                "balancer": (balancer, PORTS["udp"][0]),
+                "node-port": (world.node.addresses[0], 30_000 + number * 3 + places),
+            }
+            assert str(PORTS["udp"][1]) in world.outside.call(_without_checksum, *to[probe.to])
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -31,6 +31,7 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no range for node ports": ((*PRINTED[1:], "--nodeport-addresses", "eth0"), ("--nodeport-addresses", "eth0")),
     "no range of Services": ((*PRINTED[1:], "--service-cidr", "10.96"), ("--service-cidr", "10.96")),
     "too many audits": ((*PRINTED[1:], "--audit-period", "1s"), ("--audit-period", "10s", "1s")),
+    "no entries": ((*PRINTED[1:], "--max-service-entries", "0"), ("--max-service-entries", "at least 1")),
     "no duration": ((*PRINTED[1:], "--audit-period", "soon"), ("--audit-period", "soon")),
     "no address": ((*PRINTED[1:], "--listen", "nowhere"), ("--listen", "nowhere")),
     "no address for healthz": ((*PRINTED[1:], "--healthz-listen", "::1"), ("--healthz-listen", "::1")),
@@ -56,9 +57,10 @@ def test_a_mistake_is_one_line_that_points(zoneward: Commands, what: str) -> Non
         ("{frobnicate: 1}", ("proxy", "frobnicate")),
         ("{masqueradeBit: many}", ("proxy.masqueradeBit", "many")),
         ("{auditPeriod: 1s}", ("proxy.auditPeriod", "10s")),
+        ("{maxServiceEntries: all}", ("proxy.maxServiceEntries", "all")),
         ("{clusterCIDRs: 10.0.0.0/8}", ("proxy.clusterCIDRs", "list")),
     ],
-    ids=["unknown", "no-number", "too-short", "no-list"],
+    ids=["unknown", "no-number", "too-short", "no-entries", "no-list"],
 )
 def test_a_mistake_in_the_configuration_is_one_line_with_the_file(
     zoneward: Commands, tmp_path: Path, section: str, words: tuple[str, ...]
@@ -107,3 +109,13 @@ def test_nft_takes_what_is_printed(zoneward: Commands, flags: tuple[str, ...]) -
     command = ["unshare", "--net", "--", "nft", "--check", "--file", "-"]
     checked = subprocess.run(command, input=printed.out, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_a_service_that_is_too_large_is_left_out_and_named(zoneward: Commands) -> None:
+    service = "shop/frontend is left out: the addresses and endpoints of all its ports come to"
+    all_ = zoneward(*PRINTED)
+    assert all_.err == ""
+    result = zoneward(*PRINTED, "--max-service-entries", "4")
+    assert result.status == 0
+    assert service in result.err
+    assert len(result.out) < len(all_.out)

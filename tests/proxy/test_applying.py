@@ -30,6 +30,20 @@ while True:
     if body[:1] == b"a":
         say(b"\\2", struct.pack("=IHHIIi", 20, 2, 0, 1, 0, ASKED))
         say(b"\\0", b"")
+    elif b"third" in body:
+        # It takes long each time, and whoever waits gives up twice.
+        path = body[1:].split()[1].decode()
+        with open(path, "ab") as file:
+            file.write(b"x")
+            tries = file.tell()
+        if tries < 3:
+            time.sleep(1000)
+        say(b"\\0", b"")
+    elif b"piecewise" in body:
+        for _ in range(4):
+            time.sleep(0.3)
+            say(b"\\2", b"")
+        say(b"\\0", b"")
     elif b"hang" in body:
         time.sleep(1000)
     elif b"die" in body:
@@ -115,6 +129,53 @@ def test_one_that_hangs_is_replaced_and_the_next_has_twice_the_time_until_one_an
 
     within(run, NftProcess(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep))
     assert LONGEST_LIMIT == 60
+
+
+def test_a_long_request_gets_more_time_though_shorter_ones_are_answered_meanwhile(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    async def run(process: NftProcess) -> None:
+        long = f"third {tmp_path / 'tries'}"
+        for _ in range(2):
+            with pytest.raises(Lost):
+                await process.run(long)
+            await process.run("short")
+        await process.run(long)
+        limits = [each for each in told if "within" in each]
+        assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.5", "1"]
+
+    within(run, NftProcess(command=command(), limit=0.5, on_trouble=told.append))
+
+
+def test_the_time_that_a_request_needed_is_kept_for_the_next() -> None:
+    told: list[str] = []
+    now, needed = 0.0, 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += needed
+        return now
+
+    async def run(process: NftProcess) -> None:
+        nonlocal needed
+        for each in (0.3, 0.0):
+            with pytest.raises(Lost):
+                await process.run("hang")
+            needed = each
+            await process.run("take this")
+        with pytest.raises(Lost):
+            await process.run("hang")
+        limits = [each for each in told if "within" in each]
+        assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.2", "0.4", "0.2"]
+
+    within(run, NftProcess(command=command(), limit=0.2, on_trouble=told.append, clock=clock))
+
+
+def test_an_answer_may_take_longer_as_long_as_it_goes_on() -> None:
+    async def run(process: NftProcess) -> None:
+        await process.run("piecewise")
+
+    within(run, NftProcess(command=command(), limit=1.0))
 
 
 def test_a_request_that_is_cancelled_takes_no_answer_of_the_next() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from typing import Never
 
 import pytest
 from tests.proxy.test_known import CART, known, node, service, slice_
@@ -14,6 +15,8 @@ from zoneward.proxy.programming import Programmed
 from zoneward.proxy.served import Served
 from zoneward.sources.resources import Key
 
+MOST = 20
+"""Entries of one Service."""
 NOW = datetime(2026, 11, 21, 12, 0, 10, tzinfo=UTC)
 
 
@@ -40,14 +43,16 @@ class Here:
     def __init__(self) -> None:
         self.time = 0.0
         self.after: list[tuple[Key, Served | None, Served | None]] = []
+        self.too_large: list[tuple[Key, str]] = []
         self.metrics = Metrics()
         self.pauses: list[float] = []
         self.table, self.other = Table(), Table()
-        self.known: Known = known(on_service=lambda key, trigger: self.loop.changed(key, trigger))
+        self.known: Known = known(max_entries=MOST, on_service=lambda key, trigger: self.loop.changed(key, trigger))
         self.loop: ProxyLoop = ProxyLoop(
             self.known,
             metrics=self.metrics,
             after=lambda *each: self.after.append(each),
+            on_too_large=lambda service, error: self.too_large.append((service, str(error))),
             clock=lambda: self.time,
             sleep=self._sleep,
             now=lambda: NOW + timedelta(seconds=self.time),
@@ -254,5 +259,85 @@ def test_changes_that_come_without_end_are_gathered_and_a_few_are_put_at_once() 
             here.loop.changed(CART)
             await turned()
         assert here.pauses == [GATHERED]
+
+    run(test)
+
+
+# --- Services that are too large --------------------------------------------------------------------------------------
+
+
+def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that_are_gone() -> None:
+    async def test(here: Here) -> None:
+        async def with_endpoints(version: int, *endpoints: str) -> list[str] | None:
+            """The endpoints that are put; None: nothing is."""
+            here.known.slices.put(slice_("one", *endpoints, version=version))
+            await turned()
+            if not here.table.waiting:
+                return None
+            done = here.table.done()
+            here.loop.programmed("ip", done)
+            served = done.services[CART]
+            assert served is not None
+            return [each.address for each in served.ports[0].cluster]
+
+        here.list()
+        await here.loop.selected.wait()
+        here.loop.programmed("ip", here.table.done())
+        assert await with_endpoints(2, "10.0.0.1", "10.0.0.2", "10.0.0.3")
+        many = [f"10.0.1.{number}" for number in range(MOST)]
+        assert await with_endpoints(3, "10.0.0.1", "10.0.0.3", *many) == ["10.0.0.1", "10.0.0.3"]
+        assert await with_endpoints(4, "10.0.0.1", "10.0.0.3", *many, "10.0.2.1") is None
+        assert await with_endpoints(5, "10.0.0.3", *many) == ["10.0.0.3"]
+        ((service, why),) = here.too_large
+        assert service == CART
+        assert "entries in IPv4" in why
+        assert here.loop.too_large.keys() == {CART}
+        assert here.loop.waiting_since() is None
+        assert await with_endpoints(6, "10.0.0.3", "10.0.0.4") == ["10.0.0.3", "10.0.0.4"]
+        assert not here.loop.too_large
+
+    run(test)
+
+
+def test_a_service_that_is_too_large_from_the_beginning_is_not_put() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST)), version=2))
+        await here.loop.selected.wait()
+        assert not here.table.waiting
+        assert [service for service, _ in here.too_large] == [CART]
+        assert here.loop.waiting_since() is None
+        here.known.services.keep_only(set())
+        await turned()
+        assert not here.loop.too_large
+
+    run(test)
+
+
+def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> Never:
+        raise AssertionError("selected")
+
+    async def test(here: Here) -> None:
+        here.list()
+        await here.loop.selected.wait()
+        monkeypatch.setattr("zoneward.proxy.known.served", never)
+        here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST + 1)), version=2))
+        await turned()
+        assert here.too_large
+
+    run(test)
+
+
+def test_a_service_that_is_refused_at_once_does_not_wait() -> None:
+    async def test(here: Here) -> None:
+        class Refusing(Table):
+            def put(self, service: Key, served: Served | None) -> None:  # noqa: ARG002 -- as a table has it
+                here.loop.refused("ip", service)
+
+        here.loop.tables["ip"] = Refusing()
+        here.list()
+        await here.loop.selected.wait()
+        assert here.loop.waiting_since() is None
 
     run(test)

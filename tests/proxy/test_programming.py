@@ -1,18 +1,30 @@
 """What is served ends in the kernel, whatever the kernel and the process before it do meanwhile."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.proxy.a_table import OPTIONS, SOON, Proxy, a_service, key, running, settled, unordered, within
+from tests.proxy.a_table import (
+    OPTIONS,
+    SOON,
+    Proxy,
+    a_service,
+    key,
+    restarted,
+    running,
+    settled,
+    unordered,
+    within,
+)
 from tests.proxy.services import services
 
 from zoneward.proxy.base_rules import TABLE
 from zoneward.proxy.fake_kernel import FakeKernel
 from zoneward.proxy.planning import whole
-from zoneward.proxy.programming import AT_ONCE
-from zoneward.proxy.served import Served
+from zoneward.proxy.programming import AT_ONCE, MOST_ENTRIES, MOST_LOST
+from zoneward.proxy.served import Served, ServedPort, Target
 
 # --- changes ----------------------------------------------------------------------------------------------------------
 
@@ -167,6 +179,143 @@ def test_a_refused_service_in_a_found_table_keeps_what_was_found() -> None:
             assert after.has(a_service(1, 1, 66), a_service(2, 6))
 
     asyncio.run(run())
+
+
+# --- large Services ---------------------------------------------------------------------------------------------------
+
+
+def large(*, ports: int = 30, shift: int = 0, **more: Any) -> Served:
+    """Of more than two transactions, with 1,000 endpoints of each port."""
+    numbers = range(shift, 1000 + shift)
+    targets = tuple(Target(f"10.2.{number // 250}.{number % 250}", 8080) for number in numbers)
+    every = (
+        ServedPort(name=f"p{number}", protocol="tcp", port=1000 + number, cluster=targets, has_any=True)
+        for number in range(ports)
+    )
+    return a_service(1, **{"ports": tuple(every)} | more)
+
+
+def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_between() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(2, 5))
+        await settled(proxy)
+        proxy.kernel.faults.held = asyncio.Event()
+        begun = proxy.kernel.begun
+        proxy.put(large())
+        await proxy.until(lambda: proxy.kernel.begun > begun)
+        proxy.put(a_service(2, 6), a_service(3, 7))
+        proxy.kernel.faults.held.set()
+        await settled(proxy)
+        assert proxy.has(large(), a_service(2, 6), a_service(3, 7))
+        told = [list(each.services) for each in proxy.programmed]
+        assert told.index([("shop", "s2"), ("shop", "s3")]) < told.index([("shop", "s1")])
+        for change in (large(shift=1), large(ports=3), large(external=("198.51.100.1",))):
+            proxy.put(change)
+            await settled(proxy)
+            assert proxy.has(change, a_service(2, 6), a_service(3, 7))
+        proxy.table.put(("shop", "s1"), None)
+        await settled(proxy)
+        assert proxy.has(a_service(2, 6), a_service(3, 7))
+        assert max(each.elements for each in proxy.programmed) < 2.2 * MOST_ENTRIES
+
+    within(run)
+
+
+def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes() -> None:
+    async def run(proxy: Proxy) -> None:
+        await settled(proxy)
+        proxy.put(large(ports=50))
+        seen = set()
+        while proxy.table.waits(key(large())):
+            elements = proxy.kernel.elements("ip", TABLE)
+            ports = len(elements.get("services", {}))
+            assert len(elements.get("endpoints", {})) == 1000 * ports
+            seen.add(ports)
+            await asyncio.sleep(0)
+        assert len(seen) > 1
+
+    within(run)
+
+
+def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_others_go_on() -> None:
+    async def run(proxy: Proxy) -> None:
+        before, after = large(ports=3), large(external=("198.51.100.1",))
+        proxy.put(before)
+        await settled(proxy)
+        proxy.kernel.faults.refused = {" . 1029 "}
+        proxy.put(after, a_service(2, 5))
+        await settled(proxy)
+        assert list(proxy.table.refused) == [("shop", "s1")]
+        assert proxy.has(before, a_service(2, 5))
+        proxy.kernel.faults.refused = set()
+        proxy.table.audit()
+        await settled(proxy)
+        assert proxy.has(after, a_service(2, 5))
+        assert not proxy.table.refused
+
+    within(run)
+
+
+def test_a_table_that_was_left_half_way_is_completed_and_what_is_there_is_not_written_again() -> None:
+    async def run() -> None:
+        proxy = await restarted(FakeKernel(), [large()], [large()])
+        assert proxy.has(large())
+        assert sum(each.elements for each in proxy.programmed) == 0
+        proxy = await restarted(FakeKernel(), [large(ports=25)], [large()])
+        assert proxy.has(large())
+        assert sum(each.elements for each in proxy.programmed) <= 5 * 1001
+
+    asyncio.run(run())
+
+
+# --- a Service for which nobody answers -------------------------------------------------------------------------------
+
+
+def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_was_there() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.put(a_service(1, 1, 2), a_service(2, 5))
+        await settled(proxy)
+        proxy.kernel.faults.lost = {"10.0.1.66"}
+        proxy.put(a_service(1, 66), a_service(2, 6), a_service(3, 7))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 6), a_service(3, 7))
+        assert list(proxy.table.refused) == [("shop", "s1")]
+        assert [service for service, _ in proxy.refused] == [("shop", "s1")]
+        assert len(proxy.trouble) == MOST_LOST
+        # It takes the time of all others: a change of it alone is told, and not tried.
+        proxy.put(a_service(1, 66, 67), a_service(2, 8))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 8), a_service(3, 7))
+        assert len(proxy.trouble) == MOST_LOST
+        assert not proxy.table.waits(("shop", "s1"))
+        proxy.table.audit()
+        await settled(proxy)
+        assert len(proxy.trouble) == MOST_LOST + 1
+        assert proxy.has(a_service(1, 1, 2), a_service(2, 8), a_service(3, 7))
+        proxy.kernel.faults.lost = set()
+        proxy.table.audit()
+        await settled(proxy)
+        assert proxy.has(a_service(1, 66, 67), a_service(2, 8), a_service(3, 7))
+        assert not proxy.table.refused
+
+    within(run)
+
+
+def test_a_service_that_was_set_aside_may_go() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.kernel.faults.lost = {"10.0.1.66"}
+        proxy.put(a_service(1, 66), a_service(2, 6))
+        await settled(proxy)
+        assert proxy.has(a_service(2, 6))
+        proxy.table.put(("shop", "s1"), None)
+        await settled(proxy)
+        assert not proxy.table.refused
+        proxy.kernel.faults.lost = set()
+        proxy.put(a_service(1, 66))
+        await settled(proxy)
+        assert proxy.has(a_service(1, 66), a_service(2, 6))
+
+    within(run)
 
 
 # --- a process that dies ----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, Self
@@ -76,7 +77,9 @@ class NftProcess:
         limit: float = LIMIT,
         on_trouble: Callable[[str], None] = lambda _trouble: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._command, self._first_limit, self._on_trouble, self._sleep = tuple(command), limit, on_trouble, sleep
         self._longer: dict[bytes, tuple[int, float]] = {}
         """By kind, for requests of that many bytes or more: the seconds that one of them may take now."""
@@ -125,7 +128,7 @@ class NftProcess:
     async def _asked(self, kind: bytes, body: bytes) -> bytes:
         async with self._turn:
             process = await self._started()
-            limit, begun = self._limit(kind, body), asyncio.get_running_loop().time()
+            limit, begun = self._limit(kind, body), self._clock()
             try:
                 done, said = await process.answered(kind, body, limit=limit)
             except TimeoutError as error:
@@ -139,7 +142,7 @@ class NftProcess:
                 await process.end(within=0)
                 raise
             self._failures = 0
-            if limit > self._first_limit and asyncio.get_running_loop().time() - begun < self._first_limit:
+            if limit > self._first_limit and self._clock() - begun < self._first_limit:
                 # It was not the request that took so long.
                 del self._longer[kind]
         if done:

@@ -29,11 +29,13 @@ _NOT_THERE, _THERE, _IN_USE = errno.ENOENT, errno.EEXIST, errno.EBUSY
 class Faults:
     """What goes wrong with the next requests. ``refused``: words; a transaction that has one of them is refused.
 
+    ``lost``: words; a transaction that has one of them is not done, and takes longer than anybody waits.
     ``deaths``: as many transactions end with the process, of which ``done_deaths`` are done before. ``held`` holds
     transactions up until it is set; None: it does not.
     """
 
     refused: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
     deaths: int = 0
     done_deaths: int = 0
     held: asyncio.Event | None = None
@@ -61,6 +63,8 @@ class FakeKernel:
         if faults.deaths:
             faults.deaths -= 1
             raise Lost("it died")
+        if any(word in commands for word in faults.lost):
+            raise Lost("it did not answer")
         for word in faults.refused:
             if word in commands:
                 raise Refused(f"refused: {word}", errno.EINVAL)

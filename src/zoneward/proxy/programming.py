@@ -430,8 +430,6 @@ class FamilyTable:
         self._take(whole)
         for service in some.keys() - whole.keys():
             self._there[service] = some[service]
-            if kept is self._kept:
-                self._accepted[service] = some[service]
             # After all others.
             self._waiting[service] = None
         return None
