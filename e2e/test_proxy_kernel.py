@@ -246,6 +246,61 @@ def test_an_element_that_the_kernel_refuses_is_named(namespace: Namespace) -> No
     kept(namespace, run, *SERVICES)
 
 
+def large(*, ports: int, endpoints: int, **more: Any) -> Served:
+    """A Service of its own with that many endpoints of each port."""
+    some = [f"10.2.{number >> 8}.{number & 255}" for number in range(endpoints)]
+    affinity, addresses = more.pop("affinity", None), more.pop("addresses", 0)
+    every = (
+        ServedPort(
+            name=f"p{number}",
+            protocol="tcp",
+            port=number,
+            cluster=tuple(Target(address, number) for address in some),
+            has_any=True,
+            affinity=affinity,
+        )
+        for number in range(1, ports + 1)
+    )
+    external = tuple(f"198.51.{number >> 8}.{number & 255}" for number in range(addresses))
+    return Served(
+        namespace="shop", name="large", family="ip", cluster_ip="10.96.1.1", external=external, ports=tuple(every)
+    )
+
+
+LARGE: Final = {
+    "clients that keep their endpoint": large(ports=100, endpoints=100, affinity=10_800),
+    "many addresses": large(ports=200, endpoints=100, addresses=200),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_others_change_while_a_large_service_is_loaded(namespace: Namespace, what: str) -> None:
+    """And no transaction takes so long that the process is taken for one that hangs."""
+
+    async def run(found: Kept) -> None:
+        found.put(LARGE[what])
+        begun = len(found.programmed)
+        while len(found.programmed) == begun:
+            await asyncio.sleep(0.001)
+        found.put(a_service(4, 1, 2))
+        async with asyncio.timeout(60):
+            await found.table.settled()
+        told = [list(each.services) for each in found.programmed[begun:]]
+        assert told.index([("shop", "s4")]) < told.index([("shop", "large")])
+        assert not found.trouble
+        assert not found.table.refused
+        found.table.audit()
+        await found.table.settled()
+        assert not found.told
+        found.served.pop(("shop", "large"))
+        found.table.put(("shop", "large"), None)
+        async with asyncio.timeout(60):
+            await found.table.settled()
+        await found.right_within(1)
+
+    kept(namespace, run, *SERVICES)
+
+
 def test_what_the_kernel_says_of_a_large_transaction_is_not_taken_for_its_answer_to_the_next(
     namespace: Namespace,
 ) -> None:
