@@ -50,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "proxy-changes": proxy_changes.changes,
     "proxy-rate": proxy_rate.rate,
     "proxy-large": proxy_services.large,
+    "proxy-addresses": proxy_services.addresses,
     "proxy-connections": proxy_connections.connections,
     "proxy-affinity": proxy_services.affinity,
     "proxy-node": proxy_services.node_of_many,

@@ -29,10 +29,13 @@ from bench.proxy_cluster import (
 from bench.proxy_server import ChangingServer, serving
 
 _LARGE: Final = 5_000
-_ADDRESSES: Final = 4
-"""Its own, two external ones, and a port of the node."""
 _REMOVED: Final = 20
-_MOST_ELEMENTS: Final = 3
+_MOST_ELEMENTS: Final = 4
+"""However many addresses there are."""
+_PORTS, _EXTERNAL, _OF_EXTERNAL = 200, 200, 100
+_OTHERS, _WHILE = 100, 20
+_MOST_SECONDS, _MOST_MEMORY = 4.0, 143.0
+"""What kube-proxy v1.36 takes of time and memory (MiB) for the Service with many addresses."""
 _AFFINE, _OF_EACH = 200, 10
 _REPLACED: Final = 500
 _ZONED, _OF_ZONED = 1_000, 50
@@ -45,14 +48,24 @@ def large() -> Iterator[Figure]:
     """Endpoints of a Service of 5,000 go, one after the other."""
     (found,) = told_alone("proxy_services", "large")
     what = f"one of {_LARGE:,} endpoints removed"
-    most = max(found["elements"]) / _ADDRESSES
-    yield Figure(f"{what}: elements that change for each address", most, "", _MOST_ELEMENTS)
+    yield Figure(f"{what}: elements that change", max(found["elements"]), "", _MOST_ELEMENTS)
     yield from _latency(what, found["seconds"])
     yield Figure("  CPU of both processes", found["cpu"] / _REMOVED * 1e3, "ms")
 
 
+def addresses() -> Iterator[Figure]:
+    """A Service of 200 ports, 200 external addresses and 100 endpoints, and others that change with it."""
+    (found,) = told_alone("proxy_services", "addresses")
+    what = f"{_PORTS} ports x {_EXTERNAL} external addresses x {_OF_EXTERNAL} endpoints"
+    yield Figure(f"{what}, from synced caches to programmed", found["programming"], "s", _MOST_SECONDS)
+    yield Figure("  resident at its peak, both processes", found["peak"] / MIB, "MiB", _MOST_MEMORY)
+    yield Figure("  elements in the kernel", found["elements"], "")
+    yield Figure("  an endpoint of another Service meanwhile, the slowest", max(found["seconds"]), "s", _MOST_SECONDS)
+    yield Figure("  the whole Service changed, CPU of both processes", found["cpu"] / _WHILE, "s")
+
+
 def affinity() -> Iterator[Figure]:
-    """Services with ClientIP affinity: a chain and a timed set for each endpoint."""
+    """Services with ClientIP affinity: a chain for each endpoint, and a timed set for each port."""
     (found,) = told_alone("proxy_services", "affinity")
     what = f"{_AFFINE:,} Services x {_OF_EACH} with affinity"
     yield Figure(f"{what}, from synced caches to programmed", found["programming"], "s")
@@ -117,6 +130,47 @@ def _without(address: str) -> Any:
         return thing | {"endpoints": [each for each in thing["endpoints"] if each["addresses"] != [address]]}
 
     return change
+
+
+# --- one with many addresses ------------------------------------------------------------------------------------------
+
+
+def _many_addresses() -> Iterator[Object]:
+    yield from cluster(_OTHERS, _OF_EACH)
+    names = [f"port-{number}" for number in range(_PORTS)]
+    ports = [{"name": name, "port": 1000 + number, "protocol": "TCP"} for number, name in enumerate(names)]
+    yield service(_OTHERS, externalIPs=[f"203.0.113.{number}" for number in range(1, _EXTERNAL + 1)], ports=ports)
+    first = _OTHERS * _OF_EACH
+    for each in slices(_OTHERS, range(first, first + _OF_EXTERNAL)):
+        yield each | {"ports": [{"name": name, "port": 8080, "protocol": "TCP"} for name in names]}
+
+
+async def _addresses(folder: Path) -> dict[str, Any]:
+    """An endpoint of the large one changes, and right after it one of another Service."""
+    seconds = []
+    async with serving(_many_addresses(), folder, first_pod=_OTHERS * _OF_EACH + _OF_EXTERNAL) as server:
+        with Ours(server.kubeconfig, folder) as ours:
+            told = await asyncio.to_thread(ours.until_programmed)
+            metrics = await asyncio.to_thread(ours.metrics)
+            await asyncio.sleep(1.0)
+            cpu = ours.cpu
+            with KernelEvents() as kernel:
+                for number in range(_WHILE):
+                    server.replace(f"service-{_OTHERS}-0", number, server.new_address())
+                    address = server.new_address()
+                    seen = kernel.awaited(address)
+                    had = server.replace(f"service-{number}-0", 0, address)
+                    seconds.append(await asyncio.wait_for(seen, 30) - had)
+                    await asyncio.sleep(1.0)
+            cpu, peak = ours.cpu - cpu, peak_of(ours.pids)
+    elements = sum(value for name, value in metrics.items() if name.startswith("zoneward_proxy_elements"))
+    return {
+        "programming": told["since_listed"],
+        "peak": peak,
+        "elements": elements,
+        "seconds": seconds,
+        "cpu": cpu,
+    }
 
 
 # --- clients that keep their endpoint ---------------------------------------------------------------------------------
@@ -217,6 +271,8 @@ async def _main(what: str, folder: Path) -> None:
     match what:
         case "large":
             tell(await _large(folder))
+        case "addresses":
+            tell(await _addresses(folder))
         case "affinity":
             tell(await _affinity(folder))
         case _:

@@ -84,7 +84,7 @@ def _of_counts(metrics: Metrics) -> Iterator[Metric]:
     for name, help_, counted in (
         ("transactions_total", "Transactions that the kernel took", metrics.transactions),
         ("changed_elements_total", "Elements of sets and maps that came or went", metrics.changed_elements),
-        ("refusals_total", "Services that the kernel refused, each time", metrics.refused),
+        ("refusals_total", "Services that the kernel refused, or that are too large, each time", metrics.refused),
     ):
         yield counter(f"{OURS}{name}", help_, [(_family(each), counted[each]) for each in FAMILIES])
     yield counter(
@@ -113,7 +113,11 @@ def _of_the_moment(moment: Moment) -> Iterator[Metric]:
     for name, help_, counted in (
         ("elements", "Elements of sets and maps in the kernel", moment.elements),
         ("services", "Services that are served", moment.services),
-        ("refused_services", "Services that the kernel does not take as they are", moment.refused),
+        (
+            "refused_services",
+            "Services that the kernel does not take as they are, or that are too large",
+            moment.refused,
+        ),
     ):
         yield gauge(f"{OURS}{name}", help_, [(_family(each), number) for each, number in counted.items()])
     yield gauge(

@@ -33,7 +33,7 @@ class Reports:
         """The kernel does not take one."""
         self._metrics.refused[family] += 1
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
-        self._tell(service, NOT_PROGRAMMED, f"the kernel refuses it: {why}")
+        self._tell(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
     def too_large(self, service: Key, error: TooLarge) -> None:
         """One asks for more than one may have."""
