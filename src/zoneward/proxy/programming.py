@@ -3,7 +3,7 @@
 A transaction holds at most 500 Services, each as a whole, or some ports of one that is large, each of these as a whole.
 So no connection ever meets half of a change, and nobody waits for long. Where the kernel refuses one, its Services are
 tried each alone, so that one that cannot be programmed holds up no other; where nobody knows what became of one, the
-table is read again and what differs is written, and the Services that it had come after all others, each alone.
+table is read again and what differs is written, and the Services that it had come after all others, few at a time.
 """
 
 import asyncio
@@ -33,9 +33,11 @@ AT_ONCE: Final = 500
 """Services in one transaction."""
 MOST_ENTRIES: Final = 20_000
 """Entries (`zoneward.proxy.large_services`) in one transaction: the kernel's process takes a tenth of a second."""
-MOST_LOST: Final = 3
-"""Transactions of a Service that may be lost one after the other, the last one with this Service alone, until it is set
-aside."""
+MOST_LOST: Final = 4
+"""Transactions of a Service that may be lost one after the other until it is set aside: with others, with few others,
+and twice alone."""
+_AT_ONCE_AGAIN: Final = 20
+"""Services in one transaction, of those that a lost one had."""
 LOOK_EVERY: Final = 2.0
 AUDIT_EVERY: Final = 900.0
 _AGAIN: Final = 0.1
@@ -382,20 +384,18 @@ class FamilyTable:
 
     def _next(self) -> dict[Key, Parts]:
         """What waits, as much as goes into one transaction: the kernel goes through all sets to add one."""
-        room, found = MOST_ENTRIES, dict[Key, Parts]()
-        for service in self._waiting:
-            if service in self._lost:
-                continue
+        some: Sequence[Key] = [each for each in self._waiting if each not in self._lost]
+        number, room, found = AT_ONCE, MOST_ENTRIES, dict[Key, Parts]()
+        if not some:
+            least = min(self._lost[each] for each in self._waiting)
+            some = [each for each in self._waiting if self._lost[each] == least]
+            number = _AT_ONCE_AGAIN if least == 1 else 1
+        for service in some[:number]:
             there, parts = self._toward(service)
             room -= min(MOST_ENTRIES, sum(map(size, (*there, *parts))))
             if found and room < 0:
                 break
             found[service] = parts
-            if len(found) == AT_ONCE:
-                break
-        if not found:
-            last = min(self._waiting, key=lambda each: self._lost[each])
-            found[last] = self._toward(last)[1]
         return found
 
     def _toward(self, service: Key) -> tuple[Parts, Parts]:
