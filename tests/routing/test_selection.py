@@ -40,6 +40,7 @@ from zoneward.routing.selection import (
     policies_of,
     select,
     slice_groups,
+    slices_by_port,
 )
 
 NO_HINTS: Final = HintsHeeded(zones=False, nodes=False)
@@ -457,3 +458,18 @@ def test_null_lists_are_empty_ones() -> None:
     empty = replace(a_slice("s1"), endpoints=None, ports=None)
     assert endpoints_of_port([empty], "http") == {}
     assert endpoints_of_all_ports([empty]) == ()
+
+
+def test_slices_by_port_have_that_port_alone_and_the_same_endpoints() -> None:
+    """Of thousands of ports each would otherwise go through all ports of all slices."""
+    endpoints = (Endpoint(addresses=("10.0.0.1",)),)
+    ports = tuple(EndpointPort(name=name, protocol="TCP", port=80) for name in ("a", "b"))
+    two = EndpointSlice(endpoints=endpoints, ports=ports)
+    one = EndpointSlice(endpoints=endpoints, ports=(EndpointPort(port=90),))
+    found = slices_by_port([two, one])
+    assert found.keys() == {("a", "TCP"), ("b", "TCP"), ("", "TCP")}
+    assert found["", "TCP"] == [one]
+    for name in ("a", "b"):
+        (narrow,) = found[name, "TCP"]
+        assert [each.name for each in narrow.ports or ()] == [name]
+        assert endpoints_of_port([narrow], name) == endpoints_of_port([two, one], name)

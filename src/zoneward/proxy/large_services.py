@@ -9,6 +9,7 @@ from typing import Final
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family, Served, ServedPort, plain
 from zoneward.proxy.slots import repeats
+from zoneward.routing.selection import port_key
 
 MAX_SERVICE_ENTRIES: Final = 250_000
 """By default: 50 ports with 5,000 endpoints."""
@@ -35,7 +36,7 @@ def check_endpoints(service: Service, slices: Sequence[EndpointSlice], *, most: 
     ports = [(port.name, port.protocol) for port in service.spec.ports or ()]
     found: Counter[str] = Counter()
     for each in slices:
-        there = Counter((port.name or "", port.protocol or "TCP") for port in each.ports or ())
+        there = Counter(map(port_key, each.ports or ()))
         found[each.address_type] += sum(there[port] for port in ports) * len(each.endpoints or ())
     for family in FAMILIES:
         if (entries := found[ADDRESS_TYPES[family]]) > most:

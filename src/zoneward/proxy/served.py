@@ -28,6 +28,7 @@ from zoneward.routing.selection import (
     policies_of,
     select,
     slice_groups,
+    slices_by_port,
 )
 
 Key = tuple[str, str]
@@ -124,9 +125,10 @@ def served(
         own = [each for each in slices if each.address_type == ADDRESS_TYPES[family]]
         ports: list[ServedPort] = []
         healthy: set[str] = set()
-        groups = slice_groups(own, consumer, gates)
+        groups, by_port = slice_groups(own, consumer, gates), slices_by_port(own)
         for port in spec.ports or ():
-            found = endpoints_of_port(own, port.name, protocol=port.protocol, node=node.name)
+            some = by_port.get((port.name, port.protocol), ())
+            found = endpoints_of_port(some, port.name, protocol=port.protocol, node=node.name)
             targets = {id(endpoint): _target(address, endpoint, node.name) for address, endpoint in found.items()}
             chosen = select(
                 tuple(found.values()), policies=policies, heeded=heeded, node=node.name, zone=node.zone, groups=groups

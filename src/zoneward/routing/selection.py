@@ -10,8 +10,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointSlice, Service, is_ready, is_serving, is_terminating
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, is_ready, is_serving, is_terminating
 from zoneward.routing.approach import topology_annotation
 from zoneward.routing.configuration import Gates
 from zoneward.routing.groups import Group
@@ -182,12 +184,27 @@ def endpoints_of_port(
     found: dict[str, Endpoint] = {}
     for each in _by_name(slices):
         for numbered in each.ports or ():
-            if (numbered.name or "", numbered.protocol or "TCP") != (port, protocol) or numbered.port is None:
+            if port_key(numbered) != (port, protocol) or numbered.port is None:
                 continue
             for endpoint in each.endpoints or ():
                 address = _address(endpoint)
                 key = f"[{address}]:{numbered.port}" if ":" in address else f"{address}:{numbered.port}"
                 _keep(found, key, endpoint, node)
+    return found
+
+
+def port_key(port: EndpointPort) -> tuple[str, str]:
+    """The name and the protocol, by which a Service's port finds it."""
+    return port.name or "", port.protocol or "TCP"
+
+
+def slices_by_port(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], list[EndpointSlice]]:
+    """By `port_key`, slices with that port alone: who asks for many ports goes through each slice once."""
+    found: dict[tuple[str, str], list[EndpointSlice]] = {}
+    for each in slices:
+        ports = each.ports or ()
+        for port in ports:
+            found.setdefault(port_key(port), []).append(each if len(ports) == 1 else replace(each, ports=(port,)))
     return found
 
 
