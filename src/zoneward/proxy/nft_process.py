@@ -37,6 +37,7 @@ _PARENT_DEATH_SIGNAL: Final = 1
 _CAPABILITY_VERSION: Final = 0x20080522
 _NET_ADMIN: Final = 1 << 12
 _LIBRARY: Final = "libnftables.so.1"
+_NO_DNS: Final = 1
 
 
 class Library:
@@ -48,20 +49,28 @@ class Library:
         self._context = ctypes.c_void_p(library.nft_ctx_new(0))
         for name in ("nft_ctx_get_error_buffer", "nft_ctx_get_output_buffer"):
             getattr(library, name).restype = ctypes.c_char_p
+        if hasattr(library, "nft_ctx_input_set_flags"):
+            library.nft_ctx_input_set_flags(self._context, _NO_DNS)
         library.nft_ctx_buffer_error(self._context)
         library.nft_ctx_buffer_output(self._context)
         self._library = library
 
     def run(self, commands: bytes) -> tuple[bool, bytes]:
         """Whether the kernel took them, all or none, and its answer."""
+        if b"\0" in commands:
+            # The library would run what comes before it, and call that all.
+            return False, b"Error: expected commands without a zero byte"
         done, said = self._ran(self._library.nft_run_cmd_from_buffer, commands)
         if done or commands.count(b"\n") < 2:
             return done, said
         # It tells which line is at fault only of a file; of anything else it shows the first one.
-        with os.fdopen(os.memfd_create("commands"), "wb") as file:
-            file.write(commands)
-            file.flush()
-            return self._ran(self._library.nft_run_cmd_from_filename, f"/proc/self/fd/{file.fileno()}".encode())
+        try:
+            with os.fdopen(os.memfd_create("commands"), "wb") as file:
+                file.write(commands)
+                file.flush()
+                return self._ran(self._library.nft_run_cmd_from_filename, f"/proc/self/fd/{file.fileno()}".encode())
+        except OSError:
+            return done, said
 
     def _ran(self, function: Callable[[ctypes.c_void_p, bytes], int], argument: bytes) -> tuple[bool, bytes]:
         library, context = self._library, self._context
@@ -161,6 +170,17 @@ def keep_one_right() -> None:
     libc.capset(head, struct.pack("=6I", *kept))
 
 
+def ask_no_name_server() -> None:
+    """nft takes a word in the place of an address for the name of a host. It is looked for in files alone.
+
+    A name server that does not answer holds up all that waits for the kernel, and it may be one that is reached by way
+    of these very rules. Newer versions of the library can be told so by themselves.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "__nss_configure_lookup"):
+        libc["__nss_configure_lookup"](b"hosts", b"files")
+
+
 def end_with_parent() -> None:
     """What asked for a transaction is gone: one that comes late would undo what its successor does."""
     parent = os.getppid()
@@ -171,6 +191,7 @@ def end_with_parent() -> None:
 
 def main() -> int:
     end_with_parent()
+    ask_no_name_server()
     try:
         library = Library()
     except OSError as error:
