@@ -246,6 +246,69 @@ def test_what_names_services_is_told_on_loopback_addresses_unless_asked_otherwis
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("127.0.0.1:10272", 200),
+        ("10.0.0.7:10272", 200),
+        ("[::1]:10272", 200),
+        ("[fd00::1]", 200),
+        ("localhost:10272", 200),
+        ("LOCALHOST", 200),
+        ("worker-a2:10272", 200),
+        ("evil.example", 403),
+        ("evil.example:10272", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("127.0.0.1:x", 403),
+        ("127.0.0.1@evil.example", 403),
+        ("", 403),
+    ],
+)
+def test_a_page_is_told_to_who_asks_by_an_address_or_a_name_of_the_server(host: str, status: int) -> None:
+    """Else any page in a browser could read it, by a name of its own that leads here."""
+
+    async def page() -> bytes:
+        return b"{}"
+
+    async def test() -> None:
+        async with (
+            StatusServer(
+                Health(),
+                names=("worker-a2",),
+                values={"/debug/queue": dict},
+                pages={"/measured": page},
+                of_service={"/debug/decisions": lambda _namespace, _name: lambda: b"{}"},
+                metrics=page,
+            ) as server,
+            aiohttp.ClientSession(f"http://127.0.0.1:{server.port}", headers={"Host": host}) as session,
+        ):
+            for path in ("/debug/queue", "/measured", "/debug/decisions/shop/cart"):
+                async with session.get(path) as response:
+                    assert response.status == status
+            # A kubelet asks by the Pod's address, Prometheus by any name.
+            for path in ("/healthz", "/livez", "/readyz", "/metrics"):
+                async with session.get(path) as response:
+                    assert response.status == 200
+
+    run(test)
+
+
+def test_a_page_is_told_to_who_sends_no_host() -> None:
+    """Browsers always do; HTTP/1.0 need not."""
+
+    async def test() -> None:
+        async with StatusServer(Health(), values={"/debug/queue": dict}) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /debug/queue HTTP/1.0\r\n\r\n")
+            assert b" 200 " in await reader.readline()
+            writer.close()
+            await writer.wait_closed()
+
+    run(test)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", None])
 def test_it_listens_where_it_is_told_to_and_nowhere_once_it_is_left(host: str | None) -> None:
     async def test() -> None:

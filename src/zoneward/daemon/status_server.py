@@ -3,11 +3,15 @@
 It is served in the event loop that does the work, so nothing here may hold it: what takes long is done in a thread, one
 at a time. Whoever may connect may read; ``/debug`` names Services and their Pods' zones, and answers only who connects
 over a loopback address, as ``kubectl port-forward`` does, unless told otherwise.
+
+A page in an operator's browser can connect too, by way of a name of its own that leads to a loopback address (DNS
+rebinding). So requests whose header ``Host`` has neither an address nor a name of this server are refused. Health and
+metrics are told to all: kubelets and Prometheus may ask by any name.
 """
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
@@ -33,7 +37,8 @@ _ALIVE: Final = 30.0
 class StatusServer:
     """Serves from entering the block to leaving it.
 
-    ``host`` None: on all addresses; ``port`` 0: any. ``metrics`` None: there are none. By
+    ``host`` None: on all addresses; ``port`` 0: any. ``names``: what requests may call it by, beside its addresses,
+    ``localhost`` and ``host``. ``metrics`` None: there are none. By
     path, ``values`` are told in what JSON has, ``pages`` are JSON already, and ``of_service`` is asked for
     ``PATH/NAMESPACE/NAME``. ``on_trouble`` is told what making an answer raises. An answer of
     more than ``largest`` bytes or ``longest`` seconds, and one beyond ``most`` at once, is refused with 503.
@@ -45,6 +50,7 @@ class StatusServer:
         *,
         host: str | None = "127.0.0.1",
         port: int = 0,
+        names: Collection[str] = (),
         metrics: Page | None = None,
         metrics_type: str = TEXT,
         values: Mapping[str, Callable[[], Mapping[str, Any]]] = MappingProxyType({}),
@@ -57,6 +63,7 @@ class StatusServer:
         most: int = 16,
     ) -> None:
         self._health, self._host, self._port = health, host, port
+        self._names = {each.lower() for each in ("localhost", host, *names) if each}
         self._metrics, self._metrics_type = metrics, metrics_type
         self._values, self._pages, self._of_service, self._debug_for_all = values, pages, of_service, debug_for_all
         known = ["/metrics"] if metrics is not None else []
@@ -125,6 +132,8 @@ class StatusServer:
     async def _long(self, request: web.BaseRequest) -> web.Response:
         if request.path == "/metrics" and self._metrics is not None:
             return self._limited(await self._metrics(), self._metrics_type)
+        if not all(map(self._is_ours, request.headers.getall("Host", ()))):
+            return _told(403, "expected an address or a name of this server in the header Host\n")
         if request.path.startswith("/debug/") and not (self._debug_for_all or _is_loopback(request.remote)):
             return _told(403, "/debug answers on loopback addresses only: use kubectl port-forward\n")
         if (values := self._values.get(request.path)) is not None:
@@ -136,6 +145,12 @@ class StatusServer:
         if namespace and name and (of_service := self._of_service.get(path)) is not None:
             return await self._about(of_service, namespace, name)
         return _told(404, self._not_found)
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a header ``Host`` says an address, or a name of ours; with or without a port."""
+        name, colon, port = host.rpartition(":")
+        bare = name if colon and (not port or port.isdecimal()) and (":" not in name or name.endswith("]")) else host
+        return _is_address(bare.removeprefix("[").removesuffix("]")) or bare.lower() in self._names
 
     async def _about(self, of_service: OfService, namespace: str, name: str) -> web.Response:
         await self._turn.acquire()
@@ -179,6 +194,14 @@ def _checked(checks: Mapping[str, Check], request: web.BaseRequest) -> web.Respo
         return _told(200, "ok")
     lines = [f"[-]{name} failed: {wrong[name]}" if name in wrong else f"[+]{name} ok" for name in checks]
     return _told(503 if wrong else 200, "".join(f"{line}\n" for line in lines))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_loopback(remote: str | None) -> bool:
