@@ -1,5 +1,6 @@
 """``zoneward proxy`` without a kernel: rules as text, and mistakes. The rest is in ``e2e/test_proxy_start.py``."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -32,6 +33,9 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no range of Services": ((*PRINTED[1:], "--service-cidr", "10.96"), ("--service-cidr", "10.96")),
     "too many audits": ((*PRINTED[1:], "--audit-period", "1s"), ("--audit-period", "10s", "1s")),
     "no entries": ((*PRINTED[1:], "--max-service-entries", "0"), ("--max-service-entries", "at least 1")),
+    "a zone of an address": ((*PRINTED[1:], "--service-cidr", "fe80::%x/64"), ("--service-cidr", "fe80::%x/64")),
+    "no name of interfaces": ((*PRINTED[1:], "--pod-interface-prefix", 'a" }'), ("--pod-interface-prefix", 'a" }')),
+    "a long name of interfaces": ((*PRINTED[1:], "--pod-interface-prefix", "a" * 16), ("--pod-interface-prefix",)),
     "no duration": ((*PRINTED[1:], "--audit-period", "soon"), ("--audit-period", "soon")),
     "no address": ((*PRINTED[1:], "--listen", "nowhere"), ("--listen", "nowhere")),
     "no address for healthz": ((*PRINTED[1:], "--healthz-listen", "::1"), ("--healthz-listen", "::1")),
@@ -119,3 +123,43 @@ def test_a_service_that_is_too_large_is_left_out_and_named(zoneward: Commands) -
     assert result.status == 0
     assert service in result.err
     assert len(result.out) < len(all_.out)
+
+
+def test_hostile_values_are_told_and_printed_in_no_rule(zoneward: Commands, tmp_path: Path) -> None:
+    injected = "}\nadd table inet X"
+    cart = {
+        "metadata": {"name": "cart", "namespace": "shop"},
+        "spec": {
+            "type": "LoadBalancer",
+            "clusterIP": "10.96.0.1",
+            "externalIPs": ["10.96.0.2", "192.0.2.7"],
+            "loadBalancerSourceRanges": [f"10.0.0.0/8 {injected}"],
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+    }
+    dns = {
+        "metadata": {"name": "dns", "namespace": "system"},
+        "spec": {"clusterIP": "10.96.0.2", "ports": [{"port": 53, "protocol": "UDP"}]},
+    }
+    node = {
+        "metadata": {"name": "n1"},
+        "status": {"addresses": [{"type": "InternalIP", "address": f"192.168.77.1 {injected}"}]},
+    }
+    kinds = {"Service": (cart, dns), "Node": (node,)}
+    items = [{"apiVersion": "v1", "kind": kind} | each for kind, some in kinds.items() for each in some]
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    result = zoneward("proxy", "--node", "n1", "-f", file, "--print")
+    assert result.status == 0
+    assert "inet" not in result.out.replace("inet_", "")
+    assert "192.0.2.7 . tcp . 80" in result.out
+    assert "192.0.2.1 " not in result.out
+    source_range, *rest = result.err.splitlines()
+    assert source_range.startswith(
+        r"zoneward: Service shop/cart: source range '10.0.0.0/8 }\nadd table inet X' is no range"
+    )
+    assert rest == [
+        r"zoneward: Node n1: '192.168.77.1 }\nadd table inet X' is no IP address: left out",
+        "zoneward: Service shop/cart: it does not get 10.96.0.2 of system/dns",
+    ]

@@ -49,7 +49,9 @@ def test_every_event_has_a_row_that_says_what_to_do_and_no_other_has() -> None:
 def test_every_event_of_the_node_proxy_has_a_row_that_says_what_to_do_and_no_other_has() -> None:
     of_proxy = section("Events").split("\n### Events of the node proxy\n")[1]
     rows = re.findall(r"^\| Warning \| `(\w+)` \| \S.* \| \S.* \|$", of_proxy, re.MULTILINE)
-    assert sorted(rows) == sorted([telling.ADDRESS_CONTESTED, telling.NO_HEALTH_PORT, telling.NOT_PROGRAMMED])
+    assert sorted(rows) == sorted(
+        [telling.ADDRESS_CONTESTED, telling.NO_HEALTH_PORT, telling.NOT_PROGRAMMED, telling.PARTLY_PROGRAMMED]
+    )
     assert telling.CONTROLLER in of_proxy
 
 

@@ -154,3 +154,23 @@ def test_a_slice_that_is_gone_is_no_longer_served() -> None:
     assert addresses(here.served(CART)) == ["10.0.0.2"]
     here.services.keep_only(set())
     assert here.served(CART) == {}
+
+
+def test_what_of_a_service_cannot_be_served_is_told_when_it_changes_and_when_it_is_over() -> None:
+    told: list[tuple[Key, tuple[str, ...]]] = []
+    here = known(on_left_out=lambda key, what: told.append((key, what)))
+    here.services.put(service(externalIPs=["127.0.0.1", "192.0.2.1"]))
+    here.slices.put(slice_("one", "10.0.0.1", "garbage"))
+    here.slices.put(slice_("two", "10.0.0.2", zone="b"))
+    what = ("external IP 127.0.0.1 is loopback", "endpoint 'garbage:8080' is no IPv4 address with a port")
+    for _ in range(2):
+        assert here.served(CART)["ip"].external == ("192.0.2.1",)
+        assert told == [(CART, what)]
+    assert here.left_out == {CART: what}
+    here.services.put(service(2, externalIPs=[f"127.0.0.{number}" for number in range(1, 20)]))
+    here.served(CART)
+    assert told[-1] == (CART, (*(f"external IP 127.0.0.{number} is loopback" for number in range(1, 6)), "15 more"))
+    here.services.keep_only(set())
+    assert here.served(CART) == {}
+    assert told[-1] == (CART, ())
+    assert here.left_out == {}

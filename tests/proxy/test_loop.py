@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Never
 
 import pytest
+from msgspec.structs import replace
 from tests.proxy.test_known import CART, known, node, service, slice_
 
 from zoneward.proxy.known import Known
 from zoneward.proxy.loop import BURST, CALM, GATHERED, ProxyLoop
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.programming import Programmed
-from zoneward.proxy.served import Served
+from zoneward.proxy.served import Family, Served
 from zoneward.sources.resources import Key
 
 MOST = 20
@@ -44,6 +45,7 @@ class Here:
         self.time = 0.0
         self.after: list[tuple[Key, Served | None, Served | None]] = []
         self.too_large: list[tuple[Key, str]] = []
+        self.lost: list[tuple[Family, Key, tuple[str, ...]]] = []
         self.metrics = Metrics()
         self.pauses: list[float] = []
         self.table, self.other = Table(), Table()
@@ -53,6 +55,7 @@ class Here:
             metrics=self.metrics,
             after=lambda *each: self.after.append(each),
             on_too_large=lambda service, error: self.too_large.append((service, str(error))),
+            on_lost=lambda *each: self.lost.append(each),
             clock=lambda: self.time,
             sleep=self._sleep,
             now=lambda: NOW + timedelta(seconds=self.time),
@@ -259,6 +262,55 @@ def test_changes_that_come_without_end_are_gathered_and_a_few_are_put_at_once() 
             here.loop.changed(CART)
             await turned()
         assert here.pauses == [GATHERED]
+
+    run(test)
+
+
+def test_an_address_of_another_service_is_not_put_and_is_handed_over() -> None:
+    async def test(here: Here) -> None:
+        thief = service(clusterIP="10.96.0.9", clusterIPs=["10.96.0.9"], externalIPs=["10.96.0.1"])
+        here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
+        here.list()
+        here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
+        await turned()
+        assert {key: each and each.external for key, each in here.table.waiting.items()} == {
+            ("a", "cart"): (),
+            CART: (),
+        }
+        assert here.lost == [("ip", ("a", "cart"), ("10.96.0.1 of shop/cart",))]
+        assert here.loop.lost["ip"] == {("a", "cart"): ("10.96.0.1 of shop/cart",)}
+        here.time = 7.0
+        here.loop.programmed("ip", here.table.done())
+        here.known.services.keep_only({("a", "cart")})
+        await turned()
+        assert {key: each and each.external for key, each in here.table.waiting.items()} == {
+            ("a", "cart"): ("10.96.0.1",),
+            CART: None,
+        }
+        assert here.lost[1:] == [("ip", ("a", "cart"), ())]
+        assert here.loop.lost["ip"] == {}
+
+    run(test)
+
+
+def test_a_new_address_of_the_node_takes_its_node_ports_back() -> None:
+    async def test(here: Here) -> None:
+        here.list()
+        here.known.services.put(service(version=2, ports=[{"name": "http", "port": 80, "nodePort": 30_080}]))
+        thief = service(
+            clusterIP="10.96.0.9",
+            clusterIPs=["10.96.0.9"],
+            externalIPs=["192.0.2.1"],
+            ports=[{"name": "http", "port": 30_080}],
+        )
+        here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
+        await turned()
+        here.loop.programmed("ip", here.table.done())
+        here.loop.set_node_addresses({"ip": frozenset({"192.0.2.1"})})
+        (changed,) = here.table.waiting.values()
+        assert changed is not None
+        assert changed.taken == {("192.0.2.1", "tcp", 30_080)}
+        assert here.loop.waits(("a", "cart"))
 
     run(test)
 

@@ -203,25 +203,7 @@ def test_rules_that_differ_in_a_found_table_are_written_again() -> None:
     asyncio.run(run())
 
 
-# --- what two ask for, and what is told -------------------------------------------------------------------------------
-
-
-def test_who_does_not_get_what_another_has_is_told() -> None:
-    async def run(proxy: Proxy) -> None:
-        first, second = (a_service(number, number, external=("192.0.2.7",)) for number in (1, 2))
-        proxy.put(second, first)
-        await settled(proxy)
-        assert proxy.table.contested is not None
-        (service, what), *more = proxy.table.contested.items()
-        assert not more
-        assert service == key(second)
-        assert what == ("192.0.2.7 . tcp . 80 of shop/s1",)
-        proxy.table.put(key(first), None)
-        await settled(proxy)
-        assert proxy.has(second)
-        assert not proxy.table.contested
-
-    within(run)
+# --- what is told -----------------------------------------------------------------------------------------------------
 
 
 def test_what_would_change_is_told_and_nothing_is_written() -> None:

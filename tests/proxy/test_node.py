@@ -14,6 +14,7 @@ from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.proxy import programming
 from zoneward.proxy.base_rules import TABLE, LayoutOptions
+from zoneward.proxy.claims import granted
 from zoneward.proxy.fake_kernel import FakeKernel
 from zoneward.proxy.known import Known
 from zoneward.proxy.loop import ProxyLoop
@@ -140,13 +141,12 @@ def fresh(
     family: Family, services: Mapping[str, Service], slices: Mapping[str, SealedSlice], zone: str
 ) -> dict[tuple[str, str], Served]:
     """What a node serves that sees all slices, and begins with them."""
-    found = {}
+    found = []
     for name, one in services.items():
         some = [opened(each) for key, each in slices.items() if key.partition("-")[0] == name]
-        for each in served(one, some, node=Node(name="n1", zone=zone), consumer=ZONEWARD, gates=Gates()):
-            if each.family == family:
-                found["shop", name] = each
-    return found
+        every = served(one, some, node=Node(name="n1", zone=zone), consumer=ZONEWARD, gates=Gates())
+        found += [each for each in every if each.family == family]
+    return granted(found, lost=lambda _what: None)
 
 
 def opened(each: SealedSlice) -> EndpointSlice:

@@ -21,7 +21,7 @@ from zoneward.kube.objects import (
     ServiceStatus,
     SessionAffinityConfig,
 )
-from zoneward.proxy.served import Node, Served, Target, plain, served
+from zoneward.proxy.served import Node, Served, Target, served
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection import ZONEWARD, SelectionRule
 
@@ -85,20 +85,6 @@ def test_a_service_is_served_in_each_of_its_families_by_endpoints_of_that_one() 
     }
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("10.96.0.1", "10.96.0.1"),
-        ("010.096.000.001", "10.96.0.1"),
-        ("FD00:0:0::00A1", "fd00::a1"),
-        ("not an address", "not an address"),
-        ("10.0.0.900", "10.0.0.900"),
-    ],
-)
-def test_addresses_are_written_as_the_kernel_writes_them(written: str, read: str) -> None:
-    assert plain(written) == read
-
-
 def test_every_address_of_a_service_is_written_so() -> None:
     found = in_families(
         a_service(
@@ -130,11 +116,11 @@ def test_a_load_balancers_address_that_is_a_proxys_is_left_out() -> None:
         (("010.0.0.0/8",), ("10.0.0.0/8",)),
         (("10.0.0.0/8", "0.0.0.0/0"), ()),
         (("10.0.0.0/8", "::/0"), ("10.0.0.0/8",)),
-        (("nonsense/8",), ("nonsense/8",)),
+        (("nonsense/8", "10.0.0.0/8"), ("10.0.0.0/8",)),
+        (("", " "), ()),
     ],
 )
 def test_ranges_of_sources_are_those_of_the_family(ranges: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    """What is no range stays, for the kernel to refuse: without it everybody would be let in."""
     assert in_v4(a_service(type="LoadBalancer", load_balancer_source_ranges=ranges)).sources == expected
 
 
@@ -217,3 +203,135 @@ def test_a_node_without_a_zone_uses_all_endpoints() -> None:
     (port,) = in_families(a_service(), *slices, zone=None)["ip"].ports
     assert len(port.cluster) == 2
     assert port.weights is None
+
+
+# --- what is left out -------------------------------------------------------------------------------------------------
+
+
+def left_out(service: Service, *slices: EndpointSlice) -> tuple[dict[str, Served], list[str]]:
+    """What is served, and what is not, each once."""
+    told: dict[str, None] = {}
+    node = Node(name="n1", zone="a")
+    every = served(
+        service, slices, node=node, consumer=ZONEWARD, gates=Gates(), left_out=lambda what: told.setdefault(what)
+    )
+    return {each.family: each for each in every}, list(told)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "169.254.169.254",
+        "::ffff:169.254.169.254",
+        "224.0.0.1",
+        "0.0.0.0",
+        "::1",
+        "fe80::1",
+        "ff02::1",
+        "::",
+    ],
+)
+def test_a_special_address_is_not_programmed_as_an_external_one_and_the_rest_is(address: str) -> None:
+    service = a_service(
+        type="LoadBalancer",
+        cluster_ips=("10.96.0.1", "fd96::1"),
+        external_ips=(address, "192.0.2.1"),
+        ingress=[LoadBalancerIngress(ip=address), LoadBalancerIngress(ip="192.0.2.2")],
+    )
+    found, told = left_out(service, a_slice(an_endpoint("10.0.0.1")))
+    assert {family: (each.external, each.balancers) for family, each in found.items()} == {
+        "ip": (("192.0.2.1",), ("192.0.2.2",)),
+        "ip6": ((), ()),
+    }
+    assert [each.partition(" IP ")[0] for each in told] == ["external", "load balancer"]
+    assert all(each.endswith((" is loopback", " is link-local", " is multicast", " is unspecified")) for each in told)
+
+
+def test_what_is_no_address_is_left_out_and_told_in_one_line_each() -> None:
+    hostile = "192.0.2.9 }\nadd table inet X"
+    service = a_service(
+        cluster_ips=(hostile, "10.96.0.1"),
+        external_ips=(hostile, "192.0.2.1"),
+        ingress=[LoadBalancerIngress(ip=hostile)],
+    )
+    found, told = left_out(service, a_slice(an_endpoint(hostile), an_endpoint("fd00::1"), an_endpoint("10.0.0.1")))
+    assert (found["ip"].cluster_ip, found["ip"].external) == ("10.96.0.1", ("192.0.2.1",))
+    assert found["ip"].ports[0].cluster == (Target("10.0.0.1", 8080, here=True),)
+    assert [each.partition("'")[0] for each in told] == [
+        "cluster IP ",
+        "external IP ",
+        "load balancer IP ",
+        "endpoint ",
+        "endpoint ",
+    ]
+    assert all(each.isprintable() for each in told)
+
+
+def test_an_endpoint_that_is_no_address_does_not_keep_others_from_being_chosen() -> None:
+    found, _ = left_out(a_service(), a_slice(an_endpoint("garbage")), a_slice(an_endpoint("10.0.0.1", ready=False)))
+    assert not found["ip"].ports[0].has_any
+
+
+@pytest.mark.parametrize(
+    "port",
+    [
+        ServicePort(name="a", protocol="TCP }\nadd table inet X", port=80),
+        ServicePort(name="a", protocol="tcp", port=80),
+        ServicePort(name="a", port=0),
+        ServicePort(name="a", port=65_536),
+        ServicePort(name="a", port=10**5000),
+    ],
+)
+def test_a_port_that_is_none_is_left_out_and_the_others_are_served(port: ServicePort) -> None:
+    found, told = left_out(a_service(ports=(port, HTTP)))
+    assert [each.name for each in found["ip"].ports] == ["http"]
+    assert len(told) == 1
+    assert told[0].startswith("port 'a': ")
+
+
+def test_a_node_port_and_a_health_check_port_that_are_none_are_left_out() -> None:
+    service = a_service(
+        type="LoadBalancer",
+        external_traffic_policy="Local",
+        health_check_node_port=-1,
+        ports=(ServicePort(name="http", port=80, node_port=70_000),),
+    )
+    found, told = left_out(service)
+    assert (found["ip"].ports[0].node_port, found["ip"].health_check_port) == (None, None)
+    assert sorted(told) == [
+        "health check node port -1 is no number of a port",
+        "port 'http': node port 70000 is no number of a port",
+    ]
+
+
+def test_a_time_of_affinity_that_no_server_takes_is_the_usual_one() -> None:
+    config = SessionAffinityConfig(client_ip=ClientIPConfig(timeout_seconds=-5))
+    found, told = left_out(a_service(session_affinity="ClientIP", session_affinity_config=config))
+    assert found["ip"].ports[0].affinity == 10_800
+    assert told == ["session affinity of -5 s is none from 1 to 86400"]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "sources", "balancers"),
+    [
+        (("nonsense/8",), (), ()),
+        (("10.0.0.0/8 }\nadd table inet X",), (), ()),
+        (("nonsense/8", "10.0.0.0/8"), ("10.0.0.0/8",), ("192.0.2.1",)),
+        (("nonsense/8", "fd00::/8"), (), ()),
+        (("0.0.0.0/0", "nonsense"), (), ("192.0.2.1",)),
+    ],
+)
+def test_a_range_that_cannot_be_read_lets_nobody_in(
+    ranges: tuple[str, ...], sources: tuple[str, ...], balancers: tuple[str, ...]
+) -> None:
+    """Left out without more, it would let in everybody."""
+    ingress = [LoadBalancerIngress(ip="192.0.2.1")]
+    found, told = left_out(a_service(type="LoadBalancer", load_balancer_source_ranges=ranges, ingress=ingress))
+    assert (found["ip"].sources, found["ip"].balancers) == (sources, balancers)
+    assert [each.partition(" '")[0] for each in told] == ["source range"]
+
+
+def test_an_address_of_ipv4_in_the_form_of_ipv6_is_one_of_ipv4() -> None:
+    found, told = left_out(a_service(cluster_ips=("10.96.0.1", "fd96::1"), external_ips=("::ffff:192.0.2.1",)))
+    assert (found["ip"].external, found["ip6"].external, told) == (("192.0.2.1",), (), [])

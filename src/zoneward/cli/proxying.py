@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -15,17 +15,20 @@ from zoneward.cli.snapshots import node_in, snapshot_for
 from zoneward.daemon.go_duration import seconds_of
 from zoneward.daemon.listening import listen_of
 from zoneward.daemon.log import LogFormat
+from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import PROXY_NAME_LABEL
 from zoneward.kube.objects import zone_of
 from zoneward.proxy.applying import Lost, NftProcess, Refused, Unusable
 from zoneward.proxy.base_rules import LayoutOptions
 from zoneward.proxy.capability import set_aside
+from zoneward.proxy.claims import granted
 from zoneward.proxy.difference import difference
 from zoneward.proxy.kernel_reading import Incomplete
 from zoneward.proxy.large_services import TooLarge, check_endpoints, check_size
-from zoneward.proxy.node_options import layout_options
+from zoneward.proxy.node_options import all_node_addresses, layout_options, node_port_addresses
 from zoneward.proxy.planning import cleanup, planned, whole
+from zoneward.proxy.quoting import comment
 from zoneward.proxy.served import FAMILIES, Family, Node, Served, served
 from zoneward.proxy.settings import ProxySettings
 from zoneward.proxy.text import text
@@ -114,10 +117,11 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxySettings) -
         )
     )
     node = node_in(snapshot, asked.node)
-    found = _served(snapshot, Node(name=asked.node, zone=zone_of(node)), configuration, settings)
     options = layout_options(settings, node)
+    found = _served(snapshot, node, options, configuration, settings, note=_note)
     if asked.does == "print":
-        click.echo(f"# Of node {asked.node}, zone {zone_of(node) or '(none)'}. In place of what there is: nft -f FILE")
+        head = f"Of node {asked.node}, zone {zone_of(node) or '(none)'}. In place of what there is: nft -f FILE"
+        click.echo(comment(head))
         for family in FAMILIES:
             changes = difference(None, whole(family, found[family], options=options))
             click.echo(text(replace(changes, replaces=True)), nl=False)
@@ -126,24 +130,52 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxySettings) -
 
 
 def _served(
-    snapshot: Snapshot, node: Node, configuration: Configuration, settings: ProxySettings
+    snapshot: Snapshot,
+    node: kube.Node,
+    options: LayoutOptions,
+    configuration: Configuration,
+    settings: ProxySettings,
+    *,
+    note: Callable[[str], None],
 ) -> dict[Family, dict[Key, Served]]:
-    found: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+    """``note`` is told what is not served, and why."""
+    this = Node(name=node.metadata.name, zone=zone_of(node))
+    asked: dict[Family, list[Served]] = {family: [] for family in FAMILIES}
     for service in snapshot.services:
         if (service.metadata.labels or {}).get(PROXY_NAME_LABEL) != settings.proxy_name:
             continue
+        where, left_out = f"Service {service.metadata.namespace}/{service.metadata.name}", dict[str, None]()
         slices, most = snapshot.slices_of(service), settings.max_service_entries
         try:
             check_endpoints(service, slices, most=most)
-            every = tuple(served(service, slices, node=node, consumer=ZONEWARD, gates=configuration.gates))
+            every = tuple(
+                served(
+                    service,
+                    slices,
+                    node=this,
+                    consumer=ZONEWARD,
+                    gates=configuration.gates,
+                    left_out=left_out.setdefault,
+                )
+            )
             for each in every:
                 check_size(each, slices, most=most)
         except TooLarge as error:
-            click.echo(f"{service.metadata.namespace}/{service.metadata.name} is left out: {error}", err=True)
+            note(f"{where} is left out: {error}")
             continue
         for each in every:
-            found[each.family][each.namespace, each.name] = each
-    return found
+            asked[each.family].append(each)
+        for what in left_out:
+            note(f"{where}: {what}: left out")
+    own = node_port_addresses(options, node)
+    all_node_addresses(node, left_out=lambda each: note(f"Node {this.name}: {each!r} is no IP address: left out"))
+    return {
+        family: granted(some, node_addresses=own.get(family, frozenset()), lost=note) for family, some in asked.items()
+    }
+
+
+def _note(text: str) -> None:
+    click.echo(f"zoneward: {comment(text)[2:]}", err=True)
 
 
 async def _differences(found: dict[Family, dict[Key, Served]], options: LayoutOptions) -> int:

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.proxy.connections import CONNECTIONS, COUNTING, connections_set, counting_chain
+from zoneward.proxy.quoting import quoted
 from zoneward.proxy.ruleset import ADDRESS, Chain, Declared, Hook
 from zoneward.proxy.served import Family
 
@@ -209,6 +210,7 @@ def _to_node(family: Family, options: LayoutOptions) -> str:
 def _from_pods(family: Family, options: LayoutOptions) -> tuple[str, str] | None:
     """What matches traffic of this node's Pods, and what all other; None where nobody says which that is."""
     if options.pod_interfaces is not None:
-        return f'iifname "{options.pod_interfaces}"', f'iifname != "{options.pod_interfaces}"'
+        name = quoted(options.pod_interfaces)
+        return f"iifname {name}", f"iifname != {name}"
     found = (options.pod_ranges or {}).get(family)
     return None if found is None else (f"{family} saddr {found}", f"{family} saddr != {found}")

@@ -25,7 +25,7 @@ def fronts(served: Served | None) -> dict[Front, Serving]:
     found: dict[Front, Serving] = {}
     for port in served.ports if served is not None else ():
         if served is not None and port.protocol == _UDP:
-            for address in (served.cluster_ip, *served.external, *served.balancers):
+            for address in served.addresses(port):
                 found[address, port.port] = port.serving
             if port.node_port:
                 found[None, port.node_port] = port.serving

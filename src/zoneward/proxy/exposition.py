@@ -24,13 +24,16 @@ OURS: Final = "zoneward_proxy_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What is looked at when metrics are asked for. ``elements``, ``services`` and ``refused`` by family; ``slices``
-    are decoded, ``sealed_slices`` are not. ``watch_trouble``: seconds for which some kind has not been heard of.
+    """What is looked at when metrics are asked for. ``elements``, ``services``, ``refused`` and ``lost`` (Services that
+    do not get what others have) by family; ``left_out`` are Services with values that cannot be served. ``slices`` are
+    decoded, ``sealed_slices`` are not. ``watch_trouble``: seconds for which some kind has not been heard of.
     """
 
     elements: Mapping[Family, int] = field(default_factory=dict)
     services: Mapping[Family, int] = field(default_factory=dict)
     refused: Mapping[Family, int] = field(default_factory=dict)
+    lost: Mapping[Family, int] = field(default_factory=dict)
+    left_out: int = 0
     served: Iterable[Served] = ()
     slices: int = 0
     sealed_slices: int = 0
@@ -118,6 +121,7 @@ def _of_the_moment(moment: Moment) -> Iterator[Metric]:
             "Services that the kernel does not take as they are, or that are too large",
             moment.refused,
         ),
+        ("contested_services", "Services that do not get what other Services have", moment.lost),
     ):
         yield gauge(f"{OURS}{name}", help_, [(_family(each), number) for each, number in counted.items()])
     yield gauge(
@@ -126,6 +130,7 @@ def _of_the_moment(moment: Moment) -> Iterator[Metric]:
         [({"state": "decoded"}, moment.slices), ({"state": "sealed"}, moment.sealed_slices)],
     )
     for name, value, help_ in (
+        ("partly_programmed_services", moment.left_out, "Services of which a part is left out"),
         ("cache_synced", moment.is_synced, "1 once all kinds have been listed"),
         ("watch_trouble_seconds", moment.watch_trouble, "For how long some kind has not been heard of; 0: all are"),
         ("waiting_seconds", moment.waiting, "For how long the oldest change has waited for the kernel"),

@@ -1,7 +1,7 @@
 """A table's rules kept and mended: a Service that changes costs what it changes.
 
-Where two Services ask for the same element (an external address, a port of the node) the first by name has it, and the
-other gets it when the first one goes.
+Two Services may ask for the same element: endpoints that both have, or, for a moment, what one of them lets go of
+(`zoneward.proxy.claims`). The first by name has it, and the other gets it when the first one goes.
 
 A table that is found in the kernel is taken over as it is: Services are put as if it were empty, and what is there
 already is not written again. What nobody asked for goes when all Services were put. So traffic flows meanwhile.
@@ -16,9 +16,6 @@ from zoneward.proxy.base_rules import LayoutOptions, base_chains, base_sets, sha
 from zoneward.proxy.difference import difference, elements_changed
 from zoneward.proxy.ruleset import NOTHING, Chain, Changes, Declared, Elements, Portion, Ruleset
 from zoneward.proxy.served import Family, Key
-
-_LEADING: Final = frozenset({"services", "node-ports", "cluster-ips", "refused", "node-refused"})
-"""What stands here leads to a Service's endpoints, which are its own even where the words are the same."""
 
 
 class KeptRuleset:
@@ -64,20 +61,6 @@ class KeptRuleset:
         """Of everything that was put, and what all share."""
         own = (name for portion in self._portions.values() for name in portion.chains)
         return frozenset((*self._base_chains, *self._shared, *own))
-
-    @property
-    def contested(self) -> dict[Key, tuple[str, ...]]:
-        """Services that do not get all they ask for: what others have of it, by the first by name."""
-        found: dict[Key, list[str]] = {}
-        for (name, key), others in self._contested.items():
-            if name.endswith("endpoints"):
-                # Slots, of which there are many, go with what leads to them.
-                continue
-            owner = self._owners[name, key]
-            for service, value in others.items():
-                if service != owner and (value != others[owner] or name in _LEADING):
-                    found.setdefault(service, []).append(f"{key} of {'/'.join(owner)}")
-        return {service: tuple(dict.fromkeys(some)) for service, some in found.items()}
 
     def begin(self) -> Changes:
         """What is there with or without Services."""

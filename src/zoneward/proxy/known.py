@@ -8,6 +8,7 @@ import asyncio
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Final, cast
 
 import msgspec
@@ -38,6 +39,8 @@ from zoneward.sources.store import Groups, Store
 
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 _NOTHING: Final = msgspec.Raw(b"null")
+_MOST_LEFT_OUT: Final = 5
+"""Values of a Service that are named."""
 _FAST: Final = 1
 """The level of packing: a hundred endpoints in 0.1 ms, to a ninth of their size."""
 
@@ -58,6 +61,7 @@ class Known:
     ``on_service`` is told of each Service whose objects changed, unless that can make no difference here, and the time
     that a new slice gives for the change (`TRIGGER_TIME`); ``on_node`` of the own Node, None where it is gone.
     ``max_entries``: what one Service may take in a family (`zoneward.proxy.large_services`).
+    ``on_left_out`` is told what of a Service cannot be served, in a few lines, each time that changes (`LeftOut`).
     ``proxy_name``: only Services that carry it in ``service.kubernetes.io/service-proxy-name`` are served; None: only
     those without that label.
     """
@@ -75,6 +79,7 @@ class Known:
         max_entries: int = MAX_SERVICE_ENTRIES,
         on_service: Callable[[Key, str | None], None] = lambda _key, _trigger: None,
         on_node: Callable[[LiveNode | None], None] = lambda _node: None,
+        on_left_out: Callable[[Key, tuple[str, ...]], None] = lambda _key, _what: None,
     ) -> None:
         self.node = Node(name=node, zone=zone)
         """The zone stays what it was where the Node is gone."""
@@ -82,7 +87,9 @@ class Known:
         """Set once every kind has been listed; it stays set."""
         self._gates, self._consumer, self._proxy_name = gates, consumer, proxy_name
         self._max_entries = max_entries
-        self._on_service, self._on_node = on_service, on_node
+        self._on_service, self._on_node, self._on_left_out = on_service, on_node, on_left_out
+        self.left_out: Final[dict[Key, tuple[str, ...]]] = {}
+        """What of each Service cannot be served, in a few lines; without Services of which all is."""
         self._packing = Packing()
         self._missing = {resource.kind for resource in self.resources}
         self._slices_of = Groups(service_of)
@@ -136,29 +143,56 @@ class Known:
 
         Raises TooLarge for one with more entries than it may have.
         """
+        left_out: dict[str, None] = {}
+        found = self._selected(key, left_out)
+        self._leave_out(key, left_out)
+        return found
+
+    def _selected(self, key: Key, left_out: dict[str, None]) -> dict[Family, Served]:
         service = self.services.get(*key)
         if service is None:
             self._looked_into.discard(key)
             return {}
         self._looked_into.add(key)
         slices = self._slices_of.get(key)
-        found = self._served(service, self._slices(slices, everything=False))
+        found = self._served(service, self._slices(slices, everything=False), left_out)
         others = {self._sealed[each][0].address_type for each in slices if each in self._sealed}
         if others and self._lacks(service, found):
-            return self._served(service, self._slices(slices, everything=True))
+            return self._served(service, self._slices(slices, everything=True), left_out)
         self._looked_into.discard(key)
         if not others:
             return found
         return {family: _by_zone(each) if ADDRESS_TYPES[family] in others else each for family, each in found.items()}
 
-    def _served(self, service: Service, slices: Iterable[EndpointSlice]) -> dict[Family, Served]:
-        some = tuple(slices)
+    def _served(
+        self, service: Service, slices: Iterable[EndpointSlice], left_out: dict[str, None]
+    ) -> dict[Family, Served]:
+        some, node, consumer = tuple(slices), self.node, self._consumer
         check_endpoints(service, some, most=self._max_entries)
         found = {}
-        for each in served(service, some, node=self.node, consumer=self._consumer, gates=self._gates):
+        for each in served(
+            service,
+            some,
+            node=node,
+            consumer=consumer,
+            gates=self._gates,
+            left_out=left_out.setdefault,
+        ):
             check_size(each, some, most=self._max_entries)
             found[each.family] = each
         return found
+
+    def _leave_out(self, key: Key, left_out: dict[str, None]) -> None:
+        what = tuple(islice(left_out, _MOST_LEFT_OUT))
+        if len(left_out) > len(what):
+            what = (*what, f"{len(left_out) - len(what)} more")
+        if what == self.left_out.get(key, ()):
+            return
+        if what:
+            self.left_out[key] = what
+        else:
+            del self.left_out[key]
+        self._on_left_out(key, what)
 
     def _lacks(self, service: Service, found: dict[Family, Served]) -> bool:
         """Whether slices of other zones have to be looked into: local endpoints may lie there, or all that there are,

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family, Served, ServedPort, plain
+from zoneward.proxy.addresses import address_of
+from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family, Served, ServedPort
 from zoneward.proxy.slots import repeats
 from zoneward.routing.selection import port_key
 
@@ -50,7 +51,8 @@ def check_size(served: Served, slices: Sequence[EndpointSlice], *, most: int) ->
 
 
 def _addresses(slices: Sequence[EndpointSlice]) -> Collection[str]:
-    return {plain(word) for each in slices for endpoint in each.endpoints or () for word in endpoint.addresses or ()}
+    words = (word for each in slices for endpoint in each.endpoints or () for word in endpoint.addresses or ())
+    return {address for word in words if (address := address_of(word)) is not None}
 
 
 def with_endpoints(served: Served, addresses: Collection[str]) -> Served:

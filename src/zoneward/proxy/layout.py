@@ -9,11 +9,12 @@ but for what chains alone can do: clients that keep their endpoint, and ranges o
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import ip_address, ip_network
 from typing import Final
 
+from zoneward.proxy.addresses import is_within
 from zoneward.proxy.base_rules import LayoutOptions
 from zoneward.proxy.large_services import Parts
+from zoneward.proxy.quoting import name_part
 from zoneward.proxy.ruleset import ADDRESS, NOTHING, Chain, Declared, Portion
 from zoneward.proxy.served import Served, ServedPort, Target
 from zoneward.proxy.slots import repeats, slots
@@ -83,7 +84,7 @@ class _Portion:
             self._lead("services", inner, ways[kind])
         else:
             self._refuse("refused", inner, port)
-        outer = [("", f"{each} . {port.protocol} . {port.port}") for each in (*served.external, *served.balancers)]
+        outer = [("", f"{each} . {port.protocol} . {port.port}") for each in served.outer(port)]
         if port.node_port is not None:
             outer.append(("node-", f"{port.protocol} . {port.node_port}"))
         for prefix, key in dict.fromkeys(outer):
@@ -134,13 +135,14 @@ class _Portion:
             return
         sources = served.sources
         own = (self._options.own_addresses or {}).get(self._family)
-        if own is not None and any(_is_in(own, each) for each in sources):
+        if own is not None and any(is_within(own, each) for each in sources):
             # Where a balancer's address is on the node, the node itself calls from that one.
             sources = (*sources, *served.balancers)
         name = self._chain("guard", "", f"{self._family} saddr != {{ {', '.join(sources)} }} drop")
         for port in served.ports:
             for address in served.balancers:
-                self._lead("guarded", f"{address} . {port.protocol} . {port.port}", name)
+                if (address, port.protocol, port.port) not in served.taken:
+                    self._lead("guarded", f"{address} . {port.protocol} . {port.port}", name)
 
     # --- ways to the endpoints ----------------------------------------------------------------------------------------
 
@@ -198,15 +200,8 @@ def _repeated(port: ServedPort) -> Iterable[Target]:
     return [each for each, number in zip(port.cluster, repeats(port.weights), strict=True) for _ in range(number)]
 
 
-def _is_in(address: str, some: str) -> bool:
-    try:
-        return ip_address(address) in ip_network(some)
-    except ValueError:
-        return False
-
-
 def _own_name(kind: str, served: Served, rest: str, content: str) -> str:
     """A name that no other has, and that says whose it is, as far as the kernel's 128 bytes allow."""
     whose = f"{served.namespace}/{served.name}/{rest}".rstrip("/").replace(":", ".")
-    digest = hashlib.sha256(f"{whose}\n{content}".encode()).digest()
-    return f"{kind}-{base64.b32encode(digest).decode()[:12]}-{whose}"[:120]
+    digest = hashlib.sha256(f"{whose}\n{content}".encode(errors="surrogatepass")).digest()
+    return f"{kind}-{base64.b32encode(digest).decode()[:12]}-{name_part(whose)}"[:120]

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.proxy.claims import Claims
 from zoneward.proxy.known import Known
 from zoneward.proxy.large_services import TooLarge, with_endpoints
 from zoneward.proxy.metrics import Metrics
@@ -41,7 +42,7 @@ class ProxyLoop:
 
     ``on_too_large`` is told once of a Service that is too large, and why: it keeps what it had, but for endpoints that
     are gone. ``after`` is told of each Service whose rules in a family are in the kernel: as it was there before, and
-    is now.
+    is now; ``on_lost`` what other Services have of all that one asks for, each time that changes (`Claims.lost`).
     ``clock`` counts seconds, ``now`` is the time of day: the times of slices are told in it.
     """
 
@@ -53,12 +54,13 @@ class ProxyLoop:
         log: Log | None = None,
         after: Callable[[Key, Served | None, Served | None], None] = lambda *_: None,
         on_too_large: Callable[[Key, TooLarge], None] = lambda *_: None,
+        on_lost: Callable[[Family, Key, tuple[str, ...]], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._known, self._metrics, self._after, self._clock, self._now = known, metrics, after, clock, now
-        self._sleep, self._on_too_large = sleep, on_too_large
+        self._sleep, self._on_too_large, self._on_lost = sleep, on_too_large, on_lost
         self._mistakes = MistakeLog(log or Silent())
         self.tables: Final[dict[Family, Table]] = {}
         self._begun = now()
@@ -67,6 +69,9 @@ class ProxyLoop:
         self._put: dict[Family, dict[Key, float]] = {family: {} for family in FAMILIES}
         """On the way to the kernel, and since when."""
         self._triggers: dict[Key, datetime] = {}
+        self._claims = {family: Claims() for family in FAMILIES}
+        self.lost: Final[dict[Family, dict[Key, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
+        """What other Services have of all that one asks for, in words (`Claims.lost`)."""
         self._served: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
         """As last put."""
         self._programmed: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
@@ -109,6 +114,12 @@ class ProxyLoop:
             # What happened before we were there was not ours to program in time.
             self._triggers.setdefault(service, when)
         self._something.set()
+
+    def set_node_addresses(self, addresses: Mapping[Family, frozenset[str]]) -> None:
+        """The addresses of the node that node ports are served on."""
+        for family in self.tables:
+            found = self._claims[family].set_node_addresses(addresses.get(family, frozenset()))
+            self._put_in(family, found, self._clock())
 
     def programmed(self, family: Family, done: Programmed) -> None:
         """A transaction is in the kernel."""
@@ -175,17 +186,8 @@ class ProxyLoop:
         else:
             self.too_large.pop(service, None)
         self.left_out.discard(service)
-        for family, table in self.tables.items():
-            served, old = found.get(family), self._served[family].get(service)
-            if served == old:
-                continue
-            if served is None:
-                del self._served[family][service]
-            else:
-                self._served[family][service] = served
-            # It may be refused at once.
-            self._put[family].setdefault(service, since)
-            table.put(service, served)
+        for family in self.tables:
+            self._put_in(family, self._claims[family].put(service, found.get(family)), since)
         if not any(service in put for put in self._put.values()):
             self._triggers.pop(service, None)
 
@@ -197,10 +199,35 @@ class ProxyLoop:
         if is_new:
             self._on_too_large(service, error)
         return {
-            family: with_endpoints(some[service], error.addresses)
-            for family, some in self._served.items()
-            if service in some
+            family: with_endpoints(asked, error.addresses)
+            for family, claims in self._claims.items()
+            if (asked := claims.asked(service)) is not None
         }
+
+    def _put_in(self, family: Family, found: Mapping[Key, Served | None], since: float) -> None:
+        """Services as they are served from now on, in one family."""
+        before, table = self._served[family], self.tables[family]
+        for service, served in found.items():
+            self._look_at_lost(family, service)
+            if served == before.get(service):
+                continue
+            if served is None:
+                del before[service]
+            else:
+                before[service] = served
+            # It may be refused at once.
+            self._put[family].setdefault(service, since)
+            table.put(service, served)
+
+    def _look_at_lost(self, family: Family, service: Key) -> None:
+        before, what = self.lost[family], self._claims[family].lost(service)
+        if what == before.get(service, ()):
+            return
+        if what:
+            before[service] = what
+        else:
+            del before[service]
+        self._on_lost(family, service, what)
 
 
 def _time(text: str) -> datetime | None:

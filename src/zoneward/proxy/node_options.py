@@ -1,26 +1,53 @@
 """From what an operator set and what the Node says of itself to how its rules are laid out."""
 
-from collections.abc import Sequence
-from ipaddress import ip_address, ip_network
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from zoneward.kube.objects import Node
+from zoneward.proxy.addresses import address_of, is_within
 from zoneward.proxy.base_rules import LayoutOptions
 from zoneward.proxy.served import FAMILIES, Family, family_of
-from zoneward.proxy.settings import PRIMARY, ProxySettings, by_family
+from zoneward.proxy.settings import PRIMARY, ProxySettings, by_family, network_of
 
 _KINDS: Final = ("InternalIP", "ExternalIP")
 
 
+def _nobody(_address: str) -> None:
+    pass
+
+
+def all_node_addresses(
+    node: Node | None, *, left_out: Callable[[str], None] = _nobody
+) -> dict[Family, tuple[str, ...]]:
+    """The addresses of a Node, internal ones first. ``left_out`` is told what is no IP address, as it stands there."""
+    status = (node.status.addresses if node is not None and node.status is not None else None) or ()
+    found: dict[Family, dict[str, None]] = {}
+    for kind in _KINDS:
+        for each in status:
+            if each.type == kind and each.address:
+                address = address_of(each.address)
+                if address is None:
+                    left_out(each.address)
+                else:
+                    found.setdefault(family_of(address), {})[address] = None
+    return {family: tuple(some) for family, some in found.items()}
+
+
 def node_addresses(node: Node | None) -> dict[Family, str]:
     """The address of each family that a Node is known by: the first internal one, else the first external one."""
-    told = (node.status.addresses if node is not None and node.status is not None else None) or ()
-    found: dict[Family, str] = {}
-    for kind in _KINDS:
-        for each in told:
-            if each.type == kind and each.address:
-                found.setdefault(family_of(each.address), each.address)
-    return found
+    return {family: some[0] for family, some in all_node_addresses(node).items()}
+
+
+def node_port_addresses(options: LayoutOptions, node: Node | None) -> dict[Family, frozenset[str]]:
+    """Those of a Node's addresses that node ports are served on."""
+    ranges = options.node_addresses or {}
+    return {
+        family: frozenset(
+            each for each in some if family not in ranges or any(is_within(each, one) for one in ranges[family])
+        )
+        for family, some in all_node_addresses(node).items()
+    }
 
 
 def layout_options(settings: ProxySettings, node: Node | None) -> LayoutOptions:
@@ -46,9 +73,10 @@ def layout_options(settings: ProxySettings, node: Node | None) -> LayoutOptions:
 def serves_node_ports(options: LayoutOptions, family: Family, address: bytes) -> bool:
     """Whether node ports are served on an address, given by its bytes, as far as ranges decide that."""
     ranges = (options.node_addresses or {}).get(family, ())
-    return not ranges or any(ip_address(address) in ip_network(each) for each in ranges)
+    return not ranges or any(is_within(str(ip_address(address)), each) for each in ranges)
 
 
 def _of_families(ranges: Sequence[str]) -> dict[Family, Sequence[str]]:
-    found = {family: tuple(each for each in ranges if family_of(each) == family) for family in FAMILIES}
+    parsed = [network_of(each) for each in ranges]
+    found = {family: tuple(each for each in parsed if family_of(each) == family) for family in FAMILIES}
     return {family: some for family, some in found.items() if some}

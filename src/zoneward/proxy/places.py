@@ -1,17 +1,14 @@
 """Whose an address is that clients ask for."""
 
-from zoneward.proxy.served import Family, Key, Served
-
-_Asked = tuple[str, str, int]
-"""Address, protocol and port; without an address for a port of the node."""
+from zoneward.proxy.served import Family, Key, Served, Spot
 
 
 class Places:
-    """Fed with what the node serves, in one family."""
+    """Fed with what the node serves, in one family. A port of the node is a spot without an address."""
 
     def __init__(self) -> None:
-        self._services: dict[_Asked, tuple[Key, bool]] = {}
-        self._asked: dict[Key, list[_Asked]] = {}
+        self._services: dict[Spot, tuple[Key, bool]] = {}
+        self._asked: dict[Key, list[Spot]] = {}
 
     def put(self, service: Key, served: Served | None) -> None:
         """A Service as it is now; None: it is gone."""
@@ -22,8 +19,7 @@ class Places:
             return
         asked = self._asked[service] = []
         for port in served.ports:
-            addresses = (served.cluster_ip, *served.external, *served.balancers)
-            asked.extend((address, port.protocol, port.port) for address in addresses)
+            asked.extend((address, port.protocol, port.port) for address in served.addresses(port))
             if port.node_port is not None:
                 asked.append(("", port.protocol, port.node_port))
         for each in asked:

@@ -161,14 +161,6 @@ class FamilyTable:
         return MappingProxyType(self._refused)
 
     @property
-    def contested(self) -> Mapping[Key, tuple[str, ...]] | None:
-        """Services that do not get an address or a port that others, first by name, have: what, and whose it is.
-
-        None: it is not known at the moment.
-        """
-        return None if self._kept is None else self._kept.contested
-
-    @property
     def elements(self) -> int:
         """How many the table has."""
         return self._writer.numbers.total()

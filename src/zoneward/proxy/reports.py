@@ -1,13 +1,14 @@
 """What happens to a node's proxy: counted, written to its log, and told to those whose Service it is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from zoneward.daemon.log import Log
+from zoneward.kube.input_error import show
 from zoneward.kube.objects import Service
 from zoneward.proxy.large_services import TooLarge
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.served import Family
-from zoneward.proxy.telling import ADDRESS_CONTESTED, NO_HEALTH_PORT, NOT_PROGRAMMED, Teller
+from zoneward.proxy.telling import ADDRESS_CONTESTED, NO_HEALTH_PORT, NOT_PROGRAMMED, PARTLY_PROGRAMMED, Teller
 from zoneward.sources.api_errors import CallFailed, Gone
 from zoneward.sources.resources import AnyResource, Key
 
@@ -25,7 +26,6 @@ class Reports:
         said: Callable[[CallFailed], str],
     ) -> None:
         self._metrics, self._log, self._teller, self._service, self._said = metrics, log, teller, service, said
-        self._contested: dict[Family, Mapping[Key, tuple[str, ...]]] = {}
 
     # --- Services -----------------------------------------------------------------------------------------------------
 
@@ -42,20 +42,24 @@ class Reports:
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
         self._tell(service, NOT_PROGRAMMED, why)
 
-    def contested(self, family: Family, found: Mapping[Key, tuple[str, ...]]) -> None:
-        """All that do not get what others have; told of each when that changes."""
-        before = self._contested.get(family, {})
-        self._contested[family] = found
-        for service, what in found.items():
-            if before.get(service) != what:
-                taken = ", ".join(each.replace(" . ", " ") for each in what)
-                self._log.warning(
-                    "other Services have what a Service asks for",
-                    service="/".join(service),
-                    family=family,
-                    taken=taken,
-                )
-                self._tell(service, ADDRESS_CONTESTED, f"others, which come first by name, have {taken}")
+    def lost(self, family: Family, service: Key, what: tuple[str, ...]) -> None:
+        """What a Service asks for and other Services have; nothing: it has all of it by now."""
+        if what:
+            taken = ", ".join(what)
+            self._log.warning(
+                "other Services have what a Service asks for", service="/".join(service), family=family, taken=taken
+            )
+            self._tell(service, ADDRESS_CONTESTED, f"it does not get what is another Service's: {taken}")
+
+    def left_out(self, service: Key, what: tuple[str, ...]) -> None:
+        """What of a Service cannot be served; nothing: all of it can by now."""
+        if what:
+            values = "; ".join(what)
+            self._log.warning("a part of a Service is left out", service="/".join(service), values=values)
+            self._tell(service, PARTLY_PROGRAMMED, f"not programmed: {values}")
+
+    def node_address_left_out(self, address: str) -> None:
+        self._log.warning("an address of the Node is left out, being no IP address", address=show(address))
 
     def no_health_port(self, service: Key, port: int, why: str) -> None:
         self._log.warning("a health check node port can't be served", service="/".join(service), port=port, error=why)

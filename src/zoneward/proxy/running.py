@@ -15,8 +15,9 @@ from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.status_server import StatusServer
 from zoneward.kube.input_error import InputError
-from zoneward.kube.objects import OwnerReference, zone_of
+from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
 from zoneward.proxy.applying import NftProcess
+from zoneward.proxy.base_rules import LayoutOptions
 from zoneward.proxy.conntrack_cleaning import Conntrack, is_local
 from zoneward.proxy.counting import Counting
 from zoneward.proxy.exposition import MetricsPage, Moment
@@ -28,7 +29,7 @@ from zoneward.proxy.loop import ProxyLoop
 from zoneward.proxy.machine import families
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.node_lease import NodeLease
-from zoneward.proxy.node_options import layout_options, serves_node_ports
+from zoneward.proxy.node_options import all_node_addresses, layout_options, node_port_addresses, serves_node_ports
 from zoneward.proxy.programming import FamilyTable, Programmed
 from zoneward.proxy.reports import Reports
 from zoneward.proxy.selections import selections
@@ -134,6 +135,7 @@ class NodeProxy:
             max_entries=settings.max_service_entries,
             on_service=self._changed,
             on_node=self._node_is,
+            on_left_out=lambda service, what: self._reports.left_out(service, what),
         )
         self._teller = Teller(Writer(transport), node=self._node, log=log, clock=self._clock)
         self._reports = Reports(
@@ -149,12 +151,14 @@ class NodeProxy:
             log=log,
             after=self._is_programmed,
             on_too_large=self._reports.too_large,
+            on_lost=self._reports.lost,
             clock=self._clock,
         )
         options = layout_options(settings, self._own)
         self._tables = {family: self._table(family, options) for family in families()}
         for family, table in self._tables.items():
             self._loop.tables[family] = table
+        self._look_at_addresses(options, self._own)
         self._conntrack = Conntrack(
             self._kernel,
             is_node_address=self._is_node_address,
@@ -189,6 +193,7 @@ class NodeProxy:
             Health(live=self._live, ready=ready),
             host=settings.listen.host,
             port=settings.listen.port,
+            names=(self._node,),
             metrics=MetricsPage(self._metrics, self._moment).text,
             metrics_type=CONTENT_TYPE,
             pages={"/debug/selection": self._selections}
@@ -291,12 +296,10 @@ class NodeProxy:
             seconds=round(now - begun, 3),
             since_listed=round(now - listed, 3),
         )
-        for family in self._tables:
-            self._look_at_contested(family)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    def _table(self, family: Family, options: Any) -> FamilyTable:
+    def _table(self, family: Family, options: LayoutOptions) -> FamilyTable:
         return FamilyTable(
             self._kernel,
             family,
@@ -322,15 +325,16 @@ class NodeProxy:
             if old != new:
                 for table in self._tables.values():
                     table.options = new
+            if _addresses(before) != _addresses(node):
+                self._look_at_addresses(new, node)
+
+    def _look_at_addresses(self, options: LayoutOptions, node: LiveNode | None) -> None:
+        self._loop.set_node_addresses(node_port_addresses(options, node))
+        all_node_addresses(node, left_out=self._reports.node_address_left_out)
 
     def _programmed(self, family: Family, done: Programmed) -> None:
         self._loop.programmed(family, done)
         self._health.programmed(self._clock(), family)
-        self._look_at_contested(family)
-
-    def _look_at_contested(self, family: Family) -> None:
-        if (found := self._tables[family].contested) is not None:
-            self._reports.contested(family, found)
 
     def _is_programmed(self, service: Key, before: Served | None, after: Served | None) -> None:
         one = after or before
@@ -393,6 +397,8 @@ class NodeProxy:
                 family: len(table.refused) + sum(each.family == family for each in self._loop.too_large.values())
                 for family, table in self._tables.items()
             },
+            left_out=len(self._known.left_out),
+            lost={family: len(some) for family, some in self._loop.lost.items()},
             served=tuple(each for family in FAMILIES for each in self._loop.served(family).values()),
             slices=opened,
             sealed_slices=sealed,
@@ -405,6 +411,10 @@ class NodeProxy:
 
     def _said(self, error: CallFailed) -> str:
         return worded(error, self._access, now=datetime.now(UTC))
+
+
+def _addresses(node: LiveNode) -> tuple[NodeAddress, ...]:
+    return (node.status.addresses if node.status is not None else None) or ()
 
 
 def _taken(option: str, listen: str, error: OSError) -> InputError:

@@ -7,8 +7,18 @@ from typing import Any, Final
 
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import LogFormat
-from zoneward.daemon.section import Reader, boolean, choice, duration, listen, name_, number, read_section
+from zoneward.daemon.section import (
+    Reader,
+    boolean,
+    choice,
+    duration,
+    listen,
+    name_,
+    number,
+    read_section,
+)
 from zoneward.proxy.large_services import MAX_SERVICE_ENTRIES
+from zoneward.proxy.quoting import quoted
 from zoneward.proxy.served import Family, family_of
 from zoneward.routing.configuration import ConfigurationError
 
@@ -20,6 +30,7 @@ DEFAULT_PORT: Final = 10272
 HEALTHZ_PORT: Final = 10256
 """Where load balancers ask kube-proxy."""
 _MOST_BIT: Final = 31
+_LONGEST_INTERFACE: Final = 15
 _LEAST_AUDIT: Final = 10.0
 
 
@@ -53,6 +64,8 @@ class ProxySettings:
             raise ConfigurationError(
                 f"{SECTION}.clusterCIDRs and {SECTION}.podInterfacePrefix: expected one of them, got both"
             )
+        if self.pod_interfaces is not None:
+            _interface(self.pod_interfaces)
         for key, ranges in (("clusterCIDRs", self.cluster_cidrs), ("serviceCIDRs", self.service_cidrs)):
             for each in ranges:
                 _network(each, key)
@@ -83,8 +96,16 @@ def by_family(ranges: Iterable[str]) -> dict[Family, str]:
             raise ConfigurationError(
                 f"{SECTION}.clusterCIDRs: expected one of each family, got {found[family]} and {each}"
             )
-        found[family] = str(ip_network(each))
+        found[family] = network_of(each)
     return found
+
+
+def network_of(text: str) -> str:
+    """The canonical text of a range that an operator set, or of one address. Raises ValueError."""
+    if "%" in text:
+        # Python takes the zone of an address for a part of it, whatever that is.
+        raise ValueError(f"expected a range of addresses, got {text!r}")
+    return str(ip_network(text))
 
 
 def proxy_settings_from(section: object) -> ProxySettings:
@@ -98,11 +119,25 @@ def proxy_settings_from(section: object) -> ProxySettings:
 
 def _network(text: str, key: str, *, or_else: str = "") -> None:
     try:
-        ip_network(text)
+        network_of(text)
     except ValueError:
         raise ConfigurationError(
             f"{SECTION}.{key}: expected a range of addresses (10.0.0.0/8){or_else}, got {text!r}"
         ) from None
+
+
+def _interface(text: str) -> None:
+    """As the kernel allows, but for what has a meaning of its own in a rule of nft."""
+    try:
+        quoted(text)
+    except ValueError:
+        is_name = False
+    else:
+        is_name = len(text) <= _LONGEST_INTERFACE and not set(text) & set("/:*")
+    if not is_name:
+        raise ConfigurationError(
+            f"{SECTION}.podInterfacePrefix: expected how names of interfaces begin (veth), got {text!r}"
+        )
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ NOT_PROGRAMMED: Final = "ServiceNotProgrammed"
 """The kernel refused it. What it had of the Service before is still there."""
 ADDRESS_CONTESTED: Final = "ServiceAddressContested"
 """Another Service has an address or a node port that this one asks for."""
+PARTLY_PROGRAMMED: Final = "ServicePartlyProgrammed"
+"""Some of its values cannot be served: no address, or one that may not be a Service's."""
 NO_HEALTH_PORT: Final = "HealthCheckNodePortUnavailable"
 QUIET: Final = 600.0
 PER_MINUTE: Final = 10
