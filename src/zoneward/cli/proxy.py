@@ -103,6 +103,12 @@ import click
     metavar="[HOST]:PORT",
     help="Where /healthz and /livez are served, which load balancers ask. :10256 by default, as kube-proxy's.",
 )
+@click.option(
+    "--proxy-mode-listen",
+    metavar="[HOST]:PORT",
+    help="Where /proxyMode is served, which answers nftables. 127.0.0.1:10249 by default, as kube-proxy's, but with"
+    " --service-proxy-name; empty: nowhere.",
+)
 @click.option("--debug-for-all", is_flag=True, default=None, help="Answer /debug to everyone, not only on loopback.")
 @click.option(
     "--log-format",

@@ -13,7 +13,7 @@ from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, rea
 from zoneward.cli.options import Options
 from zoneward.cli.snapshots import node_in, snapshot_for
 from zoneward.daemon.go_duration import seconds_of
-from zoneward.daemon.listening import listen_of
+from zoneward.daemon.listening import listen_of, listen_of_or_nowhere
 from zoneward.daemon.log import LogFormat
 from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
@@ -214,6 +214,10 @@ def _settings(asked: Asked) -> tuple[Configuration, ProxySettings]:
     for name, option in (("listen", "--listen"), ("healthz_listen", "--healthz-listen")):
         if name in flags:
             flags[name] = read_option(option, listen_of, flags[name])
+    if "proxy_mode_listen" in flags:
+        flags["proxy_mode_listen"] = read_option(
+            "--proxy-mode-listen", listen_of_or_nowhere, flags["proxy_mode_listen"]
+        )
     if "log_format" in flags:
         flags["log_format"] = LogFormat(flags["log_format"])
     for name in _LISTS:

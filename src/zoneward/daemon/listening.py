@@ -1,6 +1,7 @@
 """Where a program listens: ``[HOST]:PORT``."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,8 @@ def listen_of(text: str) -> Listen:
     if not colon or not is_host or not (port.isascii() and port.isdecimal() and int(port) <= 65535):
         raise ValueError(f"expected [HOST]:PORT (127.0.0.1:10271, or :10271 for all addresses), got {text!r}")
     return Listen(bare or None, int(port))
+
+
+def listen_of_or_nowhere(text: str) -> Listen | Literal[""]:
+    """As `listen_of`; empty: nowhere. Raises ValueError."""
+    return listen_of(text) if text else ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from zoneward.daemon.go_duration import EXPECTED, seconds_of
 from zoneward.daemon.listening import Listen, listen_of
@@ -38,6 +38,10 @@ def listen(value: Any, where: str) -> Listen:
     if not isinstance(value, str):
         raise ConfigurationError(f"{where}: expected [HOST]:PORT, got {value!r}")
     return _said(listen_of, value, where)
+
+
+def listen_or_nowhere(value: Any, where: str) -> Listen | Literal[""]:
+    return "" if value == "" else listen(value, where)
 
 
 def _said(read: Callable[[str], _Value], text: str, where: str) -> _Value:

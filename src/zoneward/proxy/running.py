@@ -11,6 +11,7 @@ from msgspec.json import encode
 
 from zoneward import __version__
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
+from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.status_server import StatusServer
@@ -31,6 +32,7 @@ from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.node_lease import NodeLease
 from zoneward.proxy.node_options import all_node_addresses, layout_options, node_port_addresses, serves_node_ports
 from zoneward.proxy.programming import FamilyTable, Programmed
+from zoneward.proxy.proxy_mode import ProxyModeServer
 from zoneward.proxy.reports import Reports
 from zoneward.proxy.selections import selections
 from zoneward.proxy.served import FAMILIES, Family, Served
@@ -236,6 +238,8 @@ class NodeProxy:
         self._begin("health check ports", self._health_ports.run())
         self._begin("the Lease", self._lease.run())
         self._begin("the Events", self._teller.run())
+        if (listen := self._settings.proxy_mode_address) is not None:
+            self._begin("the proxy mode", self._proxy_mode(listen).run())
         if self._counting is not None:
             self._begin("counting", self._counted(self._counting))
         self._begin("the garbage collector", collected_seldom(self._begun()))
@@ -249,6 +253,15 @@ class NodeProxy:
             self._log.info("stops; the kernel's rules stay")
         finally:
             stopped.cancel()
+
+    def _proxy_mode(self, listen: Listen) -> ProxyModeServer:
+        return ProxyModeServer(
+            listen,
+            on_trouble=lambda why: self._log.warning(
+                "the proxy mode can't be served: it is tried again", listen=str(listen), error=why
+            ),
+            on_listening=lambda port: self._log.info("proxy mode server listens", port=port),
+        )
 
     def _begin(self, name: str, work: Any) -> None:
         self._tasks[name] = asyncio.create_task(work, name=name)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import LogFormat
@@ -13,6 +13,7 @@ from zoneward.daemon.section import (
     choice,
     duration,
     listen,
+    listen_or_nowhere,
     name_,
     number,
     read_section,
@@ -29,6 +30,8 @@ DEFAULT_PORT: Final = 10272
 """Beside the controller's 10271."""
 HEALTHZ_PORT: Final = 10256
 """Where load balancers ask kube-proxy."""
+PROXY_MODE_PORT: Final = 10249
+"""Where kube-proxy answers ``/proxyMode``."""
 _MOST_BIT: Final = 31
 _LONGEST_INTERFACE: Final = 15
 _LEAST_AUDIT: Final = 10.0
@@ -40,7 +43,8 @@ class ProxySettings:
     of their names); without either, nothing from inside is told from outside.
 
     ``node_port_addresses``: CIDRs, or `PRIMARY` alone. ``lease_namespace`` None: the Pod's own, or kube-system.
-    ``healthz_listen`` None: nowhere. Raises ConfigurationError for values that do not go together.
+    ``healthz_listen`` None: nowhere. ``proxy_mode_listen`` empty: nowhere; None: see `proxy_mode_address`.
+    Raises ConfigurationError for values that do not go together.
     """
 
     cluster_cidrs: tuple[str, ...] = ()
@@ -56,6 +60,7 @@ class ProxySettings:
     lease_namespace: str | None = None
     listen: Listen = field(default_factory=lambda: Listen("127.0.0.1", DEFAULT_PORT))
     healthz_listen: Listen | None = field(default_factory=lambda: Listen(None, HEALTHZ_PORT))
+    proxy_mode_listen: Listen | Literal[""] | None = None
     debug_for_all: bool = False
     log_format: LogFormat | None = None
 
@@ -85,6 +90,13 @@ class ProxySettings:
             raise ConfigurationError(
                 f"{SECTION}.auditPeriod: expected at least {_LEAST_AUDIT:g}s, got {self.audit_period:g}s"
             )
+
+    @property
+    def proxy_mode_address(self) -> Listen | None:
+        """Where ``/proxyMode`` is answered; None: nowhere. By default where kube-proxy does, if this replaces it."""
+        if self.proxy_mode_listen is None:
+            return Listen("127.0.0.1", PROXY_MODE_PORT) if self.proxy_name is None else None
+        return self.proxy_mode_listen or None
 
 
 def by_family(ranges: Iterable[str]) -> dict[Family, str]:
@@ -160,6 +172,7 @@ _READ: Final[Mapping[str, tuple[str, Reader]]] = {
     "leaseNamespace": ("lease_namespace", name_),
     "listen": ("listen", listen),
     "healthzListen": ("healthz_listen", listen),
+    "proxyModeListen": ("proxy_mode_listen", listen_or_nowhere),
     "debugForAll": ("debug_for_all", boolean),
     "logFormat": ("log_format", choice(LogFormat)),
 }
