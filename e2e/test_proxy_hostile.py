@@ -11,10 +11,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import ProxyHandler, build_opener
 
 import pytest
 from e2e.nodes import Namespace, kernel_of
+from e2e.proxied import NODE, Proxied, proxied, sliced
 from hypothesis import given, settings
+from tests.contract.objects import a_node, a_service
 from tests.proxy.hostile import DOCUMENT, documents, rulesets
 
 from zoneward.proxy.applying import Refused
@@ -95,3 +98,49 @@ def test_commands_with_a_zero_byte_are_not_done_in_part(namespace: Namespace) ->
     asyncio.run(run())
     with pytest.raises(subprocess.CalledProcessError):
         namespace.run("nft", "list", "table", "ip", "half")
+
+
+# --- a proxy that runs ------------------------------------------------------------------------------------------------
+
+PLAIN = "10.96.0.10"
+OURS = ["table ip zoneward", "table ip6 zoneward"]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Proxied]:
+    with proxied(tmp_path) as found:
+        yield found
+
+
+def test_a_nodes_address_becomes_no_rule_and_another_services_address_is_not_taken_over(site: Proxied) -> None:
+    api, proxy = site.server.api, site.proxy
+    thief = a_service("a-thief")
+    thief["spec"] |= {"externalIPs": [PLAIN]}
+    api.create(thief)
+    api.create(sliced("a-thief-1", service="a-thief", addresses=["10.1.0.66"]))
+    proxy.start()
+    addresses = [
+        {"type": "InternalIP", "address": each} for each in ("192.168.77.1 }\nadd table inet X", "garbage", "192.0.2.1")
+    ]
+    node = api.read(a_node(NODE))
+    node["status"]["addresses"] = addresses
+    api.replace(node, subresource="status")
+    proxy.wait_until(lambda: len(proxy.told("an address of the Node is left out, being no IP address")) == 2, what="it")
+    # What comes after it is in the kernel too, and nothing else is.
+    api.create(sliced("plain-2", service="plain", addresses=["10.1.0.9"]))
+    proxy.wait_until(lambda: "10.1.0.9" in site.node.run("nft", "list", "map", "ip", "zoneward", "endpoints"), what="9")
+    assert site.node.run("nft", "list", "tables").splitlines() == OURS
+    assert "10.1.0.66" not in site.client.tally(PLAIN, 80, times=40)
+    assert proxy.metric("zoneward_proxy_contested_services") == 1
+    (event,) = proxy.told("other Services have what a Service asks for")
+    assert (event["service"], event["taken"]) == ("default/a-thief", f"{PLAIN} of default/plain")
+
+    def asked() -> str:
+        with build_opener(ProxyHandler({})).open("http://localhost:10249/proxyMode", timeout=5.0) as answer:
+            return str(answer.read().decode())
+
+    assert site.node.call(asked) == "nftables"
+    api.delete(a_service("plain"))
+    proxy.wait_until(lambda: not proxy.metric("zoneward_proxy_contested_services"), what="it is handed over")
+    proxy.wait_until(lambda: not proxy.metric("zoneward_proxy_waiting_seconds"), what="it is in the kernel")
+    assert site.client.tally(PLAIN, 80, times=5) == {"10.1.0.66": 5}
