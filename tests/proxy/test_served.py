@@ -248,6 +248,26 @@ def test_a_special_address_is_not_programmed_as_an_external_one_and_the_rest_is(
     assert all(each.endswith((" is loopback", " is link-local", " is multicast", " is unspecified")) for each in told)
 
 
+def test_external_addresses_in_the_range_of_cluster_ips_are_left_out() -> None:
+    """Who has one is not known where others' Services are not served."""
+    told: list[str] = []
+    service = a_service(external_ips=("10.96.0.10", "192.0.2.1"), ingress=[LoadBalancerIngress(ip="fd96::a")])
+    (found,) = served(
+        service,
+        (),
+        node=Node(name="n1", zone="a"),
+        consumer=ZONEWARD,
+        gates=Gates(),
+        service_ranges=("10.96.0.0/12", "fd96::/108"),
+        left_out=told.append,
+    )
+    assert (found.external, found.balancers) == (("192.0.2.1",), ())
+    assert told == [
+        "external IP 10.96.0.10 is in the range of cluster IPs",
+        "load balancer IP fd96::a is in the range of cluster IPs",
+    ]
+
+
 def test_what_is_no_address_is_left_out_and_told_in_one_line_each() -> None:
     hostile = "192.0.2.9 }\nadd table inet X"
     service = a_service(

@@ -59,7 +59,7 @@ import click
     "--service-cidr",
     "service_cidrs",
     metavar="CIDR[,CIDR]",
-    help="Addresses of Services; of these, traffic to addresses that no Service has is dropped.",
+    help="Addresses of Services. None of them is an external IP, and traffic to those that no Service has is dropped.",
 )
 @click.option(
     "--service-proxy-name",

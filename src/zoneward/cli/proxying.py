@@ -155,6 +155,7 @@ def _served(
                     node=this,
                     consumer=ZONEWARD,
                     gates=configuration.gates,
+                    service_ranges=settings.service_ranges,
                     left_out=left_out.setdefault,
                 )
             )

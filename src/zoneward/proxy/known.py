@@ -6,7 +6,7 @@ Slices that are meant for other zones stay as they came, packed, until there is 
 
 import asyncio
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final, cast
@@ -62,6 +62,7 @@ class Known:
     that a new slice gives for the change (`TRIGGER_TIME`); ``on_node`` of the own Node, None where it is gone.
     ``max_entries``: what one Service may take in a family (`zoneward.proxy.large_services`).
     ``on_left_out`` is told what of a Service cannot be served, in a few lines, each time that changes (`LeftOut`).
+    ``service_ranges`` are those of cluster IPs.
     ``proxy_name``: only Services that carry it in ``service.kubernetes.io/service-proxy-name`` are served; None: only
     those without that label.
     """
@@ -77,6 +78,7 @@ class Known:
         consumer: Consumer = ZONEWARD,
         proxy_name: str | None = None,
         max_entries: int = MAX_SERVICE_ENTRIES,
+        service_ranges: Sequence[str] = (),
         on_service: Callable[[Key, str | None], None] = lambda _key, _trigger: None,
         on_node: Callable[[LiveNode | None], None] = lambda _node: None,
         on_left_out: Callable[[Key, tuple[str, ...]], None] = lambda _key, _what: None,
@@ -87,6 +89,7 @@ class Known:
         """Set once every kind has been listed; it stays set."""
         self._gates, self._consumer, self._proxy_name = gates, consumer, proxy_name
         self._max_entries = max_entries
+        self._service_ranges = tuple(service_ranges)
         self._on_service, self._on_node, self._on_left_out = on_service, on_node, on_left_out
         self.left_out: Final[dict[Key, tuple[str, ...]]] = {}
         """What of each Service cannot be served, in a few lines; without Services of which all is."""
@@ -176,6 +179,7 @@ class Known:
             node=node,
             consumer=consumer,
             gates=self._gates,
+            service_ranges=self._service_ranges,
             left_out=left_out.setdefault,
         ):
             check_size(each, some, most=self._max_entries)

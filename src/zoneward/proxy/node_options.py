@@ -57,13 +57,13 @@ def layout_options(settings: ProxySettings, node: Node | None) -> LayoutOptions:
     if settings.node_port_addresses == (PRIMARY,):
         ranges = {family: (address,) for family, address in own.items()}
     else:
-        ranges = _of_families(settings.node_port_addresses)
+        ranges = _of_families([network_of(each) for each in settings.node_port_addresses])
     return LayoutOptions(
         pod_ranges=by_family(settings.cluster_cidrs) or None,
         pod_interfaces=None if settings.pod_interfaces is None else f"{settings.pod_interfaces}*",
         masquerade_all=settings.masquerade_all,
         mark=1 << settings.masquerade_bit,
-        service_ranges=_of_families(settings.service_cidrs) or None,
+        service_ranges=_of_families(settings.service_ranges) or None,
         node_addresses=ranges or None,
         own_addresses=own or None,
         count_connections=settings.count_connections,
@@ -77,6 +77,5 @@ def serves_node_ports(options: LayoutOptions, family: Family, address: bytes) ->
 
 
 def _of_families(ranges: Sequence[str]) -> dict[Family, Sequence[str]]:
-    parsed = [network_of(each) for each in ranges]
-    found = {family: tuple(each for each in parsed if family_of(each) == family) for family in FAMILIES}
+    found = {family: tuple(each for each in ranges if family_of(each) == family) for family in FAMILIES}
     return {family: some for family, some in found.items() if some}

@@ -135,6 +135,7 @@ class NodeProxy:
             gates=gates,
             proxy_name=settings.proxy_name,
             max_entries=settings.max_service_entries,
+            service_ranges=settings.service_ranges,
             on_service=self._changed,
             on_node=self._node_is,
             on_left_out=lambda service, what: self._reports.left_out(service, what),

@@ -13,7 +13,7 @@ import msgspec
 from zoneward.kube.input_error import show
 from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import Endpoint, EndpointSlice, Service, ServicePort, is_ready, is_serving
-from zoneward.proxy.addresses import address_of, range_of, special
+from zoneward.proxy.addresses import address_of, is_within, range_of, special
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection import (
     LOCAL,
@@ -137,9 +137,13 @@ def served(
     node: Node,
     consumer: Consumer,
     gates: Gates,
+    service_ranges: Sequence[str] = (),
     left_out: LeftOut = _nobody,
 ) -> Iterator[Served]:
     """A Service in each of its families; nothing for one that proxies leave alone. ``slices`` are all that name it.
+
+    External addresses within ``service_ranges`` are left out: they are for cluster IPs, be they of Services that this
+    proxy does not serve.
 
     Each text and number is parsed here, and what is not what it should be is left out: what is served is safe to write
     into commands of nft, but for names (`zoneward.proxy.quoting`).
@@ -155,8 +159,8 @@ def served(
     if not cluster_ips:
         return
     spec_ports = tuple(each for each in spec.ports or () if _is_usable(each, left_out))
-    external = _outer("external IP", spec.external_ips or (), left_out)
-    balancers = _outer("load balancer IP", load_balancer_addresses(service), left_out)
+    external = _outer("external IP", spec.external_ips or (), service_ranges, left_out)
+    balancers = _outer("load balancer IP", load_balancer_addresses(service), service_ranges, left_out)
     sources = _sources(spec.load_balancer_source_ranges or (), left_out)
     for family, cluster_ip in cluster_ips.items():
         own = [each for each in slices if each.address_type == ADDRESS_TYPES[family]]
@@ -259,7 +263,7 @@ def _cluster_ips(addresses: Iterable[str], left_out: LeftOut) -> dict[Family, st
     return {family: found[family] for family in FAMILIES if family in found}
 
 
-def _outer(kind: str, addresses: Iterable[str], left_out: LeftOut) -> tuple[str, ...]:
+def _outer(kind: str, addresses: Iterable[str], service_ranges: Sequence[str], left_out: LeftOut) -> tuple[str, ...]:
     """External addresses of all families, each once."""
     found: dict[str, None] = {}
     for each in filter(None, addresses):
@@ -268,6 +272,8 @@ def _outer(kind: str, addresses: Iterable[str], left_out: LeftOut) -> tuple[str,
             left_out(f"{kind} {show(each)} is no IP address")
         elif (why := special(address)) is not None:
             left_out(f"{kind} {address} is {why}")
+        elif any(is_within(address, some) for some in service_ranges):
+            left_out(f"{kind} {address} is in the range of cluster IPs")
         else:
             found[address] = None
     return tuple(found)

@@ -92,6 +92,11 @@ class ProxySettings:
             )
 
     @property
+    def service_ranges(self) -> tuple[str, ...]:
+        """Canonical."""
+        return tuple(map(network_of, self.service_cidrs))
+
+    @property
     def proxy_mode_address(self) -> Listen | None:
         """Where ``/proxyMode`` is answered; None: nowhere. By default where kube-proxy does, if this replaces it."""
         if self.proxy_mode_listen is None:
