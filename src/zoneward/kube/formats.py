@@ -6,6 +6,7 @@ Every ``*_problems`` yields one message per broken rule, nothing for good text. 
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
@@ -106,6 +107,29 @@ def address_problems(text: str, *, canonical: bool) -> Iterator[str]:
         yield "must not be an IPv4-mapped IPv6 address"
     elif canonical and str(address) != text:
         yield f"must be in canonical form ({quoted(str(address))})"
+
+
+_BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_USUAL: Final = re.compile(rf"(?!127\.|169\.254\.)(?:2[01][0-9]|22[0-3]|1[0-9]{{2}}|[1-9][0-9]?)(?:\.{_BYTE}){{3}}")
+"""An IPv4 address of a host, as everybody writes it."""
+
+
+def endpoint_address(text: str) -> str | None:
+    """An address in the one spelling in which an API server takes it in an EndpointSlice; None for what it takes in no
+    spelling there, such as a loopback address.
+
+    A Pod's status may have others: an API server takes any IPv6 spelling there, and loopback, link-local and
+    unspecified addresses too.
+    """
+    return text if _USUAL.fullmatch(text) else _spelt(text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _spelt(text: str) -> str | None:
+    address = parse_address(text)
+    if address is None or (isinstance(address, IPv6Address) and address.ipv4_mapped is not None):
+        return None
+    return None if any(destination_problems(text, address)) else str(address)
 
 
 def _is_strict(text: str) -> bool:

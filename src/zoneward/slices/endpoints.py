@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zoneward.kube import names
+from zoneward.kube.formats import endpoint_address
 from zoneward.kube.objects import (
     Endpoint,
     EndpointConditions,
@@ -70,9 +71,10 @@ def has_endpoint(pod: Pod) -> bool:
 
 
 def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: str) -> Endpoint | None:
-    """The endpoint of a Pod in one address family, without hints; None where it has no address there."""
-    ips = [each.ip for each in pod.status.pod_ips or ()] or [pod.status.pod_ip]
-    addresses = tuple(ip for ip in ips if ip and (":" in ip) == (address_type == IPV6))
+    """The endpoint of a Pod in one address family, without hints; None where it has no address there that an
+    EndpointSlice may have.
+    """
+    addresses = tuple(address for each in _addresses(pod, address_type) if (address := endpoint_address(each)))
     if not addresses:
         return None
     meta, spec = pod.metadata, pod.spec
@@ -88,6 +90,17 @@ def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: s
         node_name=spec.node_name or None,
         zone=zone,
     )
+
+
+def has_refused_address(pod: Pod, address_type: str) -> bool:
+    """Whether a Pod has addresses of a family, and an API server takes none of them in an EndpointSlice."""
+    addresses = _addresses(pod, address_type)
+    return bool(addresses) and not any(map(endpoint_address, addresses))
+
+
+def _addresses(pod: Pod, address_type: str) -> list[str]:
+    ips = [each.ip for each in pod.status.pod_ips or ()] or [pod.status.pod_ip]
+    return [ip for ip in ips if ip and (":" in ip) == (address_type == IPV6)]
 
 
 class Recipe:

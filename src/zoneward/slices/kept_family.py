@@ -15,7 +15,7 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Identit
 from zoneward.routing.assignment import Assignment
 from zoneward.routing.crowd import Cell, Crowd, Member
 from zoneward.routing.groups import Group
-from zoneward.slices.endpoints import PortGroup, Recipe, endpoints_of_slices, has_endpoint
+from zoneward.slices.endpoints import PortGroup, Recipe, endpoints_of_slices, has_endpoint, has_refused_address
 from zoneward.slices.kept_slices import KeptSlice, KeptSlices, in_order
 from zoneward.slices.packing import Settled
 from zoneward.slices.ports import PortKey
@@ -61,6 +61,8 @@ class KeptFamily:
         self.ports: Final[dict[PortKey, KeptPorts]] = {}
         self.gone: Final[set[str]] = set()
         """The names of Pods that are left out because their Node is gone."""
+        self.refused: Final[set[str]] = set()
+        """The names of Pods that are left out because no EndpointSlice may have their address."""
         self.settled: Final[dict[PortKey, dict[tuple[str, ...], Settled]]] = {}
         self.crowd: Final = Crowd(apart=apart, members=self._in_order)
         self._recipe = recipe
@@ -137,6 +139,8 @@ class KeptFamily:
             self.gone.add(pod.metadata.name)
             return
         endpoint = recipe.endpoint(pod, self.address_type)
+        if endpoint is None and has_refused_address(pod, self.address_type):
+            self.refused.add(pod.metadata.name)
         if endpoint is not None:
             key = identity(endpoint)
             if placement is None:
@@ -147,6 +151,7 @@ class KeptFamily:
         if not has_endpoint(pod):
             return
         self.gone.discard(pod.metadata.name)
+        self.refused.discard(pod.metadata.name)
         ports = self._recipe.ports(pod)[0]
         kept = self.ports[ports]
         if member is not None:

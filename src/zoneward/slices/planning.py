@@ -89,6 +89,7 @@ def plan_family(
         service,
         sizes=[(ports.ports, ports.size) for ports in kept.ports.values()],
         gone=kept.gone,
+        refused=kept.refused,
         changes=changes,
         others=others,
         zone_hints=configuration.upstream or assignment.kind == "hints",

@@ -15,6 +15,7 @@ def more_rules(
     *,
     sizes: Iterable[tuple[tuple[EndpointPort, ...], int]],
     gone: Collection[str],
+    refused: Collection[str] = (),
     changes: SliceChanges,
     others: Sequence[EndpointSlice],
     zone_hints: bool,
@@ -23,13 +24,18 @@ def more_rules(
     """Rules that only the slices show.
 
     ``sizes``: how many endpoints serve which ports; ``gone`` names the Pods that are left out because their Node is
-    gone. ``zone_hints`` and ``node_hints``: whether the slices may hold any; where not, nobody looks.
+    gone, ``refused`` those of which no address may be in an EndpointSlice. ``zone_hints`` and ``node_hints``: whether
+    the slices may hold any; where not, nobody looks.
     """
     rules = list(_target_rules(service, sizes))
     if gone:
         names_ = tuple(nsmallest(3, gone))
         detail = f"{counted(len(gone), 'pod')} left out: their node is gone ({listed(names_, number=len(gone))})"
         rules.append(Rule("pod-nodes", False, detail))
+    if refused:
+        pods = listed(tuple(nsmallest(3, refused)), number=len(refused))
+        detail = f"{counted(len(refused), 'pod')} left out: no EndpointSlice may have such an address ({pods})"
+        rules.append(Rule("pod-addresses", False, detail))
     if others:
         written = changes.create, changes.update, changes.unchanged
         endpoints = [each.endpoints or () for slices in written for each in slices]
