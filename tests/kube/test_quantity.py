@@ -41,10 +41,12 @@ VALUES: dict[str | int | float, Fraction] = {
     -1: Fraction(-1),
     3.92: Fraction(392, 100),
     0.1: Fraction(1, 10),
+    "1E999999999": Fraction(10**999),
+    "1e-1000": Fraction(1, 10**999),
     1e22: Fraction(10**22),
 }
 NO_QUANTITIES: list[str | int | float] = [
-    "", " ", ".", "+", "m", "4 cores", " 4", "4\n", "4,5", "1_000", "--1", "1e", "1e1.5", "1e1000", "1e3m", "3.9.2",
+    "", " ", ".", "+", "m", "4 cores", " 4", "4\n", "4,5", "1_000", "--1", "1e", "1e1.5", "1e3m", "3.9.2",
     "1K", "1ki", "1KI", "1mi", "1mm", "0x10", "٣", "½", "inf", "nan", float("inf"), float("nan"), "1\u200bm",
 ]  # fmt: skip
 

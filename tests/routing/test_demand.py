@@ -118,9 +118,14 @@ def test_allocatable_cpu_is_exact(cpu: Number | None, cores: Fraction) -> None:
     assert allocatable_cpu(a_node("n1", cpu=cpu)) == cores
 
 
-def test_cpu_that_is_no_quantity_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"^expected a quantity such as 4, 3920m, 3\.92 or 1e3, got 'four'$"):
-        allocatable_cpu(a_node("n1", cpu="four"))
+@pytest.mark.parametrize(
+    ("cpu", "cores"),
+    [("1e18", 10**9), ("9" * 30, 10**9), ("1E999", 10**9), ("9223372036854775807", 10**9), ("-1", 0), ("four", 0)],
+)
+def test_no_cpu_is_beyond_what_can_be_reckoned_with(cpu: str, cores: int) -> None:
+    assert allocatable_cpu(a_node("n1", cpu=cpu)) == cores
+    demand = demand_of([a_node("n1", "a", cpu=cpu), a_node("n2", "b", cpu="4")])
+    assert 0 < demand.share("b") <= 1
 
 
 # --- shares -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-_NUMBER: Final = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,3})|([a-zA-Z]{0,2}))", re.ASCII)
+_NUMBER: Final = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,9})|([a-zA-Z]{0,2}))", re.ASCII)
+_MOST: Final = 999
+"""The largest exponent that counts. API servers keep larger ones as they are written, and reckon with 64 bits."""
 _SUFFIXES: Final = {"": Fraction(1)}
 for _power, _suffix in enumerate("num", start=-3):
     _SUFFIXES[_suffix] = Fraction(1000) ** _power
@@ -31,7 +33,7 @@ def parse(text: str | int | float) -> Fraction:
     if match is None or (match[4] is not None and match[4] not in _SUFFIXES):
         raise ValueError(f"expected a quantity such as 4, 3920m, 3.92 or 1e3, got {written!r}")
     sign, digits, exponent, suffix = match.groups()
-    scale = _SUFFIXES[suffix] if exponent is None else Fraction(10) ** int(exponent)
+    scale = _SUFFIXES[suffix] if exponent is None else Fraction(10) ** max(-_MOST, min(_MOST, int(exponent)))
     value = Fraction(digits.rstrip(".")) * scale
     return -value if sign == "-" else value
 

@@ -6,12 +6,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import gcd
-from typing import Literal
+from typing import Final, Literal
 
 from zoneward.kube import names
 from zoneward.kube.objects import Node, says_ready, zone_of
 from zoneward.kube.quantity import in_milli, parse
 from zoneward.routing.configuration import MissingCPU
+
+MAX_CPU: Final = Fraction(10**9)
+"""Allocatable CPUs of one Node that count. No machine has as many, and sums over all Nodes stay within 64 bits in
+milli-CPU; API servers take any quantity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +132,11 @@ def is_ready(node: Node) -> bool:
 
 
 def allocatable_cpu(node: Node) -> Fraction:
-    """Allocatable CPU in cores, exact; 0 where it is missing. Raises ValueError for text that is no quantity."""
+    """Allocatable CPU in cores, exact; 0 where it is missing, or is no quantity, of which no API server has any."""
     allocatable = node.status.allocatable if node.status else None
     if allocatable is None or allocatable.cpu is None:
         return Fraction(0)
-    return parse(allocatable.cpu)
+    try:
+        return min(MAX_CPU, max(Fraction(0), parse(allocatable.cpu)))
+    except ValueError:
+        return Fraction(0)

@@ -7,10 +7,7 @@ from zoneward.routing.demand import allocatable_cpu, counts
 
 
 def changes_demand(old: Node | None, new: Node | None) -> bool:
-    """Whether `demand_of` may come to something else. None stands for a Node that is not there yet, or is gone.
-
-    Raises ValueError for CPU that is no quantity.
-    """
+    """Whether `demand_of` may come to something else. None stands for a Node that is not there yet, or is gone."""
     return _seen(old) != _seen(new)
 
 

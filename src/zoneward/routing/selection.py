@@ -20,6 +20,7 @@ from zoneward.routing.groups import Group
 from zoneward.routing.slice_groups import ZoneSlices, group_of_slice
 
 LOCAL: Final = "Local"
+_MAX_PORT: Final = 65535
 
 
 class SelectionRule(StrEnum):
@@ -178,13 +179,15 @@ def endpoints_of_port(
 ) -> dict[str, Endpoint]:
     """Every endpoint of a Service port by ``address:port``, over all slices, whoever manages them.
 
-    A port is found by name and protocol, as upstream. ``node`` is the proxy's own: see `_keep`. An address of IPv6 is
-    written in brackets.
+    A port is found by name and protocol, as upstream. An API server takes any number for it; one that is none of a port
+    leads nowhere. ``node`` is the proxy's own: see `_keep`. An address of IPv6 is written in brackets.
     """
     found: dict[str, Endpoint] = {}
     for each in _by_name(slices):
         for numbered in each.ports or ():
-            if port_key(numbered) != (port, protocol) or numbered.port is None:
+            if port_key(numbered) != (port, protocol):
+                continue
+            if numbered.port is None or not 0 < numbered.port <= _MAX_PORT:
                 continue
             for endpoint in each.endpoints or ():
                 address = _address(endpoint)
