@@ -18,6 +18,7 @@ from zoneward.sources.resources import Key
 
 MOST = 20
 """Entries of one Service."""
+SOON = 0.005
 NOW = datetime(2026, 11, 21, 12, 0, 10, tzinfo=UTC)
 
 
@@ -43,6 +44,7 @@ class Here:
 
     def __init__(self) -> None:
         self.time = 0.0
+        self.left_out: list[Key] = []
         self.after: list[tuple[Key, Served | None, Served | None]] = []
         self.too_large: list[tuple[Key, str]] = []
         self.lost: list[tuple[Family, Key, tuple[str, ...]]] = []
@@ -56,6 +58,7 @@ class Here:
             after=lambda *each: self.after.append(each),
             on_too_large=lambda service, error: self.too_large.append((service, str(error))),
             on_lost=lambda *each: self.lost.append(each),
+            on_left_out=lambda service, _why: self.left_out.append(service),
             clock=lambda: self.time,
             sleep=self._sleep,
             now=lambda: NOW + timedelta(seconds=self.time),
@@ -235,12 +238,19 @@ def test_a_mistake_in_one_service_holds_up_no_other(monkeypatch: pytest.MonkeyPa
             return found(key)
 
         monkeypatch.setattr(here.known, "served", served)
+        monkeypatch.setattr("zoneward.proxy.loop._AGAIN", SOON)
         here.loop.changed(mail)
         here.list()
         await here.loop.selected.wait()
         assert list(here.table.waiting) == [CART]
         assert not here.loop.waits(mail)
         assert here.loop.left_out == {mail}
+        # It is tried again, though nothing changes.
+        monkeypatch.setattr(here.known, "served", found)
+        async with asyncio.timeout(10):
+            while here.loop.left_out:
+                await asyncio.sleep(SOON)
+        assert here.left_out == [mail]
 
     run(test)
 

@@ -22,6 +22,7 @@ from tests.proxy.services import services
 
 from zoneward.proxy.base_rules import TABLE
 from zoneward.proxy.fake_kernel import FakeKernel
+from zoneward.proxy.layout import portion
 from zoneward.proxy.planning import whole
 from zoneward.proxy.programming import AT_ONCE, MOST_ENTRIES, MOST_LOST
 from zoneward.proxy.served import Served, ServedPort, Target
@@ -118,6 +119,26 @@ def test_a_service_that_is_refused_holds_up_no_other_and_is_told() -> None:
         assert list(proxy.table.refused) == [key(bad)]
         assert "10.96.0.2" in proxy.table.refused[key(bad)]
         assert [service for service, _ in proxy.refused] == [key(bad)]
+
+    within(run)
+
+
+def test_a_mistake_about_one_service_holds_up_no_other_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(served: Any, *rest: Any) -> Any:
+        if "10.96.0.2" in repr(served):
+            raise LookupError("nobody thought of this")
+        return portion(served, *rest)
+
+    monkeypatch.setattr("zoneward.proxy.programming.portion", mistaken)
+
+    async def run(proxy: Proxy) -> None:
+        good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
+        proxy.put(*good, bad)
+        await settled(proxy)
+        assert proxy.has(*good)
+        (told,) = proxy.refused
+        assert told[0] == key(bad)
+        assert "a mistake in the program: LookupError: nobody thought of this (" in told[1]
 
     within(run)
 

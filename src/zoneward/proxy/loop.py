@@ -1,8 +1,8 @@
 """From what a node knows to what its kernel has: Services that changed are selected anew, and put into the tables.
 
-A Service whose selection fails by a mistake keeps the rules that it has, and holds up no other. What happens after the
-rules are in the kernel, and not before: flows of UDP are looked at, health check node ports answer anew, and what was
-waited for is counted.
+A Service whose selection fails by a mistake keeps the rules that it has, is tried again, and holds up no other. What
+happens after the rules are in the kernel, and not before: flows of UDP are looked at, health check node ports answer
+anew, and what was waited for is counted.
 """
 
 import asyncio
@@ -26,6 +26,9 @@ GATHERED: Final = 0.05
 CALM: Final = 50.0
 """How often in a second, in the long run, changes are put without delay."""
 BURST: Final = 100.0
+_AGAIN: Final = 1.0
+_AGAIN_AT_MOST: Final = 300.0
+"""Seconds after a Service could not be selected for; doubled each time."""
 _AT_ONCE: Final = 200
 """Services that are selected before others get their turn: some ten milliseconds."""
 
@@ -41,8 +44,9 @@ class ProxyLoop:
     """`changed` what changed, and `run`. ``tables`` may call `programmed` at any time.
 
     ``on_too_large`` is told once of a Service that is too large, and why: it keeps what it had, but for endpoints that
-    are gone. ``after`` is told of each Service whose rules in a family are in the kernel: as it was there before, and
-    is now; ``on_lost`` what other Services have of all that one asks for, each time that changes (`Claims.lost`).
+    are gone. ``on_left_out`` is told of each that could not be selected for, and why. ``after`` is told of each Service
+    whose rules in a family are in the kernel: as it was there before, and is now; ``on_lost`` what other Services have
+    of all that one asks for, each time that changes (`Claims.lost`).
     ``clock`` counts seconds, ``now`` is the time of day: the times of slices are told in it.
     """
 
@@ -55,12 +59,13 @@ class ProxyLoop:
         after: Callable[[Key, Served | None, Served | None], None] = lambda *_: None,
         on_too_large: Callable[[Key, TooLarge], None] = lambda *_: None,
         on_lost: Callable[[Family, Key, tuple[str, ...]], None] = lambda *_: None,
+        on_left_out: Callable[[Key, str], None] = lambda _service, _why: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._known, self._metrics, self._after, self._clock, self._now = known, metrics, after, clock, now
-        self._sleep, self._on_too_large, self._on_lost = sleep, on_too_large, on_lost
+        self._sleep, self._on_too_large, self._on_left_out, self._on_lost = sleep, on_too_large, on_left_out, on_lost
         self._mistakes = MistakeLog(log or Silent())
         self.tables: Final[dict[Family, Table]] = {}
         self._begun = now()
@@ -79,6 +84,8 @@ class ProxyLoop:
         self._something = asyncio.Event()
         self.left_out: Final[set[Key]] = set()
         """Services that could not be selected for, and are in the kernel as they were before."""
+        self._tries: dict[Key, int] = {}
+        """Of these, in a row."""
         self.too_large: Final[dict[Key, TooLarge]] = {}
         """Services that are in the kernel as they were before, but for endpoints that are gone."""
         self.selected: Final = asyncio.Event()
@@ -181,11 +188,17 @@ class ProxyLoop:
             found = self._left(service, error)
         except Exception as error:
             self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
+            if service not in self.left_out:
+                self._on_left_out(service, f"{type(error).__name__}: {error}")
             self.left_out.add(service)
+            self._tries[service] = tries = self._tries.get(service, 0) + 1
+            pause = min(_AGAIN_AT_MOST, _AGAIN * 2.0 ** min(tries - 1, 20))
+            asyncio.get_running_loop().call_later(pause, self.changed, service)
             return
         else:
             self.too_large.pop(service, None)
         self.left_out.discard(service)
+        self._tries.pop(service, None)
         for family in self.tables:
             self._put_in(family, self._claims[family].put(service, found.get(family)), since)
         if not any(service in put for put in self._put.values()):

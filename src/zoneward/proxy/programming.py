@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
 from types import MappingProxyType
-from typing import Final
+from typing import Final, ParamSpec
 
+from zoneward.daemon.mistakes import place_of
 from zoneward.proxy.applying import Kernel, Lost, Refused
 from zoneward.proxy.base_rules import TABLE, LayoutOptions, base_chains, base_sets
 from zoneward.proxy.difference import differences, merged
@@ -29,6 +31,7 @@ from zoneward.proxy.served import Family, Key, Served
 from zoneward.proxy.watch import Expected, Watch
 from zoneward.proxy.writing import TableWriter
 
+_P = ParamSpec("_P")
 AT_ONCE: Final = 500
 """Services in one transaction."""
 MOST_ENTRIES: Final = 20_000
@@ -53,6 +56,20 @@ class Programmed:
     services: Mapping[Key, Served | None]
     elements: int
     seconds: float
+
+
+def _refusing(change: Callable[_P, Changes]) -> Callable[_P, Changes]:
+    """A mistake in the program counts as a refusal: the Service is set aside, told of and tried again, as if the kernel
+    did not take it, and holds up no other."""
+
+    @wraps(change)
+    def changed(*given: _P.args, **named: _P.kwargs) -> Changes:
+        try:
+            return change(*given, **named)
+        except Exception as error:
+            raise Refused(f"a mistake in the program: {type(error).__name__}: {error} ({place_of(error)})") from error
+
+    return changed
 
 
 def _nobody(*_: object) -> None:
@@ -461,6 +478,7 @@ class FamilyTable:
         if some or whole:
             self._on_programmed(Programmed(some, whole.size, seconds))
 
+    @_refusing
     def _change(self, kept: KeptRuleset, service: Key, parts: Parts) -> Changes:
         before = self._slots.get(service, {})
         there = slots_of(parts, before)
