@@ -279,10 +279,17 @@ BAD: dict[str, tuple[Any, str]] = {
         "contexts[0].context.cluster: expected the name of a cluster, got none",
     ),
     "no server": (config(cluster={}), "clusters[0].cluster.server: expected the address of an API server, got none"),
-    "number as token": (user(token=12), "users[0].user.token: expected a string, got 12 without quotes"),
+    "number as token": (user(token=12), "users[0].user.token: expected a string, got something else, without quotes"),
     "no address": (cluster(server="ftp://h"), "server: expected an http:// or https:// address, got 'ftp://h'"),
     "no host": (cluster(server="https://"), "server: expected an http:// or https:// address, got 'https://'"),
     "no port": (cluster(server="https://h:x"), "server: expected an http:// or https:// address, got 'https://h:x'"),
+    "password in the address": (
+        cluster(server="https://me:hunter2@h"),
+        "server: expected an address without a user and a password, got one with them",
+    ),
+    "password in no address": (cluster(server="ftp://me:hunter2@h"), "got 'ftp://h'"),
+    "password in a proxy": (cluster(proxy_url="socks5://me:hunter2@h"), "proxy-url: expected an http:// or https://"),
+    "password without a scheme": (cluster(proxy_url="me:hunter2@h"), "address, got 'h'"),
     "no flag": (cluster(insecure_skip_tls_verify="yes"), "insecure-skip-tls-verify: expected true or false, got 'yes'"),
     "insecure with authority": (
         cluster(insecure_skip_tls_verify=True, certificate_authority="ca"),
@@ -340,6 +347,7 @@ def test_a_bad_file_is_told_in_one_line_with_file_field_expected_and_got(tmp_pat
     line = told(kubeconfig=file)
     assert line.startswith(file)
     assert expected in line
+    assert "hunter2" not in line
     assert "\n" not in line
 
 

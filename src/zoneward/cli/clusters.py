@@ -1,15 +1,20 @@
 """From options to the cluster that they name: who we are there, and which namespace is meant."""
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.options import Options
+from zoneward.cli.options import Note, Options, tell
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
     from zoneward.sources.access import Access
+
+
+INSECURE: Final = (
+    "the server's certificate is not checked (insecure-skip-tls-verify): whoever answers gets the credentials"
+)
 
 
 def access_for(options: Options) -> "tuple[Access, str | None]":
@@ -30,6 +35,8 @@ def access_for(options: Options) -> "tuple[Access, str | None]":
         if options.kubeconfig or options.context:
             raise
         raise click.UsageError(f"{error}; or a snapshot with -f PATH or --sample") from error
+    if access.cluster.insecure:
+        tell(options, [Note(INSECURE)])
     return access, _namespace(options, access.namespace)
 
 

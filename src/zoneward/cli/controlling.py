@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
 from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
 from zoneward.controller.mode import Mode
@@ -65,6 +66,8 @@ def run(asked: Asked) -> int:
         environment=os.environ,
     )
     log = log_for(quiet=asked.quiet, verbose=asked.verbose, form=settings.log_format)
+    if access.cluster.insecure:
+        log.warning(INSECURE)
 
     async def work(stop: asyncio.Event) -> None:
         from zoneward.report.decisions import as_json, decisions_document

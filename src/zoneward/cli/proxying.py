@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import click
 
+from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
 from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
 from zoneward.cli.options import Options
@@ -80,6 +81,8 @@ def run(asked: Asked) -> int:
         kubeconfig=asked.kubeconfig, context=asked.context, impersonate=asked.impersonate, environment=os.environ
     )
     log = log_for(quiet=asked.quiet, verbose=asked.verbose, form=settings.log_format)
+    if access.cluster.insecure:
+        log.warning(INSECURE)
     try:
         # In the first thread, while there is no other.
         set_aside()

@@ -20,6 +20,8 @@ from zoneward.sources.api_errors import (
 from zoneward.sources.certificate_dates import not_after
 from zoneward.sources.tls import PemSource
 
+_SECRET: Final = 16
+"""As many characters in a path may be a token."""
 _DENIED: Final = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
@@ -41,7 +43,7 @@ def complaint(error: CallFailed, access: Access, *, now: datetime) -> InputError
     """
     if isinstance(error, NoCredentials):
         return error.error
-    where = [access.cluster.server, f"context {access.context}"]
+    where = [shown_server(access), f"context {access.context}"]
     line, words = _said(error, access, now)
     room = MAX_LENGTH - len(": ".join((*where, line)))
     if len(words) > room:
@@ -52,6 +54,13 @@ def complaint(error: CallFailed, access: Access, *, now: datetime) -> InputError
 def worded(error: CallFailed, access: Access, *, now: datetime) -> str:
     """The same without the server and the context, and with all of the server's own words: a line for a log."""
     return printable("".join(_said(error, access, now)))
+
+
+def shown_server(access: Access) -> str:
+    """The address, without what may be a secret in its path: a sandbox takes its token there."""
+    scheme, separator, rest = access.cluster.server.partition("://")
+    host, *path = rest.split("/")
+    return scheme + separator + "/".join([host, *("..." if len(part) >= _SECRET else part for part in path)])
 
 
 def _said(error: CallFailed, access: Access, now: datetime) -> tuple[str, str]:

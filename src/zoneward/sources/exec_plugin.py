@@ -21,6 +21,8 @@ TIME_LIMIT: Final = 60.0
 INTERACTIVE_TIME_LIMIT: Final = 300.0
 """Seconds for one that may ask a person, who has to find a browser or a phone first."""
 _LAST_WORDS: Final = 1.0
+MAX_OUTPUT: Final = 1 << 20
+"""Bytes of what a plugin prints. A chain of certificates has some thousands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,17 +54,53 @@ async def run_plugin(
     process = await _started(plugin, access, interactive=interactive)
     try:
         async with asyncio.timeout(limit):
-            output, errors = await process.communicate()
+            output, errors = await _said(process)
+            await process.wait()
     except (TimeoutError, asyncio.CancelledError) as error:
         await _end(process, is_group=not interactive)
         if isinstance(error, TimeoutError):
             raise _error(access, plugin, f"expected credentials within {limit:g} s, got none") from None
         raise
+    except _TooMuch:
+        await _end(process, is_group=not interactive)
+        raise _error(access, plugin, f"expected credentials of at most {MAX_OUTPUT >> 20} MiB, got more") from None
     if process.returncode:
         ending = f"exit status {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
-        told = (errors or b"").decode("utf-8", "replace").strip().splitlines()
+        told = errors.decode("utf-8", "replace").strip().splitlines()
         raise _error(access, plugin, f"expected exit status 0, got {ending}" + (f": {told[-1]}" if told else ""))
     return _credential(output, plugin, access)
+
+
+class _TooMuch(Exception):  # noqa: N818  (it never leaves this module)
+    """A plugin prints without end."""
+
+
+async def _said(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+    """What it prints, and the end of what it says of errors. Raises _TooMuch."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            output = group.create_task(_output(process.stdout))
+            errors = group.create_task(_end_of(process.stderr))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return output.result(), errors.result()
+
+
+async def _output(stream: asyncio.StreamReader | None) -> bytes:
+    assert stream is not None
+    found = bytearray()
+    while block := await stream.read(1 << 16):
+        found += block
+        if len(found) > MAX_OUTPUT:
+            raise _TooMuch
+    return bytes(found)
+
+
+async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
+    found = b""
+    while stream is not None and (block := await stream.read(1 << 16)):
+        found = (found + block)[-(1 << 16) :]
+    return found
 
 
 async def _started(plugin: Exec, access: Access, *, interactive: bool) -> asyncio.subprocess.Process:
@@ -123,15 +161,15 @@ def _cluster_info(cluster: Cluster, source: str) -> dict[str, Any]:
 def _credential(output: bytes, plugin: Exec, access: Access) -> ExecCredential:
     try:
         document = json.loads(output)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _error(access, plugin, "expected an ExecCredential in JSON, got something else") from None
     answer = Fields(document, source=_place(access, plugin))
     for name, expected in (("kind", "ExecCredential"), ("apiVersion", plugin.api_version)):
         if answer.text(name) != expected:
             raise answer.error(name, expected, show(answer.text(name)))
     status = answer.inner("status")
-    chain, key = status.text("clientCertificateData"), status.text("clientKeyData")
-    token = status.text("token")
+    chain, key = status.text("clientCertificateData"), status.text("clientKeyData", is_secret=True)
+    token = status.text("token", is_secret=True)
     if bool(chain) != bool(key):
         given, absent = ("clientCertificateData", "clientKeyData")[:: 1 if chain else -1]
         raise status.error(absent, f"a value beside {given}", "none")

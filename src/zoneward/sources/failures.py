@@ -41,8 +41,13 @@ def failures(*, limit: float) -> Iterator[None]:
         raise Unreachable(f"the connection broke off: {_os(error)}") from error
     except aiohttp.ClientPayloadError as error:
         raise Unreachable("the connection broke off in the middle of an answer") from error
+    except aiohttp.InvalidURL as error:
+        # It may hold a password.
+        raise Unreachable("the address of the server or of the proxy is none", sent=False) from error
     except aiohttp.ClientError as error:
-        raise Unreachable(f"what answers is no API server: {error}") from error
+        # The text of some has the whole URL, where a token may be.
+        words = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
+        raise Unreachable(f"what answers is no API server: {' '.join(words.split())}") from error
 
 
 def _tls(error: Exception) -> str:

@@ -30,13 +30,15 @@ class Fields:
     def raw(self, name: str) -> object:
         return self._values.get(name)
 
-    def text(self, name: str) -> str:
-        """Empty where absent."""
+    def text(self, name: str, *, is_secret: bool = False) -> str:
+        """Empty where absent. A value that ``is_secret`` is not shown."""
         value = self._values.get(name)
         if value is None:
             return ""
         if not isinstance(value, str):
             is_bare = isinstance(value, bool | int | float)
+            if is_secret:
+                raise self.error(name, "a string", "something else, without quotes" if is_bare else "something else")
             raise self.error(name, "a string", f"{show(value)} without quotes" if is_bare else show(value))
         return value
 
@@ -55,7 +57,7 @@ class Fields:
 
     def data(self, name: str) -> bytes:
         """Base64, decoded; empty where absent. A value that is no base64 is not shown: it may be a key."""
-        text = self.text(name)
+        text = self.text(name, is_secret=True)
         try:
             return base64.b64decode("".join(text.split()), validate=True)
         except (binascii.Error, ValueError):

@@ -40,7 +40,9 @@ def server_address(server: str, *, is_tls: bool, error_at: Fields) -> str:
     """The address with scheme and without a slash at its end; client-go takes ``host:port``, too."""
     address = server if "://" in server else f"{'https' if is_tls else 'http'}://{server}"
     if _scheme(address) not in ("http", "https") or not _host(address):
-        raise error_at.error("server", "an http:// or https:// address", show(server))
+        raise error_at.error("server", "an http:// or https:// address", show(_without_password(server)))
+    if "@" in urlsplit(address).netloc:
+        raise error_at.error("server", "an address without a user and a password", "one with them")
     scheme, separator, rest = address.rstrip("/").partition("://")
     return scheme.lower() + separator + rest
 
@@ -51,8 +53,8 @@ def user_from(fields: Fields, *, name: str) -> User:
     if (certificate is None) != (key is None):
         given, missing = ("client-certificate", "client-key")[:: 1 if certificate else -1]
         raise fields.error(missing, f"a value beside {given}", "none")
-    token, token_file = fields.text("token"), path_from(fields, "tokenFile")
-    username, password = fields.text("username"), fields.text("password")
+    token, token_file = fields.text("token", is_secret=True), path_from(fields, "tokenFile")
+    username, password = fields.text("username"), fields.text("password", is_secret=True)
     if (token or token_file) and username:
         raise fields.error("username", "one way to log in", "a token, too")
     if fields.raw("auth-provider"):
@@ -98,7 +100,7 @@ def _exec_from(fields: Fields) -> Exec:
         # A bare name is looked for in PATH, as client-go does.
         command=_beside(fields.source, command) if os.sep in command else command,
         arguments=fields.texts("args"),
-        environment=tuple((pair.required("name"), pair.text("value")) for pair in fields.items("env")),
+        environment=tuple((pair.required("name"), pair.text("value", is_secret=True)) for pair in fields.items("env")),
         is_told_cluster=fields.flag("provideClusterInfo"),
         interactive=_interactive_mode(fields, is_required=version == EXEC_VERSIONS[0]),
         install_hint=" ".join(fields.text("installHint").split()),
@@ -146,5 +148,5 @@ def _host(address: str) -> str | None:
 
 
 def _without_password(address: str) -> str:
-    scheme, _, rest = address.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}" if rest else address
+    scheme, separator, rest = address.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

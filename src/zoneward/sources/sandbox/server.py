@@ -25,6 +25,7 @@ from zoneward.sources.sandbox.options import deletion_options, validation_of, wr
 from zoneward.sources.sandbox.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, patched
 from zoneward.sources.sandbox.refusals import (
     Refusal,
+    bad_request,
     details_of,
     not_allowed,
     options_invalid,
@@ -79,6 +80,11 @@ class Server:
             return await self._met(request, path)
         except Refusal as refusal:
             return refused(refusal, request)
+        except web.RequestPayloadError as error:
+            return refused(bad_request(f"the body cannot be read: {' '.join(str(error).split())}"), request)
+        except RecursionError:
+            # Bodies nested so deep that they can be read, and not merged or written; YAML may even hold itself.
+            return refused(bad_request("the body is nested too deep"), request)
         except (ConnectionError, ClientPayloadError):
             # Who asked is gone: there is nobody to tell.
             raise

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from zoneward.sources.sandbox.ending import Ending
 from zoneward.sources.sandbox.faults import Faults
@@ -30,8 +31,16 @@ _MERCY: Final = 0.2
 _LAST_MOMENT: Final = 0.01
 """Seconds for what is open to end with the server; none at all would mean for ever."""
 _LOG: Final = logging.getLogger(__name__)
+_HTTP: Final = logging.getLogger(f"{__name__}.http")
+_HTTP.addFilter(lambda record: not _is_malformed(record))
 _ALIVE: Final = 75.0
 """Seconds for which a connection waits for its next request."""
+
+
+def _is_malformed(record: logging.LogRecord) -> bool:
+    """Whether a request was none. Who sent it is told; here it would be a traceback, and maybe with the token."""
+    error = record.exc_info[1] if record.exc_info else None
+    return isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
 class Serving:
@@ -79,7 +88,13 @@ class Serving:
         """Raises OSError where the port can't be had."""
         runner = web.ServerRunner(
             # A request whose client is gone is given up: watches would wait for the next change, maybe for an hour.
-            web.Server(self._server.answer, keepalive_timeout=_ALIVE, access_log=None, handler_cancellation=True),
+            web.Server(
+                self._server.answer,
+                keepalive_timeout=_ALIVE,
+                access_log=None,
+                handler_cancellation=True,
+                logger=_HTTP,
+            ),
             shutdown_timeout=_LAST_MOMENT,
         )
         await runner.setup()
