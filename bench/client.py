@@ -193,7 +193,8 @@ def _events() -> float:
     from zoneward.sources.cache import Cache
     from zoneward.sources.resources import PODS as PODS_RESOURCE
     from zoneward.sources.resources import SERVICES as SERVICES_RESOURCE
-    from zoneward.sources.watch_events import Bookmark, parse
+    from zoneward.sources.unreadable import Unreadable
+    from zoneward.sources.watch_events import Change, parse
 
     with (_PAGES / "pods.events").open("rb") as file:
         lines = list(islice(file, _EVENTS // 2))
@@ -213,7 +214,8 @@ def _events() -> float:
     start = time.process_time()
     for line in lines:
         event = parse(line, PODS_RESOURCE)
-        assert not isinstance(event, Bookmark)
+        assert isinstance(event, Change)
+        assert not isinstance(event.object, Unreadable)
         cache.pods.put(event.object)
     took = time.process_time() - start
     assert told >= len(lines)

@@ -172,3 +172,27 @@ def test_a_snapshot_has_no_context(zoneward: Commands, option: str) -> None:
     result = zoneward("plan", "--sample", option, "x")
     assert (result.status, result.out) == (2, "")
     assert result.err == f"zoneward: {option}: expected neither -f nor --sample with it, which read no cluster\n"
+
+
+def test_a_server_whose_certificate_is_not_checked_is_warned_of(cluster: Cluster, zoneward: Commands) -> None:
+    document = yaml.safe_load(cluster.kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+    assert "insecure-skip-tls-verify" not in zoneward("plan", "-A").err
+    cluster.kubeconfig.write_text(yaml.safe_dump(document))
+    found = zoneward("plan", "-A")
+    assert found.status == 0
+    assert "the server's certificate is not checked (insecure-skip-tls-verify)" in found.err
+
+
+def test_a_command_leaves_out_what_cannot_be_read_with_a_note(
+    cluster: Cluster, zoneward: Commands, tmp_path: Path
+) -> None:
+    before = zoneward("plan", "-A", "-o", "json")
+    cluster.server.put("services", "bad", "shop", spec={"ports": [{"port": "http"}]})
+    after = zoneward("plan", "-A", "-o", "json")
+    assert (after.status, after.out) == (0, before.out)
+    note = "left out, as it cannot be read: Service shop/bad: spec.ports[0].port: expected an integer, got a string"
+    assert note in after.err
+    saved = zoneward("snapshot", "-A", "-o", tmp_path / "cluster.json")
+    assert saved.status == 0
+    assert note in saved.err

@@ -375,7 +375,7 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
 
         cache, changed = Cache(), asyncio.Event()
         plans = CurrentPlans(cache, options=Options(), configuration=Configuration(), waiting=changed.set)
-        watch = watching._watch(access, "shop", plans, cache, changed, options=Options(), output="json")
+        watch = watching._watch(access, "shop", plans, cache, changed, [], options=Options(), output="json")
         task = asyncio.create_task(watch)
         await until("SYNCED")
         cluster.do(lambda server: server.refusals.update(pods=403))

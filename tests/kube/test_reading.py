@@ -258,3 +258,12 @@ def test_an_empty_zone_and_ports_at_the_limits_are_good() -> None:
     )
     assert isinstance(thing, EndpointSlice)
     assert [port.port for port in thing.ports or ()] == [0, 65535, None]
+
+
+def test_fields_that_nobody_reads_may_be_nested_as_deep_as_an_api_server_takes_them() -> None:
+    deep = '{"f:a":' * 9_000 + "{}" + "}" * 9_000
+    text = '{"apiVersion":"v1","kind":"Service","metadata":{"name":"%s","managedFields":[{"fieldsV1":%s}]}}'
+    one, other = text % ("one", deep), text % ("other", deep)
+    listed = f'{{"apiVersion":"v1","kind":"List","items":[{one},{other}]}}'
+    for data in (f"{one}\n{other}\n", listed):
+        assert [each.metadata.name for each in objects(data.encode())] == ["one", "other"]

@@ -58,7 +58,7 @@ class Here:
             after=lambda *each: self.after.append(each),
             on_too_large=lambda service, error: self.too_large.append((service, str(error))),
             on_lost=lambda *each: self.lost.append(each),
-            on_left_out=lambda service, _why: self.left_out.append(service),
+            on_selection_failed=lambda service, _why: self.left_out.append(service),
             clock=lambda: self.time,
             sleep=self._sleep,
             now=lambda: NOW + timedelta(seconds=self.time),

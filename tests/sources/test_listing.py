@@ -1,15 +1,24 @@
 """Lists in pages are complete, of one moment, and no larger in memory than they must be."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import pytest
 from tests.sources.a_client import AClient
 from tests.sources.a_server import AServer, Fault
 
-from zoneward.sources.api_errors import ApiError, Forbidden, Gone
-from zoneward.sources.listing import MAX_RESTARTS, UnexpectedAnswer, list_all, list_kinds, pages
+from zoneward.sources.api_errors import AnswerTooLarge, ApiError, Forbidden, Gone
+from zoneward.sources.listing import (
+    LIMITS,
+    MAX_RESTARTS,
+    EndlessList,
+    ListLimits,
+    UnexpectedAnswer,
+    list_all,
+    list_kinds,
+    pages,
+)
 from zoneward.sources.resources import NODES, PODS, RESOURCES, SERVICES, Resource, T
 
 _R = TypeVar("_R")
@@ -123,7 +132,7 @@ def test_410_without_a_token_is_an_error_like_others() -> None:
 def test_what_is_no_list_is_told_as_such() -> None:
     class Odd(AClient):
         async def get(self, *_: object, **__: object) -> bytes:
-            return b'{"items": [{"metadata": []}]}'
+            return b'{"items": {}}'
 
     with pytest.raises(UnexpectedAnswer, match=r"expected a list of pods, got something else: .*\$.items"):
         asyncio.run(list_all(Odd("http://localhost"), PODS))
@@ -159,3 +168,55 @@ def test_the_first_kind_that_fails_is_told() -> None:
         with_server(server, act)
     assert isinstance(caught.value, ApiError)
     assert caught.value.path == "/api/v1/nodes"
+
+
+class Endless(AClient):
+    """A server whose pages have no end."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.asked = []
+        self._tokens = tokens
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        self.asked.append((path, dict(query or {})))
+        number = len(self.asked)
+        token = self._tokens[number % len(self._tokens)] if self._tokens else f"t{number}"
+        return b'{"metadata":{"resourceVersion":"1","continue":"%s"},"items":[]}' % token.encode()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "limits", "told"),
+    [
+        (("same",), LIMITS, "expected a list of pods with an end, got the same continue token twice"),
+        (("a", "b", "c"), LIMITS, "expected a list of pods with an end, got the same continue token twice"),
+        ((), LIMITS, "expected a list of pods of at most 10,000 pages, got more"),
+        ((), ListLimits(bytes=1_000), "expected a list of pods of at most 1,000 bytes, got more"),
+    ],
+)
+def test_a_list_that_never_ends_is_given_up_in_one_line(tokens: tuple[str, ...], limits: ListLimits, told: str) -> None:
+    async def run() -> None:
+        async for _ in pages(Endless(*tokens), PODS, limits=limits):
+            pass
+
+    with pytest.raises(EndlessList, match=f"^{told}$"):
+        asyncio.run(run())
+
+
+def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects() -> None:
+    class Heavy(AClient):
+        async def get(
+            self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None
+        ) -> bytes:
+            if int((query or {})["limit"]) > 100:
+                self.asked.append((path, dict(query or {})))
+                raise AnswerTooLarge("too large")
+            return await super().get(path, query, timeout=timeout)
+
+    async def run() -> tuple[list[str], list[str]]:
+        async with filled(130) as server, Heavy(server.address) as client:
+            found = await names(client, PODS)
+            return found, [query["limit"] for _, query in client.asked]
+
+    found, limits = asyncio.run(run())
+    assert sorted(found) == [f"p{index:04}" for index in range(130)]
+    assert limits == ["500", "62", "124", "15", "30", "60"]

@@ -4,6 +4,7 @@ import pytest
 
 from zoneward.kube.input_error import InputError
 from zoneward.sources.api_errors import (
+    AnswerTooLarge,
     CallFailed,
     NoCredentials,
     SilentConnection,
@@ -21,6 +22,7 @@ REPEATED_IF_HARMLESS: list[CallFailed] = [
 ]
 NEVER_REPEATED: list[CallFailed] = [
     *(api_error(status, b"") for status in (301, 400, 401, 403, 404, 405, 409, 410, 422, 501, 505)),
+    AnswerTooLarge(""),
     NoCredentials(InputError("f")),
     SilentConnection(""),
     TimedOut("", sent=True),

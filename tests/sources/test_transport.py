@@ -25,6 +25,7 @@ from tests.sources.serving import (
 
 from zoneward.sources.access import Access, Exec, Impersonation, User
 from zoneward.sources.api_errors import (
+    AnswerTooLarge,
     ApiError,
     CallFailed,
     Conflict,
@@ -380,3 +381,42 @@ def test_a_plugin_that_fails_is_no_crash_but_a_failed_call_that_was_not_sent(tmp
 def test_no_command_starts_with_the_client_on_board_and_a_kubeconfig_is_read_without_it() -> None:
     code = "import sys, zoneward.cli.main, zoneward.sources.kubeconfig; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_an_answer_that_is_too_large_is_given_up_before_it_is_there(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoneward.sources.transport.MAX_PAGE", 1 << 20)
+    body = b" " * (64 << 20)
+    packed = gzip.compress(body) if encoding == "gzip" else body
+
+    async def large(_request: web.BaseRequest) -> web.Response:
+        return web.Response(body=packed, headers={"Content-Encoding": encoding})
+
+    async def run() -> None:
+        async with served(large) as server, transport(access_to(server.url)) as client:
+            with pytest.raises(AnswerTooLarge, match=r"^expected an answer of at most 1 MiB, got more$"):
+                await client.get(PODS, {"limit": "500"})
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"Content-Encoding": "gzip"}, b"no gzip"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b"x" * 100)[:-9]),
+        ({"Content-Encoding": "br"}, b"x"),
+    ],
+)
+def test_what_cannot_be_unpacked_is_told_in_one_line(headers: dict[str, str], body: bytes) -> None:
+    async def odd(_request: web.BaseRequest) -> web.Response:
+        return web.Response(body=body, headers=headers)
+
+    async def run() -> None:
+        async with served(odd) as server, transport(access_to(server.url)) as client:
+            with pytest.raises(Unreachable):
+                await client.get(PODS)
+
+    asyncio.run(run())

@@ -15,6 +15,7 @@ from tests.sources.serving import (
 )
 
 from zoneward.sources.api_errors import (
+    AnswerTooLarge,
     SilentConnection,
     TooManyRequests,
     Unreachable,
@@ -158,5 +159,22 @@ def test_a_stream_that_is_left_ends_its_connection() -> None:
                     raise KeyError
             async with asyncio.timeout(2):
                 await ended.wait()
+
+    asyncio.run(run())
+
+
+def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoneward.sources.lines.MAX_LINE", 1 << 20)
+    block = b"x" * (1 << 19)
+
+    async def run() -> None:
+        async with (
+            served(_chunks(b"first\n", block, block, block, block, then=60)) as server,
+            transport(access_to(server.url)) as client,
+            client.stream(PODS, {}, idle=5) as lines,
+        ):
+            assert await anext(lines) == b"first"
+            with pytest.raises(AnswerTooLarge, match=r"^expected lines of at most 1 MiB, got a longer one$"):
+                await anext(lines)
 
     asyncio.run(run())

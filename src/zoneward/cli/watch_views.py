@@ -44,6 +44,10 @@ class View(Protocol):
         """The cluster is not heard any more, or, with None, is again."""
         ...
 
+    def unreadable(self, text: str) -> None:
+        """An object cannot be read and is set aside."""
+        ...
+
 
 def view_for(output: str, plans: CurrentPlans, cache: Cache, options: Options, *, server: str) -> View:
     """The form that ``-o`` asks for; a table is only drawn where there is a terminal."""
@@ -70,6 +74,9 @@ class _Printed:
             tell(self._options, [Note(f"{text}; trying again")])
         else:
             tell(self._options, [Note("the cluster answers again")])
+
+    def unreadable(self, text: str) -> None:
+        tell(self._options, [Note(text)])
 
 
 class Lines(_Printed):
@@ -150,6 +157,11 @@ class Drawn:
             tell(self._options, [Note(f"{text}; trying again")])
         self._trouble = None if text is None else (text, since.astimezone())
 
+    def unreadable(self, text: str) -> None:
+        # Once the table stands, it says how many there are.
+        if not self._is_complete.is_set():
+            tell(self._options, [Note(text)])
+
     async def run(self) -> None:
         await self._is_complete.wait()
         drawn: object = None
@@ -170,7 +182,8 @@ class Drawn:
 
     def _state(self) -> object:
         """All that a picture shows; equal where it would be the same."""
-        return self._last, self._trouble, len(self._cache.pods), self._marked(), len(self._plans.order)
+        numbers = len(self._cache.pods), len(self._plans.order), len(self._cache.unreadable)
+        return self._last, self._trouble, self._marked(), numbers
 
     def _marked(self) -> frozenset["Key"]:
         now = time.monotonic()
@@ -201,6 +214,8 @@ class Drawn:
         services, pods = len(self._plans.order), len(self._cache.pods)
         counts = f"{services:,} Service{'' if services == 1 else 's'}, {pods:,} Pod{'' if pods == 1 else 's'}"
         text = Text(f"{self._last:%H:%M:%S}", "bold").append(f" last change  {counts}  ", "not bold")
+        if unreadable := len(self._cache.unreadable):
+            text.append(f"{unreadable:,} object{'' if unreadable == 1 else 's'} cannot be read  ", "bold red")
         if self._trouble is None:
             return text.append(self._server, "not bold dim")
         trouble, since = self._trouble

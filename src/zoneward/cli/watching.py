@@ -20,11 +20,12 @@ from zoneward.cli.watch_views import View, view_for
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.sources.api_errors import CallFailed
 from zoneward.sources.cache import Cache
-from zoneward.sources.complaints import complaint
+from zoneward.sources.complaints import complaint, shown_server
 from zoneward.sources.following import follow
 from zoneward.sources.snapshot import Snapshot
 from zoneward.sources.standing import Standing
 from zoneward.sources.transport import Transport
+from zoneward.sources.unreadable import Unreadable, left_out
 
 if TYPE_CHECKING:
     from zoneward.sources.access import Access
@@ -60,10 +61,11 @@ def watch_for(options: Options, output: str) -> int:
     check_usage(options, output)
     configuration = configuration_for(options)
     access, namespace = access_for(options)
-    cache, changed = Cache(), asyncio.Event()
+    unreadable: list[Unreadable] = []
+    cache, changed = Cache(on_unreadable=unreadable.append), asyncio.Event()
     plans = CurrentPlans(cache, options=options, configuration=configuration, waiting=changed.set)
     try:
-        asyncio.run(_watch(access, namespace, plans, cache, changed, options=options, output=output))
+        asyncio.run(_watch(access, namespace, plans, cache, changed, unreadable, options=options, output=output))
     except KeyboardInterrupt:
         return INTERRUPTED
     except CallFailed as error:
@@ -79,17 +81,18 @@ async def _watch(
     plans: CurrentPlans,
     cache: Cache,
     changed: asyncio.Event,
+    unreadable: list[Unreadable],
     *,
     options: Options,
     output: str,
 ) -> None:
     async with Transport(access) as transport:
         standing = Standing(transport, clock=time.monotonic)
-        view = view_for(output, plans, cache, options, server=access.cluster.server)
+        view = view_for(output, plans, cache, options, server=shown_server(access))
         await first_to_end(
             follow(standing, cache, namespace=namespace, patient=False, on_trouble=standing.trouble),
             _plan(plans, cache, changed, view, options),
-            _look(standing, access, view),
+            _look(standing, access, unreadable, view),
             view.run(),
         )
 
@@ -135,10 +138,13 @@ async def _update(plans: CurrentPlans, view: View) -> None:
     await view.told(told)
 
 
-async def _look(standing: Standing, access: "Access", view: View) -> None:
-    """Tell the view when the connection is lost, when its trouble becomes another, and when it is back."""
+async def _look(standing: Standing, access: "Access", unreadable: list[Unreadable], view: View) -> None:
+    """Tell the view when the connection is lost, when its trouble becomes another, and when it is back; and of objects
+    that cannot be read."""
     last: str | None = None
     while True:
+        while unreadable:
+            view.unreadable(left_out(unreadable.pop(0)))
         trouble, now = standing.lasting, datetime.now(UTC)
         since, text = now, None
         if trouble is not None:

@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
-import msgspec
-
 from zoneward.controller.adoption import (
     Await,
     ChangeService,
@@ -38,7 +36,7 @@ from zoneward.routing.demand import demand_of
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.sources.api_errors import CallFailed, NotFound
 from zoneward.sources.connection import Connection
-from zoneward.sources.listing import UnexpectedAnswer, list_all
+from zoneward.sources.listing import list_all, one_list
 from zoneward.sources.resources import ENDPOINTS, NODES, PODS, SERVICES, SLICES, Key, LiveNode, LivePod, Resource, T
 from zoneward.sources.writing import Outcome, Sender, Writer, outcome_of
 
@@ -173,10 +171,7 @@ class Adopting:
     async def _selected(self, resource: Resource[T], labels: str) -> tuple[T, ...]:
         path = resource.path(namespace=self._namespace)
         body = await self._connection.get(path, {"labelSelector": labels}, timeout=_READ_LIMIT)
-        try:
-            return resource.lists.decode(body).items or ()
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise UnexpectedAnswer(f"expected a list of {resource.plural}, got something else: {error}") from None
+        return one_list(body, resource)
 
     # --- doing --------------------------------------------------------------------------------------------------------
 

@@ -134,6 +134,11 @@ def _of_the_moment(moment: Moment) -> Iterator[Metric]:
         ("contested_services", moment.contested, "Services that the built-in controller writes beside this one"),
     ):
         yield gauge(f"{OURS}{name}", help_, [({}, float(value))])
+    yield gauge(
+        f"{OURS}unreadable_objects",
+        "Objects that cannot be read and are set aside",
+        [({"kind": kind}, number) for kind, number in moment.unreadable.items()],
+    )
 
 
 def _of_calls(metrics: Metrics) -> Iterator[Metric]:

@@ -38,7 +38,9 @@ from zoneward.sources.api_errors import ApiError
 from zoneward.sources.cache import Cache
 from zoneward.sources.concerns import concerned
 from zoneward.sources.following import Trouble, follow
-from zoneward.sources.resources import LEASES, SLICES, AnyResource, Key, LiveNode, LivePod, key_of, service_of
+from zoneward.sources.resources import LEASES, SLICES, AnyResource, Key, LiveNode, LivePod, T, key_of, service_of
+from zoneward.sources.store import Handler
+from zoneward.sources.unreadable import Unreadable
 from zoneward.sources.watching import Timing
 from zoneward.sources.writing import Writer
 
@@ -87,7 +89,9 @@ class Controller:
         self._leading: Leading = always() if leading is None else leading
         self._log: Log = Silent() if log is None else log
         self.metrics: Final = Metrics() if metrics is None else metrics
-        self.cache: Final = Cache()
+        self.cache: Final = Cache(on_unreadable=self._set_aside)
+        self._untold: dict[tuple[str, Key], Unreadable] = {}
+        """Objects that cannot be read, of which no Event tells yet."""
         self.queue: Final = Queue[Key](batching=batching, back_off=back_off, chance=self._chance.random)
         self._tracker = Tracker()
         self._state = State(self.cache, configuration=configuration, consumer=consumer)
@@ -139,10 +143,10 @@ class Controller:
         self._mistakes = MistakeLog(self._log)
         self._at_work: set[asyncio.Task[None]] = set()
         self._refreshes = False
-        self.cache.services.subscribe(self._service_changed)
-        self.cache.pods.subscribe(self._pod_changed)
-        self.cache.nodes.subscribe(self._node_changed)
-        self.cache.slices.subscribe(self._slice_changed)
+        self.cache.services.subscribe(self._guarded(self._service_changed))
+        self.cache.pods.subscribe(self._guarded(self._pod_changed))
+        self.cache.nodes.subscribe(self._guarded(self._node_changed))
+        self.cache.slices.subscribe(self._guarded(self._slice_changed))
 
     # --- from outside -------------------------------------------------------------------------------------------------
 
@@ -246,6 +250,19 @@ class Controller:
     # --- what changes -------------------------------------------------------------------------------------------------
     # Keys are sorted, so that the same changes lead to the same writes in the same order.
 
+    def _guarded(self, handler: Handler[T]) -> Handler[T]:
+        """No object ends the process: what a mistake leaves undone the slow resync does, from the start."""
+
+        def guarded(old: T | None, new: T | None) -> None:
+            try:
+                handler(old, new)
+            except Exception as error:
+                thing = new if new is not None else old
+                assert thing is not None
+                self._mistakes.tell("a mistake in the program kept a change from being seen", key_of(thing), error)
+
+        return guarded
+
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
         self._state.service(old, new)
         self.queue.add_all(sorted(concerned(self.cache, old, new)))
@@ -286,6 +303,16 @@ class Controller:
         ):
             self._rivals.alive(service_of(new), now=asyncio.get_running_loop().time())
 
+    def _set_aside(self, found: Unreadable) -> None:
+        self._log.error(
+            "an object cannot be read and is set aside",
+            kind=found.resource.kind,
+            object="/".join(found.key) if found.namespace else found.name,
+            error=found.problem,
+        )
+        if found.name:
+            self._untold[found.resource.kind, found.key] = found
+
     def _refresh(self) -> None:
         self._refreshes = False
         self.queue.add_all(self._state.refresh(), urgency=Urgency.BACKGROUND)
@@ -321,6 +348,10 @@ class Controller:
             await asyncio.sleep(_TICK)
             await self._leading.wait()
             now = asyncio.get_running_loop().time()
+            while self._untold:
+                _, found = self._untold.popitem()
+                if self._teller is not None:
+                    self._teller.tell_unreadable(found)
             keys = self._rivals.due(now=now)
             for key in self._resync.due(lambda: map(key_of, self.cache.services), now=now):
                 self._state.renew(key)

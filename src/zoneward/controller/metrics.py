@@ -5,8 +5,8 @@ the cache) is not counted here: it is a `Moment`.
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -56,6 +56,8 @@ class Moment:
     watch_trouble: float = 0.0
     contested: int = 0
     """Services of ours at which the built-in controller was found at work."""
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    """Objects that cannot be read, by kind."""
 
 
 class Metrics:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zoneward.kube.readable_json import FAILURES, decode
 from zoneward.sources.api_errors import ApiError, Forbidden, NotFound
 from zoneward.sources.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, Place
 from zoneward.sources.writing import Sender
@@ -60,8 +61,8 @@ async def _is_granted(connection: Sender, right: Right, namespace: str) -> bool:
     }
     try:
         body = await connection.send("POST", _PATH, msgspec.json.encode(review), idempotent=True)
-        return msgspec.json.decode(body, type=_Review).status.allowed
-    except (NotFound, Forbidden, msgspec.MsgspecError):
+        return decode(body, _Review).status.allowed
+    except (NotFound, Forbidden, *FAILURES):
         return True
     except ApiError as error:
         if error.status == 405:

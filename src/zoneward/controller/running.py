@@ -32,13 +32,14 @@ from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.repetition import Repetition
 from zoneward.daemon.status_server import StatusServer, Work
+from zoneward.daemon.unreadable import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
 from zoneward.sources.access import Access
 from zoneward.sources.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
 from zoneward.sources.complaints import worded
-from zoneward.sources.resources import EVENTS, LEASES, SERVICES, AnyResource, Key
+from zoneward.sources.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyResource, Key
 from zoneward.sources.standing import Standing
 from zoneward.sources.transport import Transport
 from zoneward.sources.writing import TIME_LIMIT, Outcome, Writer, outcome_of
@@ -368,6 +369,7 @@ class Replica:
             is_synced=self._controller.cache.synced.is_set(),
             watch_trouble=0.0 if lasting is None else self._clock() - lasting[0],
             contested=len(self._controller.contested),
+            unreadable=numbers(self._controller.cache.unreadable, (each.kind for each in RESOURCES)),
         )
 
     def _queue(self) -> Mapping[str, Any]:

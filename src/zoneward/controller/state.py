@@ -41,7 +41,10 @@ class SliceNames:
     namespace: str
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.cache.slices.get(self.namespace, name) is not None
+        if not isinstance(name, str):
+            return False
+        slices = self.cache.slices
+        return slices.get(self.namespace, name) is not None or (self.namespace, name) in slices.unreadable
 
 
 class State:

@@ -96,6 +96,10 @@ class Syncer:
         if self._tracker.is_stale(key, slices):
             return Reconciled(Ending.OUTDATED, 0)
         service = self._cache.services.get(*key)
+        if service is None and key in self._cache.services.unreadable:
+            # What is there of it stays as it is: nobody knows what it should be.
+            self._forget(key)
+            return _NOTHING
         if service is None:
             return await self._remove(key, slices)
         course = self.course(service, slices)

@@ -23,11 +23,13 @@ from zoneward.controller.queue import Queue
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing import events as routing_events
 from zoneward.sources.api_errors import ApiError, CallFailed, NotFound
 from zoneward.sources.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
+from zoneward.sources.unreadable import Unreadable
 from zoneward.sources.writing import Outcome, PatchForm, Writer, outcome_of
 
 CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
@@ -153,9 +155,19 @@ class Teller:
             matter = self._matters[key_of(service)] = _Matter(service, told=there)
         matter.service = service
         for event in events:
-            self._add_event(matter, event)
+            self._add_event(matter, self._recorder.record(service, event))
         self._want(matter, there, conditions)
         self._note(key_of(service), matter)
+
+    def tell_unreadable(self, found: Unreadable) -> None:
+        """An object of any kind cannot be read."""
+        about = stand_in(found)
+        # No Service has a key like that.
+        key = "", f"{found.resource.kind}/{found.namespace}/{found.name}"
+        matter = self._matters.setdefault(key, _Matter(about))
+        event = unreadable_event(found)
+        self._add_event(matter, self._recorder.record(about, event, **regarding(found)))
+        self._note(key, matter)
 
     def forget(self, key: Key) -> None:
         """A Service is gone: nothing can be told of it any more."""
@@ -174,8 +186,7 @@ class Teller:
             return None
         return matter
 
-    def _add_event(self, matter: _Matter, event: routing_events.Event) -> None:
-        recorded = self._recorder.record(matter.service, event)
+    def _add_event(self, matter: _Matter, recorded: Event | None) -> None:
         if recorded is None:
             return
         for place, waiting in enumerate(matter.events):

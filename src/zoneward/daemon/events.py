@@ -68,8 +68,13 @@ class Recorder:
     def __len__(self) -> int:
         return len(self._recent) + len(self._allowances)
 
-    def record(self, service: Service, event: events.Event) -> Event | None:
-        """The Event to create, or, where it has a series, the one to change; None for one too many."""
+    def record(
+        self, service: Service, event: events.Event, *, api_version: str = "v1", kind: str = "Service"
+    ) -> Event | None:
+        """The Event to create, or, where it has a series, the one to change; None for one too many.
+
+        ``kind`` is another one's where only the metadata of an object are known.
+        """
         now = self._now()
         self._forget_old(now)
         uid = service.metadata.uid
@@ -80,7 +85,7 @@ class Recorder:
         sameness = (uid, event.type, event.reason, note)
         told = self._recent.pop(sameness, None)
         if told is None:
-            told = self._new(service, event, note, now)
+            told = self._new(service, event, note, now, api_version=api_version, kind=kind)
         else:
             count = told.series.count if told.series is not None else 1
             told = replace(told, series=EventSeries(count=count + 1, last_observed_time=micro_time(now)))
@@ -104,18 +109,21 @@ class Recorder:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _new(self, service: Service, event: events.Event, note: str, now: datetime) -> Event:
+    def _new(
+        self, service: Service, event: events.Event, note: str, now: datetime, *, api_version: str, kind: str
+    ) -> Event:
         metadata = service.metadata
         return Event(
-            metadata=ObjectMeta(name=self._name(metadata.name, now), namespace=metadata.namespace),
+            # What has no namespace is told of in that one.
+            metadata=ObjectMeta(name=self._name(metadata.name, now), namespace=metadata.namespace or "default"),
             event_time=micro_time(now),
             reporting_controller=self._controller,
             reporting_instance=self._instance,
             action=self._action,
             reason=event.reason,
             regarding=Regarding(
-                api_version="v1",
-                kind="Service",
+                api_version=api_version,
+                kind=kind,
                 namespace=metadata.namespace,
                 name=metadata.name,
                 uid=metadata.uid,

@@ -81,7 +81,7 @@ def title(thing: Object) -> str:
     return _title(type(thing), namespace, thing.metadata.name)
 
 
-def _title(kind: type[Object], namespace: object, name: object) -> str:
+def _title(kind: type[msgspec.Struct], namespace: object, name: object) -> str:
     if not isinstance(name, str) or not name:
         return f"{kind.__name__} without name"
     if kind is Node:
@@ -106,7 +106,12 @@ _WORDS: Final = {
 }
 
 
-def _misfit(message: str, kind: type[Object], value: object) -> Misfit:
+def misfit(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> Misfit:
+    """What a struct's decoder found wrong with a value that is not at hand any more."""
+    return _misfit(str(error), kind, msgspec.UNSET)
+
+
+def _misfit(message: str, kind: type[msgspec.Struct], value: object) -> Misfit:
     """``value`` UNSET: it could not be read as plain values, and the message has to do."""
     told = _told(message)
     steps, held = _follow(told["path"] or "", value)

@@ -19,6 +19,7 @@ from zoneward.kube.decoding import decode, head_of, items_of, title
 from zoneward.kube.input_error import InputError, Misfit, show
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.objects import KINDS, Object
+from zoneward.kube.readable_json import readable
 from zoneward.kube.unpacking import unpack
 from zoneward.kube.yaml_documents import Shape
 
@@ -72,7 +73,11 @@ def _documents(text: bytes | bytearray) -> Iterator[object]:
             yield from yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
             return
         try:
-            document, end = json_documents.next_document(text, start)
+            try:
+                document, end = json_documents.next_document(text, start)
+            except RecursionError:
+                text = readable(text)
+                document, end = json_documents.next_document(text, start)
         except Malformed as error:
             if error.offset == len(text) or error.offset - start > _NOT_JSON_AFTER:
                 raise

@@ -40,6 +40,8 @@ class Moment:
     is_synced: bool = False
     watch_trouble: float = 0.0
     waiting: float = 0.0
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    """Objects that cannot be read, by kind."""
     zone: str | None = None
     connections: Iterable[Total] = ()
 
@@ -136,6 +138,11 @@ def _of_the_moment(moment: Moment) -> Iterator[Metric]:
         ("waiting_seconds", moment.waiting, "For how long the oldest change has waited for the kernel"),
     ):
         yield gauge(f"{OURS}{name}", help_, [({}, float(value))])
+    yield gauge(
+        f"{OURS}unreadable_objects",
+        "Objects that cannot be read and are set aside",
+        [({"kind": kind}, number) for kind, number in moment.unreadable.items()],
+    )
 
 
 def _of_services(served: Iterable[Served]) -> Metric:

@@ -17,6 +17,7 @@ from msgspec.structs import replace as with_
 
 from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
 from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, zone_of
+from zoneward.kube.readable_json import FAILURES
 from zoneward.proxy.large_services import MAX_SERVICE_ENTRIES, check_endpoints, check_size
 from zoneward.proxy.served import ADDRESS_TYPES, Family, Node, Served, served
 from zoneward.routing.configuration import Gates
@@ -36,6 +37,7 @@ from zoneward.sources.resources import (
     service_of,
 )
 from zoneward.sources.store import Groups, Store
+from zoneward.sources.unreadable import OnUnreadable, Unreadable, problem_of
 
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 _NOTHING: Final = msgspec.Raw(b"null")
@@ -60,6 +62,7 @@ class Known:
 
     ``on_service`` is told of each Service whose objects changed, unless that can make no difference here, and the time
     that a new slice gives for the change (`TRIGGER_TIME`); ``on_node`` of the own Node, None where it is gone.
+    ``on_unreadable`` is told of objects that cannot be read.
     ``max_entries``: what one Service may take in a family (`zoneward.proxy.large_services`).
     ``on_left_out`` is told what of a Service cannot be served, in a few lines, each time that changes (`LeftOut`).
     ``service_ranges`` are those of cluster IPs.
@@ -82,6 +85,7 @@ class Known:
         on_service: Callable[[Key, str | None], None] = lambda _key, _trigger: None,
         on_node: Callable[[LiveNode | None], None] = lambda _node: None,
         on_left_out: Callable[[Key, tuple[str, ...]], None] = lambda _key, _what: None,
+        on_unreadable: OnUnreadable = lambda _found: None,
     ) -> None:
         self.node = Node(name=node, zone=zone)
         """The zone stays what it was where the Node is gone."""
@@ -103,9 +107,11 @@ class Known:
         """Services for which slices of other zones had to be decoded, or whose selection failed."""
         self._is_of_others = False
         """Whether the slice that changes now was packed and is, and nobody looked into it."""
-        self.services: Final = Store[Service](listed=lambda: self._listed(SERVICES.kind))
-        self.slices: Final = Store[SealedSlice](self._slice_changes, listed=lambda: self._listed(SEALED_SLICES.kind))
-        self.nodes: Final = Store[LiveNode](listed=lambda: self._listed(NODES.kind))
+        self.services: Final = Store[Service](listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable)
+        self.slices: Final = Store[SealedSlice](
+            self._slice_changes, listed=lambda: self._listed(SEALED_SLICES.kind), on_unreadable=on_unreadable
+        )
+        self.nodes: Final = Store[LiveNode](listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable)
         # The keeper sees a change before the store has it: who asks for what is served has to come after.
         self.services.subscribe(self._tell_service)
         self.slices.subscribe(self._tell_slice)
@@ -131,6 +137,12 @@ class Known:
     def numbers(self) -> tuple[int, int]:
         """How many slices are decoded, and how many are not."""
         return len(self._open), len(self._sealed)
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """All objects that cannot be read now, by kind and name."""
+        stores = (self.services, self.slices, self.nodes)
+        return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
 
     def keys(self) -> Iterator[Key]:
         """Of all Services."""
@@ -218,7 +230,25 @@ class Known:
                 yield self._opened(*self._sealed[key])
 
     def _opened(self, empty: EndpointSlice, packed: bytes) -> EndpointSlice:
-        return self._decoded(empty, zlib.decompress(packed))
+        try:
+            return self._decoded(empty, zlib.decompress(packed))
+        except FAILURES as error:
+            self._cannot_read(empty, error)
+            return empty
+
+    def _cannot_read(self, slice_: EndpointSlice, error: Exception) -> None:
+        metadata = slice_.metadata
+        self.slices.set_aside(
+            Unreadable(
+                resource=SEALED_SLICES,
+                namespace=metadata.namespace,
+                name=metadata.name,
+                uid=metadata.uid,
+                version=metadata.resource_version or "",
+                labels=metadata.labels or {},
+                problem=f"endpoints: {problem_of(error, EndpointSlice)}",
+            )
+        )
 
     def _decoded(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
         found = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
@@ -234,10 +264,13 @@ class Known:
         return group is None or zone in group.zones
 
     def _slice_changes(self, key: Key, old: SealedSlice | None, new: SealedSlice | None) -> None:
-        self._open.pop(key, None)
-        before = self._sealed.pop(key, None)
-        if new is not None:
-            self._take(key, new)
+        before_open, before = self._open.pop(key, None), self._sealed.pop(key, None)
+        if new is not None and not self._take(key, new):
+            # What there was of it stays in force.
+            if before is not None:
+                self._sealed[key] = before
+            else:
+                self._open[key] = before_open or EndpointSlice(address_type=new.address_type)
         self._slices_of.change(key, old, new)
         after = self._sealed.get(key)
         self._is_of_others = (
@@ -246,7 +279,8 @@ class Known:
             and service_of(new) not in self._looked_into
         )
 
-    def _take(self, key: Key, slice_: SealedSlice) -> None:
+    def _take(self, key: Key, slice_: SealedSlice) -> bool:
+        """False where its endpoints cannot be read."""
         metadata, raw = slice_.metadata, slice_.endpoints
         # All the rest of the message would stay with them.
         force_setattr(slice_, "endpoints", _NOTHING)
@@ -261,11 +295,16 @@ class Known:
             address_type=slice_.address_type,
             ports=slice_.ports,
         )
-        if self._is_meant(empty):
-            self._open[key] = self._decoded(empty, raw)
-        else:
+        if not self._is_meant(empty):
             self._packing.slice(empty)
             self._sealed[key] = empty, zlib.compress(raw, _FAST)
+            return True
+        try:
+            self._open[key] = self._decoded(empty, raw)
+        except FAILURES as error:
+            self._cannot_read(empty, error)
+            return False
+        return True
 
     def _zone_changes(self) -> None:
         """Slices are opened and packed anew, each where it is for another zone now."""

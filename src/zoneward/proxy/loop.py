@@ -44,7 +44,7 @@ class ProxyLoop:
     """`changed` what changed, and `run`. ``tables`` may call `programmed` at any time.
 
     ``on_too_large`` is told once of a Service that is too large, and why: it keeps what it had, but for endpoints that
-    are gone. ``on_left_out`` is told of each that could not be selected for, and why. ``after`` is told of each Service
+    are gone. ``on_selection_failed`` is told of each that could not be selected for, and why. ``after`` is told of each Service
     whose rules in a family are in the kernel: as it was there before, and is now; ``on_lost`` what other Services have
     of all that one asks for, each time that changes (`Claims.lost`).
     ``clock`` counts seconds, ``now`` is the time of day: the times of slices are told in it.
@@ -59,13 +59,13 @@ class ProxyLoop:
         after: Callable[[Key, Served | None, Served | None], None] = lambda *_: None,
         on_too_large: Callable[[Key, TooLarge], None] = lambda *_: None,
         on_lost: Callable[[Family, Key, tuple[str, ...]], None] = lambda *_: None,
-        on_left_out: Callable[[Key, str], None] = lambda _service, _why: None,
+        on_selection_failed: Callable[[Key, str], None] = lambda _service, _why: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._known, self._metrics, self._after, self._clock, self._now = known, metrics, after, clock, now
-        self._sleep, self._on_too_large, self._on_left_out, self._on_lost = sleep, on_too_large, on_left_out, on_lost
+        self._sleep, self._on_too_large, self._on_selection_failed, self._on_lost = sleep, on_too_large, on_selection_failed, on_lost
         self._mistakes = MistakeLog(log or Silent())
         self.tables: Final[dict[Family, Table]] = {}
         self._begun = now()
@@ -189,7 +189,7 @@ class ProxyLoop:
         except Exception as error:
             self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
             if service not in self.left_out:
-                self._on_left_out(service, f"{type(error).__name__}: {error}")
+                self._on_selection_failed(service, f"{type(error).__name__}: {error}")
             self.left_out.add(service)
             self._tries[service] = tries = self._tries.get(service, 0) + 1
             pause = min(_AGAIN_AT_MOST, _AGAIN * 2.0 ** min(tries - 1, 20))

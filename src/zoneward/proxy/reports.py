@@ -11,6 +11,7 @@ from zoneward.proxy.served import Family
 from zoneward.proxy.telling import ADDRESS_CONTESTED, NO_HEALTH_PORT, NOT_PROGRAMMED, PARTLY_PROGRAMMED, Teller
 from zoneward.sources.api_errors import CallFailed, Gone
 from zoneward.sources.resources import AnyResource, Key
+from zoneward.sources.unreadable import Unreadable
 
 
 class Reports:
@@ -58,6 +59,10 @@ class Reports:
             self._log.warning("a part of a Service is left out", service="/".join(service), values=values)
             self._tell(service, PARTLY_PROGRAMMED, f"not programmed: {values}")
 
+    def selection_failed(self, service: Key, why: str) -> None:
+        """A mistake in the program: the log has its place."""
+        self._tell(service, NOT_PROGRAMMED, f"a mistake in the program: {why}; it stays as it was, and is tried again")
+
     def node_address_left_out(self, address: str) -> None:
         self._log.warning("an address of the Node is left out, being no IP address", address=show(address))
 
@@ -87,6 +92,17 @@ class Reports:
 
     def connections_not_seen(self, why: str) -> None:
         self._log.warning("connections could not be counted", error=why)
+
+    def unreadable(self, found: Unreadable) -> None:
+        """An object cannot be read, and what was there of it stays in force."""
+        self._log.error(
+            "an object cannot be read and is set aside",
+            kind=found.resource.kind,
+            object="/".join(found.key) if found.namespace else found.name,
+            error=found.problem,
+        )
+        if found.name:
+            self._teller.tell_unreadable(found)
 
     # --- the API server -----------------------------------------------------------------------------------------------
 

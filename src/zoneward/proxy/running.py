@@ -15,7 +15,9 @@ from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.status_server import StatusServer
+from zoneward.daemon.unreadable import numbers
 from zoneward.kube.input_error import InputError
+from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
 from zoneward.proxy.applying import NftProcess
 from zoneward.proxy.base_rules import LayoutOptions
@@ -44,9 +46,10 @@ from zoneward.sources.access import Access
 from zoneward.sources.api_errors import CallFailed, NotFound
 from zoneward.sources.complaints import complaint, worded
 from zoneward.sources.following import follow
-from zoneward.sources.resources import NODES, AnyResource, Key, LiveNode
+from zoneward.sources.resources import NODES, SERVICES, AnyResource, Key, LiveNode
 from zoneward.sources.standing import Standing
 from zoneward.sources.transport import Transport
+from zoneward.sources.unreadable import Unreadable
 from zoneward.sources.watching import Timing
 from zoneward.sources.writing import Outcome, Writer, outcome_of
 
@@ -139,6 +142,7 @@ class NodeProxy:
             on_service=self._changed,
             on_node=self._node_is,
             on_left_out=lambda service, what: self._reports.left_out(service, what),
+            on_unreadable=lambda found: self._reports.unreadable(found),
         )
         self._teller = Teller(Writer(transport), node=self._node, log=log, clock=self._clock)
         self._reports = Reports(
@@ -155,6 +159,7 @@ class NodeProxy:
             after=self._is_programmed,
             on_too_large=self._reports.too_large,
             on_lost=self._reports.lost,
+            on_selection_failed=self._reports.selection_failed,
             clock=self._clock,
         )
         options = layout_options(settings, self._own)
@@ -379,9 +384,9 @@ class NodeProxy:
 
     def _may_be_claimed(self) -> Any:
         refused = {service for table in self._tables.values() for service in table.refused}
-        return self._watermark.programmed(
-            waits=self._loop.waits, refused=refused | self._loop.left_out | self._loop.too_large.keys()
-        )
+        unreadable = {_service_of(found) for found in self._known.unreadable if found.resource.kind != NODES.kind}
+        left_out = self._loop.left_out | self._loop.too_large.keys() | unreadable
+        return self._watermark.programmed(waits=self._loop.waits, refused=refused | left_out)
 
     def _owner(self) -> OwnerReference | None:
         node = self._own
@@ -420,6 +425,7 @@ class NodeProxy:
             watch_trouble=0.0 if lasting is None else self._clock() - lasting[0],
             waiting=0.0 if (since := self._loop.waiting_since()) is None else self._clock() - since,
             zone=self._known.node.zone,
+            unreadable=numbers(self._known.unreadable, (each.kind for each in self._known.resources)),
             connections=() if self._counting is None else tuple(self._counting.totals()),
         )
 
@@ -429,6 +435,13 @@ class NodeProxy:
 
 def _addresses(node: LiveNode) -> tuple[NodeAddress, ...]:
     return (node.status.addresses if node.status is not None else None) or ()
+
+
+def _service_of(found: Unreadable) -> Key:
+    """The Service that an object that cannot be read is, or belongs to; with an empty name where it does not say."""
+    if found.resource.kind == SERVICES.kind:
+        return found.key
+    return found.namespace, found.labels.get(SERVICE_NAME_LABEL, "")
 
 
 def _taken(option: str, listen: str, error: OSError) -> InputError:

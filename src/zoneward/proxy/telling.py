@@ -7,17 +7,20 @@ All nodes see the same, so that each tells little: one Event for a Service and a
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent
+from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Service
 from zoneward.routing.events import Event
 from zoneward.sources.api_errors import ApiError, CallFailed
 from zoneward.sources.resources import EVENTS
 from zoneward.sources.resources import Event as Written
+from zoneward.sources.unreadable import Unreadable
 from zoneward.sources.writing import Outcome, Writer, outcome_of
 
 CONTROLLER: Final = f"{DOMAIN}/node-proxy"
@@ -67,17 +70,27 @@ class Teller:
 
     def tell(self, service: Service, reason: str, note: str) -> None:
         """At once, and without waiting for anything."""
-        now, told = self._clock(), (service.metadata.uid, reason)
+        self._tell(service, Event("Warning", reason, f"Node {self._node}: {note}"))
+
+    def tell_unreadable(self, found: Unreadable) -> None:
+        """As `tell`, of an object of any kind."""
+        event = unreadable_event(found)
+        note = replace(event, message=f"Node {self._node}: {event.message}")
+        self._tell(stand_in(found), note, **regarding(found))
+
+    def _tell(self, about: Service, event: Event, **kind: str) -> None:
+        uid = about.metadata.uid or f"{about.metadata.namespace}/{about.metadata.name}"
+        now, told = self._clock(), (uid, event.reason)
         while self._told and now - next(iter(self._told.values())) >= QUIET:
             del self._told[next(iter(self._told))]
         if told in self._told or len(self._waiting) >= MOST_WAITING:
             return
-        event = self._recorder.record(service, Event("Warning", reason, f"Node {self._node}: {note}"))
-        if event is None:
+        recorded = self._recorder.record(about, event, **kind)
+        if recorded is None:
             return
         self._told[told] = now
         # A series begins only where the time of day was set back. None goes on: that would be one more right.
-        self._waiting[told] = event if event.series is None else self._recorder.renewed(event)
+        self._waiting[told] = recorded if recorded.series is None else self._recorder.renewed(recorded)
         self._something.set()
 
     async def run(self) -> NoReturn:

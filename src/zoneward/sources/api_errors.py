@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.kube.input_error import InputError
+from zoneward.kube.readable_json import FAILURES, decode
 
 _LONGEST_MESSAGE: Final = 500
 _TERMINATING: Final = "NamespaceTerminating"
@@ -45,6 +46,10 @@ class NoCredentials(CallFailed):
     def __init__(self, error: InputError) -> None:
         super().__init__(str(error), sent=False)
         self.error = error
+
+
+class AnswerTooLarge(CallFailed):
+    """An answer larger than any that an API server should give; nothing of it is kept."""
 
 
 class ApiError(CallFailed):
@@ -149,8 +154,8 @@ def api_error(
     The header ``Retry-After`` (``retry_after``) goes before ``details.retryAfterSeconds``.
     """
     try:
-        told = msgspec.json.decode(body, type=_Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        told = decode(body, _Status)
+    except FAILURES:
         told = _Status()
     if told.kind != "Status":
         told = _Status(message=" ".join(bytes(body).decode("utf-8", "replace").split())[:_LONGEST_MESSAGE])
@@ -173,8 +178,8 @@ def api_error(
 def watch_error(status: bytes | msgspec.Raw) -> ApiError:
     """The error for the Status object in a watch's ``ERROR`` event. What is no Status counts as a fault, 500."""
     try:
-        code = msgspec.json.decode(status, type=_Status).code
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        code = decode(status, _Status).code
+    except FAILURES:
         code = None
     return api_error(code or 500, status)
 

@@ -29,22 +29,39 @@ from zoneward.sources.resources import (
 from zoneward.sources.selections import Selections
 from zoneward.sources.snapshot import Snapshot
 from zoneward.sources.store import Groups, Store
+from zoneward.sources.unreadable import OnUnreadable, Unreadable
 
 
 class Cache:
-    """Four stores and their indexes. ``resources``: the kinds that will be listed, for which `synced` waits."""
+    """Four stores and their indexes. ``resources``: the kinds that will be listed, for which `synced` waits.
 
-    def __init__(self, resources: Iterable[AnyResource] = RESOURCES) -> None:
+    ``on_unreadable`` is told of objects that cannot be read; the stores say what becomes of them.
+    """
+
+    def __init__(
+        self,
+        resources: Iterable[AnyResource] = RESOURCES,
+        *,
+        on_unreadable: OnUnreadable = lambda _found: None,
+    ) -> None:
         self.resources: Final = tuple(resources)
         self.synced: Final = asyncio.Event()
         """Set once every kind has been listed; it stays set."""
         self._missing = {resource.kind for resource in self.resources}
         self._packing, self._selections = Packing(), Selections()
         self._slices_of, self._pods_on, self._nodes_in = Groups(service_of), Groups(_node_of), Groups(_zone_of)
-        self.services: Final = Store[Service](self._service_changes, listed=lambda: self._listed(SERVICES.kind))
-        self.nodes: Final = Store[LiveNode](self._nodes_in.change, listed=lambda: self._listed(NODES.kind))
-        self.pods: Final = Store[LivePod](self._pod_changes, listed=lambda: self._listed(PODS.kind))
-        self.slices: Final = Store[EndpointSlice](self._slice_changes, listed=lambda: self._listed(SLICES.kind))
+        self.services: Final = Store[Service](
+            self._service_changes, listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable
+        )
+        self.nodes: Final = Store[LiveNode](
+            self._nodes_in.change, listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable
+        )
+        self.pods: Final = Store[LivePod](
+            self._pod_changes, listed=lambda: self._listed(PODS.kind), on_unreadable=on_unreadable
+        )
+        self.slices: Final = Store[EndpointSlice](
+            self._slice_changes, listed=lambda: self._listed(SLICES.kind), on_unreadable=on_unreadable
+        )
 
     def store(self, resource: Resource[T]) -> Store[T]:
         """Where objects of a kind are kept."""
@@ -78,6 +95,12 @@ class Cache:
     def zones(self) -> list[str]:
         """The zones that have a Node, sorted."""
         return sorted(zone for zone in self._nodes_in if zone is not None)
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """All objects that cannot be read now, by kind and name."""
+        stores = (self.services, self.nodes, self.pods, self.slices)
+        return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
 
     def snapshot(self) -> Snapshot:
         """All that is known at this moment, which later changes leave alone."""

@@ -2,30 +2,40 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
+from typing import Final
 
 import aiohttp
 
-from zoneward.sources.api_errors import SilentConnection, Unreachable
+from zoneward.sources.api_errors import AnswerTooLarge, SilentConnection, Unreachable
 from zoneward.sources.failures import failures
+
+MAX_LINE: Final = 128 << 20
+"""Bytes of a line, which is one object: etcd takes 1.5 MB of it by default, and JSON makes six of one where it has to
+escape."""
 
 
 async def lines(content: aiohttp.StreamReader, *, idle: float) -> AsyncGenerator[bytes, None]:
-    """Each line without its end, of any length; empty ones are left out.
+    """Each line without its end; empty ones are left out.
 
-    Raises SilentConnection when nothing comes for ``idle`` seconds, Unreachable when the body breaks off: a line
-    without an end is half a line.
+    Raises AnswerTooLarge for a line of more than `MAX_LINE` bytes, SilentConnection when nothing comes for ``idle``
+    seconds, Unreachable when the body breaks off: a line without an end is half a line.
     """
     begun: list[bytes] = []
+    size = 0
     silence = _Silence(content, idle)
     try:
         with failures(limit=idle):
             while block := await silence.broken_by(content.readany()):
                 first, *others = block.split(b"\n")
                 begun.append(first)
+                size += len(first)
+                if size > MAX_LINE:
+                    raise AnswerTooLarge(f"expected lines of at most {MAX_LINE >> 20} MiB, got a longer one")
                 if not others:
                     continue
                 others.insert(0, b"".join(begun))
                 begun = [others.pop()]
+                size = len(begun[0])
                 for line in others:
                     if line:
                         yield line

@@ -10,12 +10,14 @@ from zoneward.sources.listing import list_kinds
 from zoneward.sources.resources import RESOURCES
 from zoneward.sources.snapshot import Snapshot
 from zoneward.sources.transport import Transport
+from zoneward.sources.unreadable import Unreadable, left_out
 
 
 def read_cluster(access: Access, *, namespace: str | None) -> Snapshot:
     """Every Node, and the Services, Pods and EndpointSlices of one namespace or of all. Raises InputError.
 
-    Each kind is as of one moment, but not of the same one.
+    Each kind is as of one moment, but not of the same one. An object that cannot be read is left out with a warning:
+    one tenant's must not keep everybody from an answer.
     """
     try:
         return asyncio.run(_read(access, namespace))
@@ -25,4 +27,6 @@ def read_cluster(access: Access, *, namespace: str | None) -> Snapshot:
 
 async def _read(access: Access, namespace: str | None) -> Snapshot:
     async with Transport(access) as transport:
-        return Snapshot.of(await list_kinds(transport, RESOURCES, namespace=namespace), lists_pods=True)
+        unreadable: list[Unreadable] = []
+        objects = await list_kinds(transport, RESOURCES, namespace=namespace, on_unreadable=unreadable.append)
+        return Snapshot.of(objects, lists_pods=True, warnings=map(left_out, unreadable))

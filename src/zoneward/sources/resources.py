@@ -179,6 +179,8 @@ Watched = Live | SealedSlice | Lease
 K = TypeVar("K", bound=msgspec.Struct)
 T = TypeVar("T", bound=Watched)
 T_contra = TypeVar("T_contra", bound=Watched, contravariant=True)
+_LONGEST_VERSION: Final = 64
+"""Digits; a number of 128 bits has 39. Python reads no number of thousands."""
 Key = tuple[str, str]
 """Namespace (empty where the kind has none) and name."""
 
@@ -201,7 +203,9 @@ def owner_of(slice_: EndpointSlice) -> Key | None:
 
 def version_of(text: str | None) -> int | None:
     """A resourceVersion as a number, as they compare (KEP-5504); None where a server writes something else."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+    if text is None or len(text) > _LONGEST_VERSION or not text.isascii() or not text.isdigit():
+        return None
+    return int(text)
 
 
 class ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):

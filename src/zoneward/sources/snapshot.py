@@ -32,13 +32,18 @@ class Snapshot:
     skipped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many objects were of a kind that is not read, by ``apiVersion/Kind``."""
     warnings: tuple[str, ...] = ()
-    """Lines to be shown: what was given twice."""
+    """Lines to be shown: what was given twice, and what could not be read."""
     lists_pods: bool = False
     """Whether Pods were asked for: that there are none says then that there are none."""
 
     @classmethod
     def of(
-        cls, objects: Iterable[Object], *, skipped: Mapping[str, int] | None = None, lists_pods: bool = False
+        cls,
+        objects: Iterable[Object],
+        *,
+        skipped: Mapping[str, int] | None = None,
+        lists_pods: bool = False,
+        warnings: Iterable[str] = (),
     ) -> "Snapshot":
         """A snapshot of objects that are at hand. Of objects with the same kind and name the later one counts.
 
@@ -47,7 +52,7 @@ class Snapshot:
         gathering = _Gathering()
         for thing in objects:
             gathering.add(thing, "")
-        return gathering.snapshot(skipped or {}, lists_pods=lists_pods)
+        return gathering.snapshot(skipped or {}, lists_pods=lists_pods, more_warnings=tuple(warnings))
 
     @property
     def has_pods(self) -> bool:
@@ -132,11 +137,16 @@ class _Gathering:
         # A key that is there already keeps its place.
         self._things[key] = (thing, source)
 
-    def snapshot(self, skipped: Mapping[str, int], *, lists_pods: bool = False) -> Snapshot:
+    def snapshot(
+        self, skipped: Mapping[str, int], *, lists_pods: bool = False, more_warnings: Sequence[str] = ()
+    ) -> Snapshot:
         things = [thing for thing, _ in self._things.values()]
         warnings = list(self._warnings)
         if self._repeated > len(warnings):
             warnings.append(f"{self._repeated - len(warnings)} more objects are given twice: the later ones count")
+        warnings += more_warnings[:MAX_WARNINGS]
+        if len(more_warnings) > MAX_WARNINGS:
+            warnings.append(f"left out, as they cannot be read: {len(more_warnings) - MAX_WARNINGS} more objects")
         return Snapshot(
             services=tuple(thing for thing in things if isinstance(thing, Service)),
             nodes=tuple(thing for thing in things if isinstance(thing, Node)),

@@ -20,7 +20,16 @@ from yarl import URL
 from zoneward import __version__
 from zoneward.kube.input_error import InputError
 from zoneward.sources.access import Access
-from zoneward.sources.api_errors import ApiError, CallFailed, NoCredentials, SilentConnection, Unauthorized, api_error
+from zoneward.sources.api_errors import (
+    ApiError,
+    CallFailed,
+    NoCredentials,
+    SilentConnection,
+    Unauthorized,
+    Unreachable,
+    api_error,
+)
+from zoneward.sources.bodies import blocks, body_of
 from zoneward.sources.credentials import Credentials, Identity, impersonation_headers
 from zoneward.sources.failures import failures
 from zoneward.sources.lines import lines
@@ -39,6 +48,11 @@ stopped and started again for each block.
 _IDLE_CONNECTION: Final = 60.0
 """Seconds for which a connection is kept for the next request; API servers keep theirs for 90."""
 _LONGEST_ERROR: Final = 1 << 16
+MAX_PAGE: Final = 256 << 20
+"""Bytes of an answer to a write, or to a question that has a ``limit``. A page of 500 EndpointSlices with 1,000
+endpoints each has 125 MB; one object has 9 MB at most, if all of it are characters that JSON escapes."""
+MAX_ANSWER: Final = 2 << 30
+"""Bytes of any other: 150,000 Pods at once, of 14 kB each."""
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """What a server that cannot take objects apart answers with is the whole object."""
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
@@ -103,6 +117,7 @@ class Transport:
             timeout=self._timeout,
             skip_auto_headers=("Content-Type",),
             read_bufsize=_BUFFER,
+            auto_decompress=False,
         )
         # aiohttp would send PUT and DELETE again over a new connection when one broke off: whether the first one was
         # done is not known. There is no public way to tell it; a test proves that this one works.
@@ -169,6 +184,8 @@ class Transport:
         except Unauthorized as error:
             response = await self._opened(call, await self._other_than(identity, error), idle)
         try:
+            if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
+                raise Unreachable(f"expected a stream as it is, got {encoding[:20]!r}")
             async with aclosing(lines(response.content, idle=idle)) as found:
                 yield found
         finally:
@@ -209,9 +226,10 @@ class Transport:
         return other
 
     async def _read(self, call: _Call, identity: Identity, limit: float) -> bytes:
+        is_whole = call.method == "GET" and "limit" not in call.query
         with failures(limit=limit):
             async with asyncio.timeout(limit), await self._answered(call, identity) as response:
-                return await response.read()
+                return await body_of(response, most=MAX_ANSWER if is_whole else MAX_PAGE)
 
     async def _opened(self, call: _Call, identity: Identity, idle: float) -> aiohttp.ClientResponse:
         try:
@@ -257,8 +275,10 @@ class Transport:
         if response.status // 100 == 3:
             body = f"expected the API server, got a redirect to {response.headers.get('Location', 'nowhere')}".encode()
         else:
-            while len(body) < _LONGEST_ERROR and (block := await response.content.readany()):
-                body += block
+            async for block in blocks(response):
+                body += block[:_LONGEST_ERROR]
+                if len(body) >= _LONGEST_ERROR:
+                    break
         return api_error(
             response.status,
             body,

@@ -1,17 +1,18 @@
 """Lines of a watch to events: an object that changed, or a bookmark."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic
 
 import msgspec
 
+from zoneward.kube.readable_json import FAILURES, decode
 from zoneward.sources.api_errors import watch_error
 from zoneward.sources.listing import UnexpectedAnswer
-from zoneward.sources.resources import EventOf, Resource, T
+from zoneward.sources.resources import Resource, T
+from zoneward.sources.unreadable import Unreadable, decoded_event
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the list with which a watch began (KEP-3157)."""
-_CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,36 +23,36 @@ class Bookmark:
     ends_list: bool
 
 
-def parse(line: bytes, resource: Resource[T]) -> EventOf[T] | Bookmark:
-    """One line; what is no bookmark has a version. Raises UnexpectedAnswer, or the ApiError that it tells of."""
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """An object came, changed or went. ``version`` is never empty."""
+
+    object: T | Unreadable
+    version: str
+    is_gone: bool
+
+
+def parse(line: bytes, resource: Resource[T]) -> Change[T] | Bookmark:
+    """One line. Raises UnexpectedAnswer, or the ApiError that it tells of."""
     try:
-        event = resource.events.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        # The object of an ERROR is a Status, and does not fit.
-        return _other(line, problem=str(error))
-    if event.type not in _CHANGES:
-        return _other(line, problem=f"an event of type {event.type!r}")
-    if not event.object.metadata.resource_version:
-        raise UnexpectedAnswer(f"expected an event with a resourceVersion, got one without: {event.type}")
-    return event
+        type_, found = decoded_event(line, resource)
+        if isinstance(found, msgspec.Raw):
+            return _other(type_, found)
+    except FAILURES as error:
+        raise UnexpectedAnswer(f"expected an event of a watch, got something else: {error}") from None
+    version = found.version if isinstance(found, Unreadable) else found.metadata.resource_version
+    if not version:
+        raise UnexpectedAnswer(f"expected an event with a resourceVersion, got one without: {type_}")
+    return Change(found, version, type_ == "DELETED")
 
 
-def _other(line: bytes, *, problem: str) -> Bookmark:
-    try:
-        other = _OTHERS.decode(line)
-        if other.type == "ERROR":
-            raise watch_error(other.object)
-        if other.type == "BOOKMARK":
-            mark = _MARKS.decode(other.object).metadata
-            return Bookmark(mark.resource_version, (mark.annotations or {}).get(INITIAL_EVENTS_END) == "true")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        pass
-    raise UnexpectedAnswer(f"expected an event of a watch, got something else: {problem}")
-
-
-class _Other(msgspec.Struct, gc=False):
-    type: str
-    object: msgspec.Raw
+def _other(type_: str, found: msgspec.Raw) -> Bookmark:
+    if type_ == "ERROR":
+        raise watch_error(found)
+    if type_ == "BOOKMARK":
+        mark = decode(found, _Mark).metadata
+        return Bookmark(mark.resource_version, (mark.annotations or {}).get(INITIAL_EVENTS_END) == "true")
+    raise UnexpectedAnswer(f"expected an event of a watch, got something else: an event of type {type_!r}")
 
 
 class _MarkMeta(msgspec.Struct, gc=False, rename="camel"):
@@ -61,7 +62,3 @@ class _MarkMeta(msgspec.Struct, gc=False, rename="camel"):
 
 class _Mark(msgspec.Struct, gc=False):
     metadata: _MarkMeta
-
-
-_OTHERS: Final = msgspec.json.Decoder(_Other)
-_MARKS: Final = msgspec.json.Decoder(_Mark)

@@ -11,6 +11,8 @@ What can happen on the way, and what is done:
 - An event comes late or twice: its version is not newer than what was seen, and it is dropped.
 - A list is older than what was seen: a replica lags behind, and is asked again. If it stays so, the server's data were
   restored from a backup, and are taken as they are.
+- An object cannot be read: it is set aside, and told to the sink. What is held of it stays, the version of its event is
+  seen, and the watch goes on.
 - All else that fails is tried again, each time after a longer pause, with chance in it so that many clients do not
   come back at once.
 """
@@ -24,8 +26,9 @@ from typing import Final, Generic, NoReturn, Protocol
 
 from zoneward.sources.api_errors import ApiError, CallFailed, Gone, TimedOut, TooManyRequests
 from zoneward.sources.connection import Abilities, Connection
-from zoneward.sources.listing import UnexpectedAnswer, pages
+from zoneward.sources.listing import LIMITS, EndlessList, UnexpectedAnswer, pages
 from zoneward.sources.resources import Key, Resource, T, T_contra, key_of, version_of
+from zoneward.sources.unreadable import Unreadable
 from zoneward.sources.watch_events import Bookmark, parse
 
 _REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 406, 422})
@@ -43,6 +46,7 @@ class Sink(Protocol[T_contra]):
 
     def put(self, thing: T_contra, *, even_older: bool = False) -> None: ...
     def delete(self, thing: T_contra) -> None: ...
+    def set_aside(self, found: Unreadable, *, is_gone: bool = False) -> None: ...
     def keep_only(self, keys: Set[Key]) -> None: ...
 
 
@@ -174,6 +178,9 @@ class Reflector(Generic[T]):
             for thing in page.objects:
                 keys.add(key_of(thing))
                 self._sink.put(thing, even_older=even_older)
+            for unreadable in page.unreadable:
+                keys.add(unreadable.key)
+                self._sink.set_aside(unreadable)
             if page.is_last:
                 self._complete(page.version, keys)
 
@@ -234,7 +241,12 @@ class Reflector(Generic[T]):
                 self._connection.stream(self._path, query, idle=idle) as lines,
             ):
                 self._stands = self._is_open = True
+                size = 0
                 async for line in lines:
+                    size += len(line)
+                    if self._keys is not None and size > LIMITS.bytes:
+                        what = self._resource.plural
+                        raise EndlessList(f"expected a list of {what} of at most {LIMITS.bytes:,} bytes, got more")
                     self._take(line)
                     if limit is not None and self._keys is None:
                         timeout.reschedule(None)
@@ -257,14 +269,16 @@ class Reflector(Generic[T]):
                 self._is_stale(event.version)
                 self._complete(event.version, self._keys)
             return
-        thing, is_gone = event.object, event.type == "DELETED"
+        thing = event.object
         if self._keys is None:
-            if not self._advance(thing.metadata.resource_version or ""):
+            if not self._advance(event.version):
                 return
         else:
             # While all objects come they are in no order; the sink knows which of them it has already.
-            self._keys.add(key_of(thing))
-        if is_gone:
+            self._keys.add(thing.key if isinstance(thing, Unreadable) else key_of(thing))
+        if isinstance(thing, Unreadable):
+            self._sink.set_aside(thing, is_gone=event.is_gone)
+        elif event.is_gone:
             self._sink.delete(thing)
         else:
             self._sink.put(thing)

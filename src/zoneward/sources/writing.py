@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 import msgspec
 
 from zoneward.kube.objects import EndpointSlice, ObjectMeta, Service
+from zoneward.kube.readable_json import FAILURES, decode
 from zoneward.sources.api_errors import (
     ApiError,
     CallFailed,
@@ -267,6 +268,6 @@ def _metadata(body: bytes) -> ObjectMeta:
 
 def _decoded(body: bytes, struct: type[K]) -> K:
     try:
-        return msgspec.json.decode(body, type=struct)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return decode(body, struct)
+    except FAILURES as error:
         raise UnexpectedAnswer(f"expected an object, got something else: {error}") from None

@@ -1,0 +1,35 @@
+"""Objects that cannot be read, as daemons report them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.routing.events import Event
+from zoneward.sources.unreadable import Unreadable
+
+UNREADABLE: Final = "ObjectUnreadable"
+
+
+def unreadable_event(found: Unreadable) -> Event:
+    return Event("Warning", UNREADABLE, f"This {found.resource.kind} cannot be read and is set aside: {found.problem}")
+
+
+def stand_in(found: Unreadable) -> Service:
+    """All that is known of the object, in the form that `zoneward.daemon.events.Recorder` takes."""
+    return Service(
+        metadata=ObjectMeta(
+            name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.version or None
+        )
+    )
+
+
+def regarding(found: Unreadable) -> dict[str, str]:
+    return {"api_version": found.resource.api, "kind": found.resource.kind}
+
+
+def numbers(unreadable: Iterable[Unreadable], kinds: Iterable[str]) -> dict[str, int]:
+    """How many there are of each kind."""
+    counted = Counter(dict.fromkeys(kinds, 0))
+    counted.update(each.resource.kind for each in unreadable)
+    return dict(counted)
