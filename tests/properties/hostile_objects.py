@@ -1,0 +1,168 @@
+"""Objects as a hostile tenant, or a lying server, may have them: real ones, with any of their fields replaced."""
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any, Final
+
+from tests.contract.objects import a_node, a_pod, a_service
+
+from zoneward.kube import names
+from zoneward.kube.adoption import SELECTOR_ANNOTATION
+
+Object = dict[str, Any]
+
+
+class Raw(str):
+    """JSON that Python does not write."""
+
+    __slots__ = ()
+
+
+def nested(levels: int) -> Raw:
+    return Raw('{"f:a":[' * (levels // 2) + "1" + "]}" * (levels // 2))
+
+
+VALUES: Final[tuple[Any, ...]] = (
+    None, True, False, 0, -1, 70_000, 2**31, 2**70, -(2**70), 1.5, 1e300, "", " ", "0", "-1", "true", "null", "None",
+    [], {}, [None], [[]], [{}], {"": ""}, {"a": None}, {"a": 1}, {"a": "b"}, ["a"], ["a", "a"], [""], [1],
+    "my zone", "a\nb", "\x1b[31mred", "\u0000", "\u009b", "\u202egnp", "\ufeff", "é", "\U0001f600", "a/b", "-", "..",
+    "x" * 63, "x" * 300, "x" * 10_000, "{" * 5_000, "192.168.77.1 }\nadd table inet X", "garbage", "9" * 5_000,
+    "10.0.0.1", "010.0.0.1", "10.0.0.1/24", "1.2.3", "127.0.0.1", "0.0.0.0", "169.254.169.254", "224.0.0.1",
+    "255.255.255.255", "::", "::1", "fd00::0:1", "FD00::1", "::ffff:1.2.3.4", "fe80::1%eth0", "fd00::1/64", "[fd00::1]",
+    "2026-11-22T20:00:00Z", "2026-11-22T20:00:00.123456789Z", "2026-11-22", "0001-01-01T00:00:00Z",
+    "9999-99-99T99:99:99Z", "2026-11-22T20:00:00+99:00", "yesterday", "1e18", "1E999999999", "-4", "4 cores",
+    "ExternalName", "LoadBalancer", "ClientIP", "Local", "SCTP", "UDP", "FQDN", "IPv6", "PreferSameNode", "PreferClose",
+    "Auto", "Disabled", "Require", '{"a":"b"}', '{"a":{"b":1}}', "[" * 2_000,
+    nested(40), nested(1_200), nested(9_000), Raw('"\\ud800"'), Raw('{"\\udfff":"\\ud800x"}'), Raw("1e400"),
+    Raw("123456789" * 600), Raw("-0"), Raw('{"a":"b","a":"c"}'),
+)  # fmt: skip
+"""What takes the place of a field."""
+ANNOTATIONS: Final = (
+    SELECTOR_ANNOTATION,
+    "service.kubernetes.io/topology-mode",
+    "endpointslice.kubernetes.io/subsetting",
+    "zoneward.dev/heuristic",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    "zoneward.dev/zones",
+)
+
+
+def written(thing: Any) -> bytes:
+    """JSON, with what is `Raw` as it is."""
+    raw: list[str] = []
+
+    def put(value: Any) -> Any:
+        if isinstance(value, Raw):
+            raw.append(value)
+            return f"\0raw{len(raw) - 1}\0"
+        if isinstance(value, dict):
+            return {key: put(each) for key, each in value.items()}
+        return [put(each) for each in value] if isinstance(value, list) else value
+
+    text = json.dumps(put(thing), ensure_ascii=False)
+    for number, each in enumerate(raw):
+        text = text.replace(f'"\\u0000raw{number}\\u0000"', each)
+    return text.encode(errors="surrogateescape")
+
+
+def a_slice(name: str, *, service: str, address: str = "10.1.0.9", zone: str = "a") -> Object:
+    labels = {names.SERVICE_NAME_LABEL: service, names.MANAGED_BY_LABEL: "endpointslice-controller.k8s.io"}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": labels, "uid": f"uid-{name}", "annotations": {}},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 8080, "protocol": "TCP", "appProtocol": "http"}],
+        "endpoints": [
+            {
+                "addresses": [address],
+                "conditions": {"ready": True, "serving": True, "terminating": False},
+                "nodeName": "n1",
+                "zone": zone,
+                "hostname": "h",
+                "targetRef": {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"},
+                "hints": {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]},
+            }
+        ],
+    }
+
+
+def objects(name: str) -> dict[str, Object]:
+    """One of each kind, by the plural, all of whose fields somebody reads are there."""
+    service = a_service(name, selector={"app": name}, annotations=dict.fromkeys(ANNOTATIONS, "Auto"))
+    service["metadata"] |= {"uid": f"uid-{name}", "labels": {"l": "v"}, "finalizers": ["f"], "ownerReferences": []}
+    service["metadata"]["creationTimestamp"] = "2026-11-22T20:00:00Z"
+    service["metadata"]["managedFields"] = [{"manager": "x", "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}}]
+    service["spec"] |= {
+        "type": "LoadBalancer",
+        "clusterIP": "10.96.0.9",
+        "clusterIPs": ["10.96.0.9", "fd00::9"],
+        "ipFamilies": ["IPv4", "IPv6"],
+        "externalIPs": ["192.0.2.1"],
+        "loadBalancerSourceRanges": ["192.0.2.0/24"],
+        "sessionAffinity": "ClientIP",
+        "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10}},
+        "internalTrafficPolicy": "Cluster",
+        "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": 30_000,
+        "publishNotReadyAddresses": False,
+        "trafficDistribution": "PreferSameZone",
+        "ports": [{"name": "", "protocol": "TCP", "port": 80, "targetPort": 8080, "nodePort": 30_001}],
+    }
+    service["status"] = {
+        "loadBalancer": {"ingress": [{"ip": "192.0.2.2", "ipMode": "VIP"}]},
+        "conditions": [{"type": "x", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": None}],
+    }
+    node = a_node(name, zone="a")
+    node["metadata"]["uid"] = f"uid-{name}"
+    node["status"] |= {"addresses": [{"type": "InternalIP", "address": "192.0.2.9"}], "allocatable": {"cpu": "4"}}
+    node.setdefault("spec", {})["taints"] = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+    pod = a_pod(f"{name}-p", node=name, address="10.1.0.8", labels={"app": name})
+    pod["metadata"]["uid"] = f"uid-{name}-p"
+    pod["spec"] |= {"hostname": "h", "subdomain": name, "initContainers": [{"ports": [{"containerPort": 1}]}]}
+    pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]
+    return {"services": service, "nodes": node, "pods": pod, "endpointslices": a_slice(f"{name}-s", service=name)}
+
+
+def places(thing: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all that an object holds."""
+    pairs = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
+    for key, value in pairs:
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+KINDS: Final = tuple(objects("x"))
+_KEPT: Final = {("metadata", "name"), ("metadata", "namespace"), ("metadata",)}
+
+
+def changed(thing: Object, path: tuple[Any, ...], value: Any) -> Object:
+    found = deepcopy(thing)
+    holder: Any = found
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    return found
+
+
+def hostile(plural: str, *, numbers: random.Random | None = None, count: int = 0) -> Iterator[Object]:
+    """Objects of a kind, named ``bad-0`` and so on, each with one hostile field: every field there is with every value;
+    or, with ``numbers``, so many with two to four."""
+    if numbers is None:
+        plain = objects("bad")[plural]
+        wishes = [[(path, value)] for path in places(plain) if path not in _KEPT for value in VALUES]
+    else:
+        plain = objects("bad")[plural]
+        there = [path for path in places(plain) if path not in _KEPT]
+        wishes = [
+            [(numbers.choice(there), numbers.choice(VALUES)) for _ in range(numbers.randint(2, 4))]
+            for _ in range(count)
+        ]
+    for number, wanted in enumerate(wishes):
+        thing = objects(f"bad-{number}")[plural]
+        for path, value in wanted:
+            with suppress(KeyError, IndexError, TypeError):
+                # A field may be in what another one replaced.
+                thing = changed(thing, path, value)
+        yield thing

@@ -1,0 +1,169 @@
+"""Objects with hostile fields, through lists, watches, caches, plans and what a node serves, beside a good one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from tests.properties.hostile_objects import KINDS, Object, hostile, objects, written
+
+from zoneward.controller.loop import Controller
+from zoneward.controller.mode import Mode
+from zoneward.proxy.base_rules import LayoutOptions
+from zoneward.proxy.known import Known
+from zoneward.proxy.node_options import layout_options
+from zoneward.proxy.planning import whole
+from zoneward.proxy.served import FAMILIES, Family, Served
+from zoneward.proxy.settings import ProxySettings
+from zoneward.report.decisions import decisions_document
+from zoneward.routing.configuration import Configuration, Gates
+from zoneward.slices.planned import ServicePlan
+from zoneward.sources.connection import Abilities
+from zoneward.sources.following import Followed
+from zoneward.sources.resources import RESOURCES, AnyResource, Key
+from zoneward.sources.watching import Reflector
+from zoneward.sources.writing import Writer
+
+GOOD: Key = ("default", "good")
+LISTED, CHANGED, LAST = 100, 200_000, 900_000
+
+
+class Server:
+    """Lists and watches, written down."""
+
+    def __init__(self, pages: Mapping[str, bytes], events: Mapping[str, Sequence[bytes]]) -> None:
+        self._pages, self._events = pages, events
+        self.asked: list[str] = []
+
+    async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        self.asked.append(path)
+        return self._pages[path.rpartition("/")[2]]
+
+    @asynccontextmanager
+    async def stream(self, path: str, query: Mapping[str, str], *, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:  # noqa: ARG002
+        async def each() -> AsyncIterator[bytes]:
+            for line in self._events[path.rpartition("/")[2]]:
+                yield line
+            await asyncio.Event().wait()
+
+        yield each()
+
+    async def send(self, *_: Any, **__: Any) -> bytes:
+        raise AssertionError("nothing is written")
+
+
+def at(thing: Object, version: int) -> Object:
+    metadata = thing.get("metadata")
+    assert isinstance(metadata, dict)
+    return thing | {"metadata": metadata | {"resourceVersion": str(version)}}
+
+
+def server_with(plural: str, bad: Sequence[Object]) -> Server:
+    """They are listed, and change to the same again."""
+    pages, events = {}, {}
+    for number, resource in enumerate(RESOURCES):
+        items = [at(objects(GOOD[1])[resource.plural], 10 + number)]
+        changes: list[Object] = []
+        if resource.plural == plural:
+            items += [at(each, LISTED + place) for place, each in enumerate(bad)]
+            changes = [{"type": "MODIFIED", "object": at(each, CHANGED + place)} for place, each in enumerate(bad)]
+        mark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(LAST)}}}
+        pages[resource.plural] = written({"metadata": {"resourceVersion": str(CHANGED - 1)}, "items": items})
+        events[resource.plural] = [written(each) for each in (*changes, mark)]
+    return Server(pages, events)
+
+
+async def follow(server: Server, cache: Followed, resources: Sequence[AnyResource]) -> None:
+    """Until all that the server has to say was heard: with one list of each kind, one watch, and no trouble."""
+
+    def trouble(error: Exception) -> None:
+        raise error
+
+    heard = {resource.plural: asyncio.Event() for resource in resources}
+
+    def reflector(resource: AnyResource) -> Any:
+        return Reflector(
+            server,
+            resource,
+            cache.store(resource),
+            abilities=Abilities(streams_lists=False),
+            on_trouble=trouble,
+            on_current=lambda version: heard[resource.plural].set() if version == LAST else None,
+        )
+
+    tasks = [asyncio.create_task(reflector(resource).run()) for resource in resources]
+    all_heard = asyncio.create_task(asyncio.wait_for(asyncio.gather(*(each.wait() for each in heard.values())), 20))
+    try:
+        done, _ = await asyncio.wait([all_heard, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (all_heard, *tasks):
+            task.cancel()
+        await asyncio.gather(all_heard, *tasks, return_exceptions=True)
+    assert len(server.asked) == len(resources), "a list again"
+
+
+def hostile_sets(plural: str) -> list[list[Object]]:
+    every = list(hostile(plural))
+    return [every[start : start + 500] for start in range(0, len(every), 500)] + [
+        list(hostile(plural, numbers=Random(plural), count=500))
+    ]
+
+
+async def controlled(plural: str, bad: Sequence[Object]) -> None:
+    server = server_with(plural, bad)
+    controller = Controller(server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server))
+    await follow(server, controller.cache, RESOURCES)
+    plans = [plan for each in controller.cache.services if (plan := controller.decision(*name(each))) is not None]
+    for plan in plans:
+        msgspec.json.encode(decisions_document([plan]))
+        msgspec.json.encode([(family.changes.create, family.changes.update) for family in plan.families])
+    assert listed(plans) == ["10.1.0.8"]
+
+
+def name(service: Any) -> Key:
+    return service.metadata.namespace, service.metadata.name
+
+
+def listed(plans: Sequence[ServicePlan]) -> list[str]:
+    """What the good Service has."""
+    (plan,) = (each for each in plans if name(each.service) == GOOD)
+    return [
+        address
+        for family in plan.families
+        for slice_ in family.changes.after
+        for endpoint in slice_.endpoints or ()
+        for address in endpoint.addresses or ()
+        if endpoint.target_ref is not None and endpoint.target_ref.name == "good-p"
+    ]
+
+
+async def proxied(plural: str, bad: Sequence[Object]) -> None:
+    server = server_with(plural, bad)
+    known = Known("good", zone="a", gates=Gates())
+    await follow(server, known, known.resources)
+    found: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+    for key in list(known.keys()):
+        for family, served in known.served(key).items():
+            found[family][key] = served
+    assert [each.address for each in found["ip"][GOOD].ports[0].cluster] == ["10.1.0.9"]
+    for node in known.nodes:
+        layout_options(ProxySettings(), node)
+    for family in FAMILIES:
+        whole(family, found[family], options=LayoutOptions())
+
+
+@pytest.mark.parametrize("plural", KINDS)
+def test_a_hostile_object_keeps_no_other_from_being_planned(plural: str) -> None:
+    for bad in hostile_sets(plural):
+        asyncio.run(controlled(plural, bad))
+
+
+@pytest.mark.parametrize("plural", [each for each in KINDS if each != "pods"])
+def test_a_hostile_object_keeps_no_other_from_being_served(plural: str) -> None:
+    for bad in hostile_sets(plural):
+        asyncio.run(proxied(plural, bad))
