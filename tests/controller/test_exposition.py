@@ -17,7 +17,14 @@ from zoneward.sources.api_errors import Conflict, Unreachable
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics-and-events.md"
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
-MOMENT = Moment(depth=Depth(due=1, gathering=2, working=3), oldest=1.5, leads=True, watch_trouble=0.25, contested=4)
+MOMENT = Moment(
+    depth=Depth(due=1, gathering=2, working=3),
+    oldest=1.5,
+    leads=True,
+    watch_trouble=0.25,
+    contested=4,
+    unreadable={"Service": 2, "Pod": 0},
+)
 
 
 def busy() -> Metrics:

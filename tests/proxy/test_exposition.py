@@ -35,6 +35,7 @@ SERVED = Served(
     ),
 )
 MOMENT = Moment(
+    unreadable={"Service": 2, "Node": 0},
     elements={"ip": 7, "ip6": 0},
     services={"ip": 1, "ip6": 0},
     refused={"ip": 0, "ip6": 0},
