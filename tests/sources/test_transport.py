@@ -409,6 +409,7 @@ def test_an_answer_that_is_too_large_is_given_up_before_it_is_there(
         ({"Content-Encoding": "gzip"}, gzip.compress(b"x" * 100)[:-9]),
         ({"Content-Encoding": "br"}, b"x"),
     ],
+    ids=["no gzip", "cut short", "another encoding"],
 )
 def test_what_cannot_be_unpacked_is_told_in_one_line(headers: dict[str, str], body: bytes) -> None:
     async def odd(_request: web.BaseRequest) -> web.Response:
