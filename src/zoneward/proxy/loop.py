@@ -44,9 +44,9 @@ class ProxyLoop:
     """`changed` what changed, and `run`. ``tables`` may call `programmed` at any time.
 
     ``on_too_large`` is told once of a Service that is too large, and why: it keeps what it had, but for endpoints that
-    are gone. ``on_selection_failed`` is told of each that could not be selected for, and why. ``after`` is told of each Service
-    whose rules in a family are in the kernel: as it was there before, and is now; ``on_lost`` what other Services have
-    of all that one asks for, each time that changes (`Claims.lost`).
+    are gone. ``on_selection_failed`` is told of each that could not be selected for, and why. ``after`` is told of each
+    Service whose rules in a family are in the kernel: as it was there before, and is now; ``on_lost`` what other
+    Services have of all that one asks for, each time that changes (`Claims.lost`).
     ``clock`` counts seconds, ``now`` is the time of day: the times of slices are told in it.
     """
 
@@ -65,7 +65,12 @@ class ProxyLoop:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._known, self._metrics, self._after, self._clock, self._now = known, metrics, after, clock, now
-        self._sleep, self._on_too_large, self._on_selection_failed, self._on_lost = sleep, on_too_large, on_selection_failed, on_lost
+        self._sleep, self._on_too_large, self._on_selection_failed, self._on_lost = (
+            sleep,
+            on_too_large,
+            on_selection_failed,
+            on_lost,
+        )
         self._mistakes = MistakeLog(log or Silent())
         self.tables: Final[dict[Family, Table]] = {}
         self._begun = now()
