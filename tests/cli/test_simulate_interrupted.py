@@ -50,14 +50,18 @@ def told(demand, supply, parameters, previous, composition, weights, scratch, re
 
 def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
     until = time.monotonic() + 120
-    while not path.exists():
+    top = path.parents[1]
+    while not [*top.glob(str(path.relative_to(top)))]:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until, "it never began"
         time.sleep(0.02)
 
 
 def interrupted(arguments: Sequence[str | Path], *, begun: Path, again: bool = False) -> tuple[int, str, str]:
-    """Run until a file is there, then press Ctrl-C, perhaps twice; exit status, standard output and error."""
+    """Run until a file of this name or pattern is there, then press Ctrl-C, perhaps twice.
+
+    Returns exit status, standard output and error.
+    """
     command = [*ZONEWARD, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -76,7 +80,7 @@ def interrupted(arguments: Sequence[str | Path], *, begun: Path, again: bool = F
 def test_ctrl_c_gives_what_is_known_marked_as_partial(tmp_path: Path) -> None:
     """Rows are in the files before they are counted, and those of the result are those of the files."""
     out = tmp_path / "out"
-    begun = tmp_path / "out.making" / "part-00000.parquet"
+    begun = tmp_path / "out.*.making" / "part-00000.parquet"
     status, printed, err = interrupted([*HUGE, "-o", "parquet", "--to", out], begun=begun)
     assert (status, printed) == (130, "")
     told = (out / "PARTIAL.txt").read_text()

@@ -15,10 +15,16 @@ class Badness(Enum):
     NOT_UTF8_IN_KIND = auto()
     UTF16_CUT_SHORT = auto()
     UTF16_BROKEN = auto()
+    UTF8_HALF_A_PAIR = auto()
+    UTF8_HALF_A_PAIR_IN_JSON = auto()
+    UTF32 = auto()
+    UTF32_WITHOUT_MARK = auto()
     GZIP_CUT_SHORT = auto()
     GZIP_BROKEN_AT_START = auto()
     GZIP_BROKEN_LATER = auto()
     GZIP_WRONG_SUM = auto()
+    GZIP_OF_SPACES = auto()
+    GZIP_WITHOUT_END_OF_NAME = auto()
     GZIP_OF_ZEROS = auto()
     GZIP_OF_ZEROS_LATER = auto()
     # Text.
@@ -31,6 +37,13 @@ class Badness(Enum):
     JSON_MALFORMED = auto()
     JSON_TRAILING = auto()
     JSON_TOO_DEEP = auto()
+    JSON_HALF_A_PAIR = auto()
+    JSON_OTHER_HALF_OF_A_PAIR = auto()
+    JSON_KEY_TWICE = auto()
+    JSON_KEY_TWICE_IN_LIST = auto()
+    JSON_KEY_TWICE_BESIDE_ESCAPE = auto()
+    JSON_KEY_TWICE_BESIDE_NULL = auto()
+    JSON_ITEMS_TWICE = auto()
     JSON_AFTER_GOOD_ONE = auto()
     YAML_MALFORMED = auto()
     YAML_MALFORMED_LATER = auto()
@@ -41,6 +54,15 @@ class Badness(Enum):
     YAML_SKIPPED_TOO_DEEP = auto()
     YAML_UNKNOWN_ALIAS = auto()
     YAML_UNKNOWN_TAG = auto()
+    YAML_HALF_A_PAIR = auto()
+    YAML_KEY_TWICE = auto()
+    YAML_KEY_TWICE_BESIDE_ALIAS = auto()
+    YAML_ALIAS_OF_ITSELF = auto()
+    YAML_MERGE_OF_ITSELF = auto()
+    YAML_MERGES_EXPLODE = auto()
+    YAML_ALIASES_EXPLODE = auto()
+    YAML_LISTS_EXPLODE = auto()
+    YAML_MANY_TAG_DIRECTIVES = auto()
     YAML_AFTER_JSON = auto()
     # Documents.
     NO_MAPPING = auto()
@@ -88,6 +110,7 @@ class Badness(Enum):
     TARGET_PORT_OF_SERVICE = auto()
     NODE_PORT_OF_SERVICE = auto()
     PORT_OF_SLICE = auto()
+    GENERATION = auto()
     PORT_OF_CONTAINER = auto()
     PORT_OF_INIT_CONTAINER = auto()
 
@@ -113,11 +136,20 @@ def pod(spec: str) -> bytes:
 
 GOOD = service("{}")
 _YAML = b"apiVersion: v1\nkind: Service\nmetadata: {name: cart, namespace: shop%s}\n"
+_BLOCK = b"apiVersion: v1\nkind: Service\nmetadata:\n  name: cart\n"
+_NO_CHARACTER = "malformed YAML: found an escape that is no character, or half of a surrogate pair"
 _PACKED = gzip.compress(GOOD, mtime=0)
-_ANY_PORT = "expected a port number from -2147483648 to 2147483647"
 _LABEL_VALUE = "expected a label value: at most 63 letters, digits and inner '-', '_' or '.'"
 _ZONE_LABEL = "metadata.labels[topology.kubernetes.io/zone]"
 _PORT = "expected a port number from 0 to 65535"
+
+
+def _nested(form: str) -> bytes:
+    """Six lines, each of which has the one before it eight times."""
+    return b"".join(
+        f"a{number}: &a{number} {form % ', '.join([f'*a{number - 1}'] * 8)}\n".encode() for number in range(1, 7)
+    )
+
 
 BAD_INPUTS: dict[Badness, tuple[bytes, str]] = {
     Badness.ZERO_BYTES: (b"\0" * 99, "byte 0: expected YAML or JSON text, got 0x00"),
@@ -140,16 +172,37 @@ BAD_INPUTS: dict[Badness, tuple[bytes, str]] = {
         GOOD.decode().encode("utf-16-le")[:-1],
         "byte 182: expected UTF-16-LE text, got 0x7d",
     ),
-    Badness.UTF16_BROKEN: (b"\xfe\xff\x00{\xdc\x00\x00}", "byte 4: expected UTF-16-BE text, got 0xdc"),
+    Badness.UTF16_BROKEN: (
+        b"\xfe\xff\x00{\xdc\x00\x00}",
+        "byte 4: expected UTF-16-BE text, got half of a surrogate pair",
+    ),
+    Badness.UTF8_HALF_A_PAIR: (b"# \xed\xa0\x80\n" + GOOD, "byte 2: expected UTF-8 text, got half of a surrogate pair"),
+    Badness.UTF8_HALF_A_PAIR_IN_JSON: (
+        b" " * 70_000 + GOOD.replace(b"cart", b"c\xed\xb0\x80rt"),
+        "document 1: Service: expected UTF-8 text, got half of a surrogate pair",
+    ),
+    Badness.UTF32: (GOOD.decode().encode("utf-32"), "expected UTF-8 or UTF-16 text, got UTF-32"),
+    Badness.UTF32_WITHOUT_MARK: (GOOD.decode().encode("utf-32-be"), "expected UTF-8 or UTF-16 text, got UTF-32"),
     Badness.GZIP_CUT_SHORT: (_PACKED[:-9], "expected gzip data to its end, got it cut short"),
     Badness.GZIP_BROKEN_AT_START: (
         _PACKED[:2] + b"x" + _PACKED[3:],
         "expected gzip data, got it corrupt (Error -3 while decompressing data: unknown compression method)",
     ),
-    Badness.GZIP_BROKEN_LATER: (_PACKED + b"junk", "expected gzip data, got it corrupt (Not a gzipped file (b'ju'))"),
+    Badness.GZIP_BROKEN_LATER: (
+        _PACKED + b"junk",
+        "expected gzip data, got it corrupt (Error -3 while decompressing data: incorrect header check)",
+    ),
     Badness.GZIP_WRONG_SUM: (
         _PACKED[:-8] + bytes(4) + _PACKED[-4:],
         "expected gzip data, got it corrupt (Error -3 while decompressing data: incorrect data check)",
+    ),
+    Badness.GZIP_OF_SPACES: (
+        gzip.compress(GOOD + b" " * (80 << 20)),
+        "expected gzip data of this size to unpack to at most 64 MiB, got more",
+    ),
+    Badness.GZIP_WITHOUT_END_OF_NAME: (
+        b"\x1f\x8b\x08\x08" + bytes(6) + b"a" * 100_000,
+        "expected gzip data to its end, got it cut short",
     ),
     Badness.GZIP_OF_ZEROS: (gzip.compress(bytes(1 << 20)), "byte 0: expected YAML or JSON text, got 0x00"),
     Badness.GZIP_OF_ZEROS_LATER: (
@@ -174,6 +227,35 @@ BAD_INPUTS: dict[Badness, tuple[bytes, str]] = {
     ),
     Badness.JSON_TRAILING: (GOOD + b", " + GOOD, "document 2: line 1, column 93: malformed JSON: trailing characters"),
     Badness.JSON_TOO_DEEP: (b'{"a":' * 9999, "document 1: malformed JSON: too many levels"),
+    Badness.JSON_HALF_A_PAIR: (
+        GOOD.replace(b"cart", rb"\\ud83d\ud83d\ude00\ud83d"),
+        "document 1: line 1, column 76: malformed JSON: half of a surrogate pair",
+    ),
+    Badness.JSON_OTHER_HALF_OF_A_PAIR: (
+        GOOD.replace(b"cart", rb"\udc00"),
+        "document 1: line 1, column 57: malformed JSON: half of a surrogate pair",
+    ),
+    Badness.JSON_KEY_TWICE: (
+        service('{"selector":{"app":"a","tier":"b","app":"c"}}'),
+        "document 1: Service shop/cart: spec.selector.app: expected each key once, got it twice",
+    ),
+    Badness.JSON_KEY_TWICE_IN_LIST: (
+        b'{"apiVersion":"v1","kind":"List","items":[%s,%s]}'
+        % (GOOD, service('{"ports":[{"port":1},{"port":2,"port":3}]}')),
+        "document 1: items[1]: Service shop/cart: spec.ports[1].port: expected each key once, got it twice",
+    ),
+    Badness.JSON_KEY_TWICE_BESIDE_ESCAPE: (
+        service('{"type":"a","type":"b","externalName":"\\u003a"}'),
+        "document 1: Service shop/cart: spec.type: expected each key once, got it twice",
+    ),
+    Badness.JSON_KEY_TWICE_BESIDE_NULL: (
+        service('{"ports":[{"name":null}],"type":"a","type":"b"}'),
+        "document 1: Service shop/cart: spec.type: expected each key once, got it twice",
+    ),
+    Badness.JSON_ITEMS_TWICE: (
+        b'{"items":[%s],"apiVersion":"v1","kind":"List","items":[%s]}' % (GOOD, GOOD),
+        "document 1: List: expected each field once, got one twice",
+    ),
     Badness.JSON_AFTER_GOOD_ONE: (GOOD + b"\n[1]", "document 2: [0]: expected a mapping, got 1"),
     Badness.YAML_MALFORMED: (
         b"kind: Service\nspec: a: b\n",
@@ -210,6 +292,44 @@ BAD_INPUTS: dict[Badness, tuple[bytes, str]] = {
     Badness.YAML_UNKNOWN_TAG: (
         b"kind: !Ref x\n",
         "document 1: line 1, column 7: malformed YAML: could not determine a constructor for the tag '!Ref'",
+    ),
+    Badness.YAML_HALF_A_PAIR: (
+        _BLOCK + b'  uid: "\\ud83d"\n',
+        f"document 1: line 5, column 11: {_NO_CHARACTER}",
+    ),
+    Badness.YAML_KEY_TWICE: (
+        _BLOCK + b"  labels: {app: a, app: b}\n",
+        "document 1: line 5, column 20: malformed YAML: expected each key once, got 'app' twice",
+    ),
+    Badness.YAML_KEY_TWICE_BESIDE_ALIAS: (
+        _BLOCK + b"  uid: &u u\n  generateName: *u\n  uid: v\n",
+        "document 1: line 7, column 3: malformed YAML: expected each key once, got 'uid' twice",
+    ),
+    Badness.YAML_ALIAS_OF_ITSELF: (
+        b"apiVersion: v1\nkind: Service\nmetadata: &m\n  labels: *m\n",
+        "document 1: line 4, column 11: malformed YAML: an alias stands in what it stands for",
+    ),
+    Badness.YAML_MERGE_OF_ITSELF: (
+        b"apiVersion: v1\nkind: Service\nmetadata: &m\n  <<: *m\n",
+        "document 1: line 4, column 7: malformed YAML: an alias stands in what it stands for",
+    ),
+    Badness.YAML_MERGES_EXPLODE: (
+        b"a0: &a0 {k: v}\n" + _nested("{<<: [%s]}") + _BLOCK + b"  labels: {<<: *a6}\n",
+        "document 1: line 6, column 40: malformed YAML: aliases stand for more than 100,000 values",
+    ),
+    Badness.YAML_ALIASES_EXPLODE: (
+        b"a0: &a0 []\n" + _nested("[%s]") + b"apiVersion: v1\nkind: List\nitems: *a6\n",
+        "document 1: line 7, column 15: malformed YAML: aliases stand for more than 100,000 values",
+    ),
+    Badness.YAML_LISTS_EXPLODE: (
+        b"a0: &a0 {apiVersion: v1, kind: List, items: []}\n"
+        + _nested("{apiVersion: v1, kind: List, items: [%s]}")
+        + b"apiVersion: v1\nkind: List\nitems: [*a6]\n",
+        "document 1: line 6, column 51: malformed YAML: aliases stand for more than 100,000 values",
+    ),
+    Badness.YAML_MANY_TAG_DIRECTIVES: (
+        b"# x\n" + b"".join(b"%%TAG !a%d! tag:x\n" % number for number in range(101)) + b"---\n" + GOOD,
+        "document 1: line 1, column 1: malformed YAML: more than 100 %TAG directives",
     ),
     Badness.YAML_AFTER_JSON: (
         GOOD + b"\n---\n# x\nkind: [\n",
@@ -330,7 +450,7 @@ BAD_INPUTS: dict[Badness, tuple[bytes, str]] = {
     ),
     Badness.CPU_NEGATIVE: (
         node('{"allocatable":{"cpu":-1}}'),
-        "document 1: Node n1: status.allocatable.cpu: expected a quantity that is not negative, got -1",
+        "document 1: Node n1: status.allocatable.cpu: expected a quantity of 0 or more, got -1",
     ),
     Badness.CPU_NO_NUMBER: (
         b"apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: .nan}}\n",
@@ -366,11 +486,18 @@ BAD_INPUTS: dict[Badness, tuple[bytes, str]] = {
     ),
     Badness.NODE_PORT_OF_SERVICE: (
         service('{"ports":[{"port":80,"nodePort":%s}]}' % ("9" * 100)),
-        f"document 1: Service shop/cart: spec.ports[0].nodePort: {_PORT}, got a very large number",
+        "document 1: Service shop/cart: spec.ports[0].nodePort: expected an integer of 32 bits, got a very large number",
     ),
     Badness.PORT_OF_SLICE: (
         slice_('"addressType":"FQDN","ports":[{"name":"all"},{"port":2147483648}]'),
-        f"document 1: EndpointSlice shop/cart-1: ports[1].port: {_ANY_PORT}, got 2147483648",
+        "document 1: EndpointSlice shop/cart-1: ports[1].port: expected an integer of 32 bits, got 2147483648",
+    ),
+    Badness.GENERATION: (
+        service("{}", metadata='{"name":"cart","generation":-9223372036854775809}'),
+        (
+            "document 1: Service default/cart: metadata.generation: expected an integer of 64 bits, got"
+            " -9223372036854775809"
+        ),
     ),
     Badness.PORT_OF_CONTAINER: (
         pod('{"containers":[{},{"ports":[{"containerPort":70000}]}]}'),

@@ -1,6 +1,7 @@
 """The same objects come out of every form in which they are written."""
 
 import importlib
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tests.kube.documents import DOCUMENTS, FORMS, NODES, PODS, SERVICES, SLICES, Document, as_json, as_yaml, to_list
 
 from zoneward.kube import yaml_documents
-from zoneward.kube.objects import KINDS, EndpointSlice, Node, Object, Pod, Service
+from zoneward.kube.objects import KINDS, EndpointPort, EndpointSlice, Node, Object, Pod, Service, ServicePort
 from zoneward.kube.reading import read, title
 
 SERVICE: Document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
@@ -184,9 +185,55 @@ def test_what_nobody_reads_may_have_any_tag_alias_or_key() -> None:
     assert service(text) == service("  annotations: {a: b}\n")
 
 
-def test_of_two_equal_keys_the_later_one_counts() -> None:
-    assert service("  name: web\n").metadata.name == "web"
-    assert objects(as_json(SERVICE).replace(b'"name"', b'"name": "web", "name"')) == objects(as_json(SERVICE))
+def test_a_key_that_stands_twice_where_nobody_reads_is_no_mistake() -> None:
+    text = "  managedFields: [{a: b, a: c}]\nother: {a: b, a: c}\nother: d\n"
+    assert service(text) == service("")
+    assert objects(as_json(SERVICE).replace(b'"metadata"', b'"other": {"a": 1, "a": 2}, "metadata"')) == objects(
+        as_json(SERVICE)
+    )
+
+
+def test_a_merge_gives_way_to_the_key_itself() -> None:
+    read_ = service("  labels: {<<: {app: a, tier: b}, app: c}\n")
+    assert read_.metadata.labels == {"app": "c", "tier": "b"}
+
+
+@pytest.mark.parametrize("text", ["foo", "", "-", "0x", "2001-99-99", "12:30", "9" * 1_000_000])
+@pytest.mark.parametrize("tag", ["int", "float", "bool", "timestamp"])
+def test_a_tag_before_text_that_does_not_fit_leaves_it_text(tag: str, text: str) -> None:
+    assert service(f'  annotations: {{a: !!{tag} "{text}"}}\n').metadata.annotations == {"a": text}
+
+
+def test_thousands_of_nulls_are_absent_fields() -> None:
+    ports = ",".join(['{"name":null,"port":1,"targetPort":null}'] * 20_000)
+    (read_,) = objects(as_json(SERVICE).replace(b'"metadata"', f'"spec":{{"ports":[{ports}]}},"metadata"'.encode()))
+    assert isinstance(read_, Service)
+    assert read_.spec.ports == (ServicePort(port=1),) * 20_000
+
+
+def test_files_that_were_put_together_have_a_byte_order_mark_where_each_begins() -> None:
+    one = b"\xef\xbb\xbf" + as_json(SERVICE)
+    assert objects(one + b"\n" + one) == objects(as_json(SERVICE)) * 2
+    yaml_ = b"\xef\xbb\xbf---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
+    assert objects(yaml_ * 2) == objects(yaml_.removeprefix(b"\xef\xbb\xbf")) * 2
+
+
+@pytest.mark.parametrize("zone", ["my zone", "-", "a\nb", "\x1b[2J", "x" * 5000])
+@pytest.mark.parametrize("port", [-1, 0, 70_000, 2**31 - 1])
+def test_an_endpoint_s_zone_and_a_slice_s_port_may_be_all_that_an_api_server_takes(zone: str, port: int) -> None:
+    document = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "a"},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.1"], "zone": zone}],
+        "ports": [{"port": port}],
+    }
+    (read_,) = objects(json.dumps(document).encode())
+    assert isinstance(read_, EndpointSlice)
+    assert read_.endpoints is not None
+    assert read_.endpoints[0].zone == zone
+    assert read_.ports == (EndpointPort(port=port),)
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ def test_nothing_is_left_behind_where_it_ends_early(tmp_path: Path, error: type[
         with ParquetDirectory(tmp_path / "out", CONTENDERS) as directory:
             directory.write(inputs, [scores(each, inputs.demand, inputs.supply) for each in CONTENDERS])
             directory._flush()
-            assert [each.name for each in tmp_path.iterdir()] == ["out.making"]
+            assert [each.match("out.*.making") for each in tmp_path.iterdir()] == [True]
             raise error("stop")
 
     with pytest.raises(error):
@@ -176,11 +176,18 @@ def test_a_directory_that_is_there_is_never_touched(tmp_path: Path) -> None:
 
 
 def test_what_another_run_writes_or_left_is_never_touched(tmp_path: Path) -> None:
-    (tmp_path / "out.making").mkdir()
-    (tmp_path / "out.making" / "part-00000.parquet").write_text("theirs")
-    with pytest.raises(InputError, match=r"out\.making beside it: delete it if it was left by a run that was killed"):
-        ParquetDirectory(tmp_path / "out", CONTENDERS)
-    assert (tmp_path / "out.making" / "part-00000.parquet").read_text() == "theirs"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out.making").symlink_to(tmp_path / "elsewhere")
+    inputs = some_inputs(2)
+    one, other = ParquetDirectory(tmp_path / "out", CONTENDERS), ParquetDirectory(tmp_path / "out", CONTENDERS)
+    with one, other:
+        for directory in (one, other):
+            directory.write(inputs, [scores(each, inputs.demand, inputs.supply) for each in CONTENDERS])
+        one.finished()
+        with pytest.raises(InputError, match="expected a directory that does not exist yet: Directory not empty"):
+            other.finished()
+    assert {each.name for each in tmp_path.iterdir()} == {"elsewhere", "out", "out.making"}
+    assert not [*(tmp_path / "elsewhere").iterdir()]
 
 
 def test_a_directory_without_a_parent_can_t_be_made(tmp_path: Path) -> None:
@@ -194,7 +201,8 @@ def test_a_file_that_can_t_be_written_is_told(tmp_path: Path) -> None:
     def fail() -> None:
         inputs = some_inputs(2)
         with ParquetDirectory(tmp_path / "out", CONTENDERS) as directory:
-            (tmp_path / "out.making" / "part-00000.parquet").mkdir()
+            (making,) = tmp_path.iterdir()
+            (making / "part-00000.parquet").mkdir()
             directory.write(inputs, [scores(each, inputs.demand, inputs.supply) for each in CONTENDERS])
             directory.finished()
 

@@ -83,6 +83,36 @@ def test_what_cannot_be_opened_is_told_in_one_line(tree: Path) -> None:
     assert told(lambda: load("-", stdin=None)) == "standard input: expected data, got none connected"
 
 
+def test_a_named_pipe_in_which_nobody_writes_is_not_waited_for(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_WRITER_WITHIN", 0.01)
+    os.mkfifo(tree / "pipe.yaml")
+    expected = f"{tree}/pipe.yaml: nobody writes to this pipe within 0.01 s"
+    assert told(lambda: load(f"{tree}/pipe.yaml", stdin=None)) == expected
+
+
+def test_a_named_pipe_in_which_somebody_writes_is_read(tree: Path) -> None:
+    os.mkfifo(tree / "pipe.yaml")
+    writer = threading.Thread(target=(tree / "pipe.yaml").write_bytes, args=(b"kind: A\n",))
+    writer.start()
+    try:
+        assert load(f"{tree}/pipe.yaml", stdin=None) == b"kind: A\n"
+    finally:
+        writer.join()
+
+
+def test_a_pipe_without_a_name_waits_for_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``-f <(kubectl get ...)``, which takes a while to answer."""
+    monkeypatch.setattr(files, "_WRITER_WITHIN", 0.0)
+    one, other = os.pipe()
+    writer = threading.Timer(0.05, lambda: os.close(other) if os.write(other, b"kind: A\n") else None)
+    writer.start()
+    try:
+        assert load(f"/dev/fd/{one}", stdin=None) == b"kind: A\n"
+    finally:
+        writer.join()
+        os.close(one)
+
+
 def test_a_link_that_leads_nowhere_is_told(tree: Path) -> None:
     (tree / "lost.yaml").symlink_to("nowhere")
     assert str(tree / "lost.yaml") in list(expand([str(tree)]))
@@ -95,7 +125,7 @@ def test_what_may_not_be_read_is_told_and_not_passed_over(tree: Path, monkeypatc
         raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", refuse)
+        patch.setattr(os, "open", refuse)
         assert told(lambda: load(f"{tree}/a.yml", stdin=None)) == f"{tree}/a.yml: permission denied"
     with monkeypatch.context() as patch:
         patch.setattr(Path, "is_dir", refuse)

@@ -1,13 +1,13 @@
 """The configuration file, and the flags that win over it."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.malformed import Malformed
 from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
+from zoneward.sources.files import read_small
 
 if TYPE_CHECKING:
     from zoneward.controller.settings import Settings
@@ -57,10 +57,10 @@ def _document(name: str) -> object:
     from zoneward.kube.yaml_documents import whole_documents
 
     try:
-        with Path(name).open("rb") as file:
-            data = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise InputError(name, f"expected a readable file, got: {error.strerror}") from error
+        data = read_small(name, most=_LARGEST)
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(name, f"expected a readable file, got: {problem}") from error
     if len(data) > _LARGEST:
         raise InputError(name, "expected a configuration, got more than 1 MiB")
     try:

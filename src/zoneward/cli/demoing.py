@@ -73,7 +73,7 @@ def _show(play: Play, *, plain: bool, save: Path | None) -> int:
     registry, story = begun(), Story()
     with ExitStack() as stack:
         # A name that cannot be written is told before anybody has waited.
-        stream = None if save is None else stack.enter_context(whole_file(save, option="--save"))
+        stream = None if save is None else stack.enter_context(whole_file(save, option="--save", private=True))
         # What is there now stays: looking through it again and again would be in vain.
         gc.freeze()
         stack.callback(gc.unfreeze)

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import gc
-import os
 import signal
 import ssl
 import sys
@@ -20,7 +19,9 @@ import yaml
 from zoneward.cli.uncollected import uncollected
 from zoneward.cli.whole_file import whole_file
 from zoneward.kube.input_error import InputError
-from zoneward.sources.files import STDIN_NAME, expand, load
+from zoneward.kube.malformed import Malformed
+from zoneward.kube.yaml_documents import whole_documents
+from zoneward.sources.files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.sources.sandbox.beginning import begun
 from zoneward.sources.sandbox.faults import Faults, parse_fault
 from zoneward.sources.sandbox.filling import fill
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _SAVING: Final = 5.0
 """Seconds between two saves while objects change; longer where a save takes long."""
+_LARGEST_KUBECONFIG: Final = 1 << 20
+"""Bytes. What is larger is no kubeconfig that a sandbox wrote."""
 _SHARE: Final = 20
 """Of the time, at most one part in so many is spent on saving."""
 
@@ -167,6 +170,9 @@ def _trust(asked: Asked) -> ssl.SSLContext | None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
+        for file in filter(None, (asked.tls_certificate, asked.tls_key)):
+            # OpenSSL would wait for who writes to a named pipe.
+            open_file(file).close()
         context.load_cert_chain(asked.tls_certificate, asked.tls_key)
     except (OSError, ssl.SSLError) as error:
         problem = error.strerror if isinstance(error, OSError) and error.strerror else error
@@ -197,10 +203,10 @@ def _refuse_another(file: Path) -> None:
     for the file waits for this sandbox.
     """
     try:
-        known = yaml.safe_load(file.read_bytes())
+        (known,) = whole_documents(read_small(file, most=_LARGEST_KUBECONFIG))
     except FileNotFoundError:
         return
-    except (OSError, yaml.YAMLError):
+    except (OSError, ValueError, Malformed):
         known = None
     contexts = known.get("contexts") if isinstance(known, dict) else None
     if not isinstance(contexts, list) or [each.get("name") for each in contexts if isinstance(each, dict)] != [CONTEXT]:
@@ -215,12 +221,8 @@ def _write_kubeconfig(file: Path, serving: Serving, asked: Asked) -> None:
         authority = base64.b64encode(Path(asked.tls_certificate).read_bytes()).decode()
     text = yaml.safe_dump(serving.kubeconfig(authority_data=authority), sort_keys=False)
     # It holds the token: nobody else may read it, not even for a moment.
-    before = os.umask(0o077)
-    try:
-        with whole_file(file) as stream:
-            stream.write(text.encode())
-    finally:
-        os.umask(before)
+    with whole_file(file, option="--kubeconfig", private=True) as stream:
+        stream.write(text.encode())
 
 
 def _announce(serving: Serving, asked: Asked) -> None:
@@ -239,7 +241,7 @@ def _tell(asked: Asked, *notes: str) -> None:
 
 
 def _save(registry: Registry, file: Path) -> None:
-    with whole_file(file) as stream, _packed(stream, file) as packed:
+    with whole_file(file, option="--save", private=True) as stream, _packed(stream, file) as packed:
         write_all(registry, packed)
 
 

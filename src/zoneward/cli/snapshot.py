@@ -71,7 +71,7 @@ def _opened(to: str) -> Iterator[IO[bytes]]:
         return
     from zoneward.cli.whole_file import whole_file
 
-    with whole_file(Path(to)) as file:
+    with whole_file(Path(to), private=True) as file:
         yield file
 
 

@@ -1,46 +1,88 @@
 """The file that an option like ``--to`` names."""
 
-import shutil
+import errno
+import os
+import secrets
+import stat
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from zoneward.kube.input_error import InputError
+
+_PRIVATE: Final = 0o600
+_USUAL: Final = 0o666
+"""Less what the umask takes away."""
+_READER_WITHIN: Final = 10.0
+"""Seconds in which somebody has to read from a named pipe that is to be written."""
+_LOOK: Final = 0.05
 
 
 @contextmanager
 def whole_file(
-    path: Path, *, option: str = "--to", at_once: Callable[[Callable[[], None]], None] = lambda _clean: None
+    path: Path,
+    *,
+    option: str = "--to",
+    private: bool = False,
+    at_once: Callable[[Callable[[], None]], None] = lambda _clean: None,
 ) -> Iterator[IO[bytes]]:
     """A file that shows up whole or not at all, in place of one that may be there; a device is written to as it is.
+
+    Until it is whole it has a name beside it that nobody can know beforehand, and is never one that is there already:
+    in a directory that others write to, they could lead us to another file. ``private``: nobody else may read it; one
+    that is replaced keeps its mode.
 
     ``at_once`` is given what must be done where the process is ended without further ado. Raises InputError where the
     file can't be written, before anything is; ``option`` is what it speaks of.
     """
     if path.exists() and not path.is_file():
-        with _file(path, "wb", asked=path, option=option) as file:
+        with _opened(lambda: _device(path), asked=path, option=option) as file:
             yield file
         return
     # What a link points to is written, not the link.
     asked, path = path, path.resolve()
-    making = path.with_name(f"{path.name}.making")
-    if path.exists():
+    making = path.with_name(f"{path.name}.{secrets.token_hex(8)}.making")
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    if mode is not None:
         # Replacing asks for less than writing.
-        _file(path, "ab", asked=asked, option=option).close()
-    at_once(lambda: making.unlink(missing_ok=True))
-    try:
-        with _file(making, "wb", asked=asked, option=option) as file:
+        _opened(lambda: os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), asked=asked, option=option).close()
+    with _opened(lambda: _new(making, private=private), asked=asked, option=option) as file:
+        at_once(lambda: making.unlink(missing_ok=True))
+        try:
             yield file
-        if path.exists():
-            shutil.copymode(path, making)
-        making.replace(path)
-    finally:
-        making.unlink(missing_ok=True)
+            file.flush()
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            making.replace(path)
+        finally:
+            with suppress(OSError):
+                making.unlink(missing_ok=True)
 
 
-def _file(path: Path, mode: str, *, asked: Path, option: str) -> IO[bytes]:
+def _opened(descriptor: Callable[[], int], *, asked: Path, option: str) -> IO[bytes]:
     try:
-        return path.open(mode)
+        return os.fdopen(descriptor(), "wb")
     except OSError as error:
         raise InputError(option, str(asked), f"expected a file that can be written: {error.strerror}") from error
+
+
+def _new(path: Path, *, private: bool) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, _PRIVATE if private else _USUAL)
+
+
+def _device(path: Path) -> int:
+    """A named pipe is waited for a while: opened as files are, it would be waited for as long as nobody reads."""
+    deadline = time.monotonic() + _READER_WITHIN
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not path.is_fifo() or time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor

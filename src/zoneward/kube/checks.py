@@ -1,8 +1,9 @@
 """What an object has to satisfy beyond its types before anything is computed from it.
 
-This is about input that would make an answer wrong or impossible. Whether an API server would take an object is
-another matter: see `zoneward.kube.validation`. Values of annotations and ``trafficDistribution`` are left alone: their
-readers keep what they do not know.
+This is about input that would make an answer wrong or impossible, and that no API server takes: whatever one takes is
+read, the zone ``my zone`` of an endpoint and the port 70000 of an EndpointSlice included. What else a server would
+refuse is another matter: see `zoneward.kube.validation`. Values of annotations and ``trafficDistribution`` are left
+alone: their readers keep what they do not know.
 """
 
 import re
@@ -18,12 +19,8 @@ from zoneward.kube.objects import EndpointSlice, Node, Object, ObjectMeta, Pod, 
 from zoneward.kube.validation import ADDRESS_TYPES
 
 DEFAULT_NAMESPACE: Final = "default"
-
 _MAX_PORT: Final = 65535
 _PORT: Final = f"a port number from 0 to {_MAX_PORT}"
-_LARGEST: Final = (1 << 31) - 1
-_ANY_PORT: Final = f"a port number from {-_LARGEST - 1} to {_LARGEST}"
-"""API servers look at no more than the 32 bits in the port of an EndpointSlice."""
 _QUANTITY: Final = "a quantity such as 4, 3920m, 3.92 or 1e3"
 _LABEL_VALUE: Final = "a label value: at most 63 letters, digits and inner '-', '_' or '.'"
 
@@ -83,11 +80,7 @@ def _check_slice(slice_: EndpointSlice) -> None:
     if slice_.address_type not in ADDRESS_TYPES:
         got = show(slice_.address_type) if slice_.address_type else "nothing"
         raise Misfit("addressType", "IPv4, IPv6 or FQDN", got)
-    for index, port in enumerate(slice_.ports or ()):
-        if port.port is not None and not -_LARGEST - 1 <= port.port <= _LARGEST:
-            raise Misfit(f"ports[{index}].port", _ANY_PORT, show(port.port))
     for index, endpoint in enumerate(slice_.endpoints or ()):
-        # Its zone may be any text: API servers do not look at it.
         if endpoint.hints is not None:
             for number, zone in enumerate(endpoint.hints.for_zones or ()):
                 _check_zone(zone.name, "endpoints[{}].hints.forZones[{}].name", index, number)
@@ -104,7 +97,7 @@ def _check_node(node: Node) -> None:
     except ValueError:
         raise Misfit(field, _QUANTITY, show(cpu)) from None
     if amount < 0:
-        raise Misfit(field, "a quantity that is not negative", show(cpu))
+        raise Misfit(field, "a quantity of 0 or more", show(cpu))
 
 
 def _check_zone(zone: str | None, field: str, *indices: int) -> None:

@@ -1,5 +1,6 @@
 """One value, JSON text or what YAML gave, to a struct; where it does not fit, which field it is and why."""
 
+import json
 import re
 from typing import Any, Final, NamedTuple
 
@@ -7,6 +8,8 @@ import msgspec
 
 from zoneward.kube.input_error import Misfit, show
 from zoneward.kube.objects import KINDS, Node, Object
+from zoneward.kube.shapes import Shape, shape_of
+from zoneward.kube.unpacking import is_half_a_pair
 
 
 class Head(NamedTuple):
@@ -29,6 +32,11 @@ _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECTS: Final[dict[type[Object], msgspec.json.Decoder[Object]]] = {
     kind: msgspec.json.Decoder(kind) for kind in KINDS.values()
 }
+_SHAPES: Final = {kind: shape_of(kind) for kind in KINDS.values()}
+_TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_COLON: Final = re.compile(rb"\\u003[aA]")
+_LARGE_BLOCK: Final = 1 << 20
+_DIGITS_OF_64_BITS: Final = 19
 
 
 def head_of(value: object) -> Head:
@@ -36,6 +44,8 @@ def head_of(value: object) -> Head:
     if isinstance(value, msgspec.Raw):
         try:
             head = _HEAD.decode(value)
+            if head.items and _loses_a_field(value):
+                raise Misfit("", "each field once", "one twice", subject=head.kind or "")
             return Head(head.api_version, head.kind, head.items)
         except msgspec.ValidationError:
             value = _untyped(value)
@@ -57,6 +67,13 @@ def items_of(array: msgspec.Raw) -> list[msgspec.Raw]:
 
 def decode(value: object, kind: type[Object]) -> Object:
     """The value as a struct. Raises Misfit, with the field and the object's name, where it does not fit."""
+    thing = _decoded(value, kind)
+    if isinstance(value, msgspec.Raw):
+        _check_keys(value, thing)
+    return thing
+
+
+def _decoded(value: object, kind: type[Object]) -> Object:
     if isinstance(value, msgspec.Raw):
         try:
             return _OBJECTS[kind].decode(value)
@@ -67,12 +84,14 @@ def decode(value: object, kind: type[Object]) -> Object:
                 raise _misfit(str(error), kind, value) from None
         except UnicodeDecodeError as error:
             raise _not_utf8(error, kind.__name__) from None
-    while True:
-        try:
-            return msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
-            if not _drop_null(str(error), value):
-                raise _misfit(str(error), kind, value) from None
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        _drop_nulls(value, _SHAPES[kind])
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _misfit(str(error), kind, value) from None
 
 
 def title(thing: Object) -> str:
@@ -89,12 +108,71 @@ def _title(kind: type[msgspec.Struct], namespace: object, name: object) -> str:
     return f"{kind.__name__} {namespace if namespace and isinstance(namespace, str) else 'default'}/{name}"
 
 
+# --- keys that stand twice --------------------------------------------------------------------------------------------
+
+
+class _Pairs(list[tuple[str, object]]):
+    """A JSON object with all that it says."""
+
+
+def _check_keys(raw: msgspec.Raw, thing: Object) -> None:
+    """Refuse JSON that says a field twice, of which a decoder keeps the last. Raises Misfit.
+
+    A decoder that keeps one of two loses a colon at least, so colons are counted first: that takes a tenth of the time
+    that looking at all keys does.
+    """
+    text = bytes(raw)
+    try:
+        if text.count(b":") == msgspec.json.encode(msgspec.json.decode(text)).count(b":") and not _COLON.search(text):
+            return
+    except (ValueError, OverflowError):
+        # A number that is longer than those that are read.
+        pass
+    pairs = json.loads(text.decode("utf-8", "replace"), object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+    field = _repeated(pairs, _SHAPES[type(thing)])
+    if field is not None:
+        raise Misfit(field, "each key once", "it twice", subject=title(thing))
+
+
+def _repeated(value: object, shape: Shape | None) -> str | None:
+    """The path of the first key that stands twice, of those that are read."""
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, held in value:
+            if shape is not None and key not in shape:
+                continue
+            if key in seen:
+                return key
+            seen.add(key)
+            inner = _repeated(held, None if shape is None else shape[key])
+            if inner is not None:
+                return f"{key}{inner}" if inner.startswith("[") else f"{key}.{inner}"
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            inner = _repeated(item, shape)
+            if inner is not None:
+                return f"[{index}].{inner}"
+    return None
+
+
+def _loses_a_field(document: msgspec.Raw) -> bool:
+    """The same question about the top of a list, which may be large: its items are not looked into."""
+    kept = sum(1 + key.count(":") + _colons(value) for key, value in _TOP.decode(document).items())
+    return _colons(document) > kept
+
+
+def _colons(raw: msgspec.Raw) -> int:
+    view = memoryview(raw)
+    return sum(bytes(view[at : at + _LARGE_BLOCK]).count(b":") for at in range(0, len(view), _LARGE_BLOCK))
+
+
 # --- what msgspec says, in our words ----------------------------------------------------------------------------------
 
-_MESSAGE: Final = re.compile(
-    r"(?:Expected `(?P<expected>.*?)`)?.*?(?:, got `(?P<got>.*?)`)?(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?",
-    re.DOTALL,
-)
+_EXPECTED: Final = r"(?:Expected `(?P<expected>.*?)`(?: [<>]= (?P<bound>-?[0-9]+))?)?"
+_GOT: Final = r"(?:, got `(?P<got>.*?)`)?(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?"
+_EXPECTED: Final = r"(?:Expected `(?P<expected>.*?)`(?: [<>]= (?P<bound>-?[0-9]+))?)?"
+_GOT: Final = r"(?:, got `(?P<got>.*?)`)?(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?"
+_MESSAGE: Final = re.compile(f"{_EXPECTED}.*?{_GOT}", re.DOTALL)
 _STEP: Final = re.compile(r"\.(\w+)|\[([0-9]+|\.\.\.)\]", re.ASCII)
 _WORDS: Final = {
     "str": "a string",
@@ -124,21 +202,28 @@ def _misfit(message: str, kind: type[msgspec.Struct], value: object) -> Misfit:
         return Misfit(field, "keys that are strings", _got(stray, "a string"), subject=subject)
     words = [_WORDS.get(word, word) for word in (told["expected"] or "").split(" | ") if word not in ("", "null")]
     expected = _either(words) if words else "a number in range"
+    if told["bound"]:
+        expected = f"an integer of {32 if len(told['bound']) < _DIGITS_OF_64_BITS else 64} bits"
     got = _got(held, expected) if value is not msgspec.UNSET else _WORDS.get(told["got"] or "", "a very large number")
     return Misfit(field, expected, got, subject=subject)
 
 
-def _drop_null(message: str, value: object) -> bool:
-    """Remove a null from a field that cannot be null: to the API a null is the same as an absent field.
-
-    False where the message is about something else. Each call removes one, so calling it again comes to an end.
+def _drop_nulls(value: object, shape: Shape | None) -> None:
+    """Remove the nulls from all fields: to the API a null is the same as an absent field. Those in maps and lists stay,
+    where they are mistakes.
     """
-    told = _told(message)
-    path, _, last = (told["path"] or "").rpartition(".")
-    if told["got"] != "null" or told["key"] or not last.isalnum():
-        return False
-    _, holder = _follow(path, value)
-    return isinstance(holder, dict) and holder.pop(last, msgspec.UNSET) is None
+    if shape is None:
+        return
+    if isinstance(value, list):
+        for item in value:
+            _drop_nulls(item, shape)
+    elif isinstance(value, dict):
+        for name, inner in shape.items():
+            if name in value:
+                if value[name] is None:
+                    del value[name]
+                else:
+                    _drop_nulls(value[name], inner)
 
 
 def _told(message: str) -> dict[str, str | None]:
@@ -185,4 +270,5 @@ def _untyped(raw: msgspec.Raw) -> object:
 
 
 def _not_utf8(error: UnicodeDecodeError, subject: str) -> Misfit:
-    return Misfit("", "UTF-8 text", f"0x{error.object[error.start]:02x}", subject=subject)
+    got = "half of a surrogate pair" if is_half_a_pair(error) else f"0x{error.object[error.start]:02x}"
+    return Misfit("", "UTF-8 text", got, subject=subject)

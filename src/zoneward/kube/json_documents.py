@@ -8,6 +8,11 @@ import msgspec
 from zoneward.kube.malformed import Malformed
 
 _AT: Final = re.compile(r"(?:JSON is malformed: )?(.*) \(byte ([0-9]+)\)", re.DOTALL)
+_SURROGATES: Final = ("invalid utf-16 surrogate pair", "unexpected end of hex escape")
+_ESCAPE: Final = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""A backslash, a pair of surrogates, or, as a group, one that has no other half."""
 _DOCUMENT: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -22,6 +27,11 @@ def next_document(data: bytes | bytearray, start: int) -> tuple[msgspec.Raw, int
     except msgspec.DecodeError as error:
         # msgspec says where in its message, and nothing where a document is cut short.
         match = _AT.fullmatch(str(error))
+    if match is None or match[1] in _SURROGATES:
+        # Where one ends the text, msgspec takes the document for cut short.
+        half = next((each for each in _ESCAPE.finditer(data, start) if each[1]), None)
+        if half is not None:
+            raise Malformed.at(data, half.start(), "malformed JSON: half of a surrogate pair")
     if match is None:
         raise Malformed.at(data, len(data), "malformed JSON: the document is cut short")
     problem, offset = match[1], int(match[2])

@@ -5,10 +5,15 @@ case. A list or a map may be ``null`` in what an API server or a person writes, 
 say ``pod.status.conditions or ()``. ``gc=False`` is safe: no object can refer back to itself.
 """
 
+from typing import Annotated
+
 import msgspec
 
 from zoneward.kube.names import ZONE_LABEL
 
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Integers as the API has them: what is larger is written by nobody, and could be written by nobody."""
 Number = str | int | float
 """A quantity as it stands in a document; `zoneward.kube.quantity` reads it exactly."""
 
@@ -41,7 +46,7 @@ class ObjectMeta(_Object, frozen=True, gc=False):
     owner_references: tuple[OwnerReference, ...] | None = None
     finalizers: tuple[str, ...] | None = None
     """Who has to do something before the object may go; an update that left them out would take them away."""
-    generation: int | None = None
+    generation: Int64 | None = None
     resource_version: str | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
@@ -67,15 +72,15 @@ class PodMeta(_Object, frozen=True, gc=False):
 class ServicePort(_Object, frozen=True, gc=False):
     name: str = ""
     protocol: str = "TCP"
-    port: int = 0
-    target_port: int | str | None = None
+    port: Int32 = 0
+    target_port: Int32 | str | None = None
     """A number, the name of a container's port, or absent: the same number as ``port``."""
-    node_port: int | None = None
+    node_port: Int32 | None = None
     app_protocol: str | None = None
 
 
 class ClientIPConfig(_Object, frozen=True, gc=False):
-    timeout_seconds: int | None = None
+    timeout_seconds: Int32 | None = None
 
 
 class SessionAffinityConfig(_Object, frozen=True, gc=False):
@@ -93,7 +98,7 @@ class ServiceSpec(_Object, frozen=True, gc=False):
     publish_not_ready_addresses: bool | None = None
     internal_traffic_policy: str | None = None
     external_traffic_policy: str | None = None
-    health_check_node_port: int | None = None
+    health_check_node_port: Int32 | None = None
     load_balancer_source_ranges: tuple[str, ...] | None = None
     session_affinity: str | None = None
     session_affinity_config: SessionAffinityConfig | None = None
@@ -187,7 +192,7 @@ def says_ready(conditions: tuple[NodeCondition, ...] | None) -> bool:
 
 class ContainerPort(_Object, frozen=True, gc=False):
     name: str = ""
-    container_port: int = 0
+    container_port: Int32 = 0
     protocol: str = "TCP"
 
 
@@ -307,7 +312,7 @@ def is_terminating(endpoint: Endpoint) -> bool:
 class EndpointPort(_Object, frozen=True, gc=False):
     name: str | None = None
     protocol: str | None = None
-    port: int | None = None
+    port: Int32 | None = None
     app_protocol: str | None = None
 
 

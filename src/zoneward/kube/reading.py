@@ -8,10 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from typing import Final, get_args
+from typing import Final
 
 import msgspec
-from msgspec.structs import fields
 
 from zoneward.kube import json_documents, yaml_documents
 from zoneward.kube.checks import checked
@@ -20,16 +19,17 @@ from zoneward.kube.input_error import InputError, Misfit, show
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.objects import KINDS, Object
 from zoneward.kube.readable_json import readable
+from zoneward.kube.shapes import Shape, shape_of, united
 from zoneward.kube.unpacking import unpack
-from zoneward.kube.yaml_documents import Shape
 
 __all__ = ["InputError", "read", "title"]
 
 _Kind = tuple[str | None, str | None]
 """apiVersion and kind."""
 _STRUCTS: Final = tuple(KINDS.values())
-_BLANK: Final = re.compile(rb"\s*(?:---[ \t]*\r?\n\s*(?=[{\[]))?")
-"""What may stand before a JSON document; before a YAML document only blanks, for the parser counts on the rest."""
+_BLANK: Final = re.compile(rb"(?:\s|\xef\xbb\xbf)*(?:---[ \t]*\r?\n\s*(?=[{\[]))?")
+"""What may stand before a JSON document; before a YAML document only blanks, for the parser counts on the rest. Files
+that were put together have a byte order mark where each begins."""
 _NOT_JSON_AFTER: Final = 1 << 20
 """A mistake further inside a document that looks like JSON is one: YAML is not tried, which would take a while."""
 
@@ -168,22 +168,8 @@ def _take(place: str, item: object) -> object:
 
 # --- the fields that are read -----------------------------------------------------------------------------------------
 
-
-def _shape(annotation: object) -> Shape | None:
-    """The fields of the struct that a type is or holds, by their names on the wire."""
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        return {field.encode_name: _shape(field.type) for field in fields(annotation)}
-    return next((shape for part in get_args(annotation) if (shape := _shape(part)) is not None), None)
-
-
-def _united(one: Shape | None, other: Shape | None) -> Shape | None:
-    """A document's kind may come last, so all fields of all kinds are kept until it does."""
-    if one is None or other is None:
-        return None
-    return one | {name: _united(one[name], shape) if name in one else shape for name, shape in other.items()}
-
-
+# A document's kind may come last, so all fields of all kinds are kept until it does.
 _WANTED: Final[Shape] = reduce(
-    lambda one, kind: _united(one, _shape(kind)) or {}, _STRUCTS, {"apiVersion": None, "kind": None}
+    lambda one, kind: united(one, shape_of(kind)) or {}, _STRUCTS, {"apiVersion": None, "kind": None}
 )
 _WANTED["items"] = _WANTED

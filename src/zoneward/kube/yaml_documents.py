@@ -3,17 +3,20 @@
 PyYAML composes nodes in C but resolves and constructs them in Python, at 1.5 MB a second. Here its parser gives events,
 and values are built from those alone whose fields are wanted: many times as fast, and a ``List`` of any length is
 handed over item by item, so that it never stands in memory. Where a wanted value makes use of an alias, a merge or a
-tag, PyYAML does it all after all: such files are rare, and small.
+tag, PyYAML does it all after all: such files are rare, and small. Before it does, a pass over the events counts what
+aliases stand for: a few lines of them can stand for more than a machine holds.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
 import yaml
 from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
     DocumentStartEvent,
     MappingEndEvent,
     MappingStartEvent,
@@ -23,21 +26,27 @@ from yaml.events import (
     StreamEndEvent,
 )
 
+from zoneward.kube.input_error import show
 from zoneward.kube.malformed import Malformed
+from zoneward.kube.shapes import Shape
 
-Shape = dict[str, "Shape | None"]
-"""The wanted fields of a mapping, or of each mapping in a list, and what is wanted of them; None: all of it."""
 Take = Callable[[str, object], object]
 """Called with place (``[3]``, ``items[3]``) and value of each item as soon as it is built; its answer stands there."""
 
 MAX_DEPTH: Final = 100
 MAX_FIELDS: Final = 1000
 """Fields at the top of a document. An object has a handful; a log of ``key: value`` lines has any number."""
+MAX_TAG_DIRECTIVES: Final = 100
+"""The parser compares each ``%TAG`` with all before it."""
+MAX_REPEATED: Final = 100_000
+"""Values that the aliases of one document may stand for, those that stand for others included. People repeat some
+hundred; what is written to exhaust a machine repeats thousands of millions."""
 
 _Event = Any
 _Next = Callable[[], _Event]
 _OPENING: Final = frozenset((MappingStartEvent, SequenceStartEvent))
 _CLOSING: Final = frozenset((MappingEndEvent, SequenceEndEvent))
+_VALUES: Final = _OPENING | {ScalarEvent, AliasEvent}
 _LONGEST_NUMBER: Final = 64
 _TAG: Final = "tag:yaml.org,2002:"
 
@@ -55,35 +64,44 @@ def documents(data: bytes | bytearray, *, start: int, shape: Shape, take: Take) 
                 yield document
                 done += 1
         except _Unusual:
-            _check_depth(_events(data, start))
-            loaded = yaml.load_all(_Window(data, start), Loader)
-            yield from (_taken(document, take) for document in islice(loaded, done, None))
+            for number, document in enumerate(_loaded(data, start)):
+                if number >= done:
+                    yield _taken(document, take)
 
 
 def whole_documents(data: bytes | bytearray) -> list[object]:
     """Each document of a small file with all of its fields. Raises Malformed."""
     with _malformed(data, 0):
-        _check_depth(_events(data, 0))
-        return list(yaml.load_all(_Window(data, 0), Loader))
+        return list(_loaded(data, 0))
 
 
 @contextmanager
 def _malformed(data: bytes | bytearray, start: int) -> Iterator[None]:
     """Tell the parser's mistakes by their place in the whole data."""
+    if data.count(b"\n%TAG", start) > MAX_TAG_DIRECTIVES:
+        raise Malformed.at(data, start, f"malformed YAML: more than {MAX_TAG_DIRECTIVES} %TAG directives")
     try:
         yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line, mark.column) if mark else (0, 0)
         line += data.count(b"\n", 0, start)
-        raise Malformed(line + 1, column + 1, f"malformed YAML: {error.problem}") from None
+        problem = _CLEARER.get(str(error.problem), error.problem)
+        raise Malformed(line + 1, column + 1, f"malformed YAML: {problem}") from None
     except yaml.reader.ReaderError as error:
         raise Malformed.at(data, start + error.position, f"malformed YAML: {error.reason}") from None
 
 
-class _TooDeep(yaml.MarkedYAMLError):
-    def __init__(self, event: _Event) -> None:
-        super().__init__(problem=f"more than {MAX_DEPTH} levels", problem_mark=event.start_mark)
+_CLEARER: Final = {
+    "found invalid Unicode character escape code": "found an escape that is no character, or half of a surrogate pair"
+}
+
+
+class _Refused(yaml.MarkedYAMLError):
+    """What the parser takes and we don't."""
+
+    def __init__(self, problem: str, event: _Event) -> None:
+        super().__init__(problem=problem, problem_mark=event.start_mark)
 
 
 class _Unusual(Exception):  # noqa: N818
@@ -104,21 +122,37 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
 
 def _number(construct: Callable[[Any, yaml.ScalarNode], object]) -> Callable[[Any, yaml.ScalarNode], object]:
     def number(loader: Any, node: yaml.ScalarNode) -> object:
+        text = loader.construct_scalar(node)
+        # No number that is read is as long.
+        if len(text) > _LONGEST_NUMBER or ":" in text:
+            return text
         try:
-            return node.value if ":" in node.value else construct(loader, node)
-        except ValueError:  # such as 0b_, or more digits than Python converts
-            return node.value
+            return construct(loader, node)
+        except (ValueError, IndexError):  # such as 0b_, or a tag before nothing
+            return text
 
     return number
 
 
+def _switch(loader: Any, node: yaml.ScalarNode) -> object:
+    text = loader.construct_scalar(node)
+    return Loader.bool_values.get(text.lower(), text)
+
+
+def _text(loader: Any, node: yaml.ScalarNode) -> object:
+    return loader.construct_scalar(node)
+
+
 Loader.add_constructor(f"{_TAG}int", _number(yaml.SafeLoader.construct_yaml_int))
 Loader.add_constructor(f"{_TAG}float", _number(yaml.SafeLoader.construct_yaml_float))
+# A tag may stand before any text, and PyYAML expects it to fit.
+Loader.add_constructor(f"{_TAG}bool", _switch)
+Loader.add_constructor(f"{_TAG}timestamp", _text)
 _resolver: Final = Loader("")
 
 
 def _plain(text: str) -> object:
-    """What a scalar without quotes and tag means. No number that is read is as long as the text that is left alone."""
+    """What a scalar without quotes and tag means."""
     return _resolved(text) if len(text) <= _LONGEST_NUMBER else text
 
 
@@ -184,13 +218,18 @@ def _mapping(event: _Event, events: _Next, shape: Shape | None, depth: int, take
             raise _Unusual
         if shape is None:
             key = _plain(event.value) if event.implicit[0] else event.value
+            if key in values:
+                raise _twice(event)
             values[key] = _value(events(), events, None, depth)
             continue
-        name = event.value
+        name, key = event.value, event
         event = events()
         if name not in shape:
             _skip(event, events, depth)
-        elif take is not None and name == "items" and event.__class__ is SequenceStartEvent:
+            continue
+        if name in values:
+            raise _twice(key)
+        if take is not None and name == "items" and event.__class__ is SequenceStartEvent:
             values[name] = _list(event, events, shape[name], depth + 1, take, name)
         else:
             values[name] = _value(event, events, shape[name], depth)
@@ -212,7 +251,7 @@ def _check(event: _Event, depth: int) -> None:
     if event.tag is not None:
         raise _Unusual
     if depth > MAX_DEPTH:
-        raise _TooDeep(event)
+        raise _too_deep(event)
 
 
 def _skip(event: _Event, events: _Next, depth: int) -> None:
@@ -222,7 +261,7 @@ def _skip(event: _Event, events: _Next, depth: int) -> None:
         if kind in _OPENING:
             level += 1
             if depth + level > MAX_DEPTH:
-                raise _TooDeep(event)
+                raise _too_deep(event)
         elif kind in _CLOSING:
             level -= 1
         if level == 0:
@@ -230,16 +269,90 @@ def _skip(event: _Event, events: _Next, depth: int) -> None:
         event = events()
 
 
-def _check_depth(events: _Next) -> None:
-    """PyYAML composes by recursion in C: what is nested too deep would end the process."""
+def _twice(key: _Event) -> _Refused:
+    return _Refused(f"expected each key once, got {show(key.value)} twice", key)
+
+
+def _too_deep(event: _Event) -> _Refused:
+    return _Refused(f"more than {MAX_DEPTH} levels", event)
+
+
+# --- documents that PyYAML builds -------------------------------------------------------------------------------------
+
+
+def _loaded(data: bytes | bytearray, start: int) -> Iterator[object]:
+    """Each document with all of its fields, each looked at before it is built."""
+    events, loader = _events(data, start), Loader(_Window(data, start))
+    while True:
+        _check_document(events)
+        if not loader.check_data():
+            return
+        yield loader.get_data()
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or a list whose end has not come yet. ``size``: the values in it, with what aliases stand for."""
+
+    anchor: str | None
+    keys: set[str] | None
+    """Of a mapping, the scalars that stood where a key does."""
+    size: int = 1
+    entries: int = field(default=0)
+
+    @property
+    def awaits_key(self) -> bool:
+        return self.keys is not None and self.entries % 2 == 0
+
+
+def _check_document(events: _Next) -> None:
+    """Refuse what PyYAML would take too long for, or does badly: it composes by recursion in C, copies what is merged
+    as often as that is asked for, and lets the last of equal keys win.
+    """
+    sizes: dict[str, int] = {}
+    repeated = 0
+    path: list[_Open] = []
     try:
-        while (event := events()).__class__ is not StreamEndEvent:
-            if event.__class__ in _OPENING:
-                _skip(event, events, 0)
-    except _TooDeep:
+        while (event := events()).__class__ not in (DocumentEndEvent, StreamEndEvent):
+            kind = event.__class__
+            if kind in _CLOSING:
+                closed = path.pop()
+                size = closed.size
+                if closed.anchor is not None:
+                    sizes[closed.anchor] = size
+                if path:
+                    path[-1].size += size
+                continue
+            if kind not in _VALUES:
+                continue
+            size = 1
+            if kind is AliasEvent:
+                if any(each.anchor == event.anchor for each in path):
+                    raise _Refused("an alias stands in what it stands for", event)
+                size = sizes.get(event.anchor, 1)
+                repeated += size
+                if repeated > MAX_REPEATED:
+                    raise _Refused(f"aliases stand for more than {MAX_REPEATED:,} values", event)
+            if path:
+                above = path[-1]
+                if above.awaits_key and kind is ScalarEvent and above.keys is not None:
+                    if event.value in above.keys:
+                        raise _twice(event)
+                    above.keys.add(event.value)
+                above.entries += 1
+            if kind in _OPENING:
+                path.append(_Open(event.anchor, set() if kind is MappingStartEvent else None))
+                if len(path) > MAX_DEPTH:
+                    raise _too_deep(event)
+                continue
+            if kind is ScalarEvent and event.anchor is not None:
+                sizes[event.anchor] = 1
+            if path:
+                path[-1].size += size
+    except _Refused:
         raise
     except yaml.YAMLError:
-        # Told when it is met again, after the documents before it.
+        # Told when it is met again.
         return
 
 

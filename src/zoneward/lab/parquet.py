@@ -1,6 +1,7 @@
 """Each input with each algorithm's scores, as a directory of Parquet files, written piece by piece."""
 
 import re
+import secrets
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,13 +36,10 @@ class ParquetDirectory:
         if path.exists():
             raise InputError("--to", str(path), "expected a directory that does not exist yet")
         self._path = path
-        self._making = path.with_name(f"{path.name}.making")
+        # Nobody can know it beforehand, and what is there already is not taken.
+        self._making = path.with_name(f"{path.name}.{secrets.token_hex(8)}.making")
         try:
             self._making.mkdir()
-        except FileExistsError:
-            # Somebody else may be writing there.
-            left = f"expected no {self._making} beside it: delete it if it was left by a run that was killed"
-            raise InputError("--to", str(path), left) from None
         except OSError as error:
             raise InputError("--to", str(path), f"expected a directory that can be made: {error.strerror}") from error
         self._contenders = contenders
@@ -82,7 +80,11 @@ class ParquetDirectory:
             self._writing.result()
         if partial:
             (self._making / "PARTIAL.txt").write_text(f"{partial}\n", encoding="utf-8")
-        self._making.rename(self._path)
+        try:
+            self._making.rename(self._path)
+        except OSError as error:
+            told = f"expected a directory that does not exist yet: {error.strerror}"
+            raise InputError("--to", str(self._path), told) from error
 
     def _flush(self) -> None:
         if not self._frames:

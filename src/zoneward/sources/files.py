@@ -1,6 +1,7 @@
 """What ``-f`` names, to bytes: files, directories and standard input."""
 
 import os
+import select
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ SUFFIXES: Final = tuple(f"{suffix}{packed}" for packed in ("", ".gz") for suffix
 """Files in a directory that are read; a file that is named itself may be called anything."""
 
 _LARGE_BLOCK: Final = 1 << 20
+_WRITER_WITHIN: Final = 10.0
+"""Seconds in which somebody has to write to a named pipe that is to be read."""
 
 
 def expand(paths: Sequence[str]) -> Iterator[str]:
@@ -44,11 +47,49 @@ def load(file: str, *, stdin: BinaryIO | None) -> bytes | bytearray:
             raise InputError(STDIN_NAME, "expected data, got none connected")
         return _content(STDIN_NAME, stdin)
     try:
-        with Path(file).open("rb") as stream:
+        with open_file(file) as stream:
             status = os.fstat(stream.fileno())
             return _content(file, stream, size=status.st_size if stat.S_ISREG(status.st_mode) else None)
     except (OSError, ValueError) as error:
         raise _refused(file, error) from None
+
+
+def open_file(path: str | Path) -> BinaryIO:
+    """A file to be read, in which somebody writes where it is a named pipe. Raises OSError or ValueError.
+
+    Opened as files are, a named pipe would be waited for as long as nobody writes. What ``<(command)`` stands for is
+    a pipe without a name, and waits for its command.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if _is_named_pipe(descriptor):
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            if not poll.poll(_WRITER_WITHIN * 1000):
+                raise TimeoutError(None, f"nobody writes to this pipe within {_WRITER_WITHIN:g} s", str(path))
+        os.set_blocking(descriptor, True)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_small(path: str | Path, *, most: int) -> bytes:
+    """A file of so many bytes at most, and one more where it has more. Raises OSError or ValueError."""
+    with open_file(path) as stream:
+        return stream.read(most + 1)
+
+
+def _is_named_pipe(descriptor: int) -> bool:
+    status = os.fstat(descriptor)
+    if not stat.S_ISFIFO(status.st_mode):
+        return False
+    one, other = os.pipe()
+    try:
+        return os.fstat(one).st_dev != status.st_dev
+    finally:
+        os.close(one)
+        os.close(other)
 
 
 def _below(path: str) -> Iterator[str]:
@@ -86,7 +127,11 @@ def _content(name: str, stream: BinaryIO, *, size: int | None = None) -> bytes |
         if size > MAX_BYTES:
             raise too_large(name)
         stream.seek(0)
-        return stream.read()
+        # It may grow meanwhile.
+        data: bytes | bytearray = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise too_large(name)
+        return data
     data = bytearray(head)
     while block := stream.read(_LARGE_BLOCK):
         data += block

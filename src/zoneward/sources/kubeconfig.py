@@ -10,6 +10,7 @@ from zoneward.kube.input_error import InputError, show
 from zoneward.kube.malformed import Malformed
 from zoneward.sources.access import Access
 from zoneward.sources.fields import Fields
+from zoneward.sources.files import read_small
 from zoneward.sources.in_cluster import SERVICE_ACCOUNT, in_cluster_access
 from zoneward.sources.kubeconfig_entries import cluster_from, user_from
 
@@ -122,8 +123,7 @@ def _document(file: str, *, must_exist: bool) -> Fields | None:
     from zoneward.kube.yaml_documents import whole_documents
 
     try:
-        with Path(file).open("rb") as stream:
-            data = stream.read(_LARGEST + 1)
+        data = read_small(file, most=_LARGEST)
     except FileNotFoundError:
         if not must_exist:
             return None

@@ -1,9 +1,9 @@
 """A small file that others replace while we run: a token, a certificate."""
 
 import os
-from pathlib import Path
 
 from zoneward.kube.input_error import InputError
+from zoneward.sources.files import read_small
 
 _LARGEST = 1 << 20
 
@@ -26,8 +26,7 @@ class RereadFile:
             status = os.stat(self._path)  # noqa: PTH116 -- on the way of every request
             seen = (status.st_mtime_ns, status.st_size, status.st_ino)
             if seen != self._seen:
-                with Path(self._path).open("rb") as file:
-                    data = file.read(_LARGEST)
+                data = read_small(self._path, most=_LARGEST)[:_LARGEST]
                 self._seen, self._bytes = seen, data
         except (OSError, ValueError) as error:
             if self._bytes is None:

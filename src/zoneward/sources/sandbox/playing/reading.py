@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.names import DOMAIN
 from zoneward.sources.fields import Fields
+from zoneward.sources.files import read_small
 from zoneward.sources.sandbox.playing.fleet import MOST_PODS
 from zoneward.sources.sandbox.playing.forms import Form
 from zoneward.sources.sandbox.playing.plays import (
@@ -94,8 +94,7 @@ _CLUSTER_WIDE: Final = ("Node", "Namespace")
 def read_play(file: str) -> Play:
     """Raises InputError with file, field, what was expected and what was there."""
     try:
-        with Path(file).open("rb") as stream:
-            data = stream.read(_LARGEST + 1)
+        data = read_small(file, most=_LARGEST)
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else error
         raise InputError(file, f"expected a readable file, got: {problem}") from None

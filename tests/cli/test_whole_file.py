@@ -1,0 +1,105 @@
+"""A file is there whole or not at all, and nobody can lead the way to another one."""
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zoneward.cli import whole_file as module
+from zoneward.cli.whole_file import whole_file
+from zoneward.kube.input_error import InputError
+
+
+@pytest.fixture
+def _usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def write(path: Path, text: bytes = b"new", *, private: bool = False) -> None:
+    with whole_file(path, private=private) as file:
+        file.write(text)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_no_link_beside_it_is_followed_whatever_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / "out.making").symlink_to(tmp_path / "theirs")
+    write(tmp_path / "out")
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert (tmp_path / "out").read_text() == "new"
+    assert {each.name for each in tmp_path.iterdir()} == {"out", "out.making", "theirs"}
+
+
+def test_a_name_that_is_taken_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.secrets, "token_hex", lambda _bytes: "known")
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / "out.known.making").symlink_to(tmp_path / "theirs")
+    with pytest.raises(InputError, match="expected a file that can be written: File exists"):
+        write(tmp_path / "out")
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert (tmp_path / "out.known.making").is_symlink()
+
+
+def test_each_has_a_name_of_its_own_until_it_is_whole(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "out"), whole_file(tmp_path / "out"):
+        assert len({each.name for each in tmp_path.iterdir()}) == 2
+        assert not (tmp_path / "out").exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.usefixtures("_usual_umask")
+def test_what_is_private_is_for_its_owner_alone_from_the_first_moment(tmp_path: Path) -> None:
+    with whole_file(tmp_path / "out", private=True):
+        assert [mode(each) for each in tmp_path.iterdir()] == [0o600]
+    assert mode(tmp_path / "out") == 0o600
+    write(tmp_path / "shared")
+    assert mode(tmp_path / "shared") == 0o644
+
+
+@pytest.mark.usefixtures("_usual_umask")
+@pytest.mark.parametrize("private", [False, True])
+def test_one_that_is_replaced_keeps_its_mode(tmp_path: Path, private: bool) -> None:
+    (tmp_path / "out").write_text("old")
+    (tmp_path / "out").chmod(0o640)
+    write(tmp_path / "out", private=private)
+    assert mode(tmp_path / "out") == 0o640
+
+
+def test_nothing_is_left_where_writing_fails(tmp_path: Path) -> None:
+    def fail() -> None:
+        with whole_file(tmp_path / "out") as file:
+            file.write(b"half")
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        fail()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_named_pipe_from_which_nobody_reads_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_READER_WITHIN", 0.01)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="expected a file that can be written: No such device or address"):
+        write(tmp_path / "pipe")
+
+
+def test_a_named_pipe_from_which_somebody_reads_is_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    try:
+        write(tmp_path / "pipe")
+    finally:
+        reader.join()
+    assert read == [b"new"]
