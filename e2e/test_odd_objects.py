@@ -124,7 +124,7 @@ def test_what_a_server_takes_is_saved_and_read(
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_what_kubectl_prints_of_it_is_read(plane: ControlPlane, tmp_path: Path, form: str) -> None:
-    command = [plane.programs["kubectl"], "get", "services,nodes,pods,endpointslices", "-A", "-o", form]
+    command = [str(plane.programs["kubectl"]), "get", "services,nodes,pods,endpointslices", "-A", "-o", form]
     environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig())}
     printed = subprocess.run(command, capture_output=True, env=environment, check=True, timeout=60).stdout
     file = tmp_path / f"odd.{form}"

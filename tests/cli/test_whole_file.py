@@ -1,6 +1,7 @@
 """A file is there whole or not at all, and nobody can lead the way to another one."""
 
 import os
+import secrets
 import stat
 import threading
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ def test_no_link_beside_it_is_followed_whatever_it_is_called(tmp_path: Path) -> 
 
 
 def test_a_name_that_is_taken_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.secrets, "token_hex", lambda _bytes: "known")
+    monkeypatch.setattr(secrets, "token_hex", lambda _bytes: "known")
     (tmp_path / "theirs").write_text("theirs")
     (tmp_path / "out.known.making").symlink_to(tmp_path / "theirs")
     with pytest.raises(InputError, match="expected a file that can be written: File exists"):

@@ -141,6 +141,7 @@ _NO_CHARACTER = "malformed YAML: found an escape that is no character, or half o
 _PACKED = gzip.compress(GOOD, mtime=0)
 _LABEL_VALUE = "expected a label value: at most 63 letters, digits and inner '-', '_' or '.'"
 _ZONE_LABEL = "metadata.labels[topology.kubernetes.io/zone]"
+_INT32 = "expected an integer of 32 bits"
 _PORT = "expected a port number from 0 to 65535"
 
 
@@ -486,7 +487,7 @@ BAD_INPUTS: dict[Badness, tuple[bytes, str]] = {
     ),
     Badness.NODE_PORT_OF_SERVICE: (
         service('{"ports":[{"port":80,"nodePort":%s}]}' % ("9" * 100)),
-        "document 1: Service shop/cart: spec.ports[0].nodePort: expected an integer of 32 bits, got a very large number",
+        f"document 1: Service shop/cart: spec.ports[0].nodePort: {_INT32}, got a very large number",
     ),
     Badness.PORT_OF_SLICE: (
         slice_('"addressType":"FQDN","ports":[{"name":"all"},{"port":2147483648}]'),

@@ -19,7 +19,8 @@ from zoneward.sources.cache import Cache
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.text import Text
+
+    from zoneward.report.text import Text
 
 _REDRAW: Final = 0.1
 """Seconds between two looks at whether there is something new to draw."""
@@ -122,7 +123,7 @@ class Drawn:
         return int(story.seconds), len(story.log), story.marked(_MARKED), zones_now(self._cache)
 
     def _status(self, *, is_last: bool) -> "Text":
-        from rich.text import Text
+        from zoneward.report.text import Text
 
         everything = sum_of(self._story.plans)
         text = Text().append("zoneward demo", "bold")
@@ -137,15 +138,15 @@ class Drawn:
 def _table(story: Story, cache: Cache, width: int) -> Sequence["RenderableType"]:
     """The table as other commands print it, in parts; without the last line, which speaks of their options."""
     from rich.console import Group
-    from rich.text import Text
 
     from zoneward.report.tables import plan_table
+    from zoneward.report.text import AnyText, lines
 
     table = plan_table(story.plans, demand=demand_of(cache.nodes), configuration=Configuration(), width=width)
     assert isinstance(table, Group)
     *above, legend = table.renderables
-    assert isinstance(legend, Text)
-    return *above, Text("\n").join(legend.split("\n")[:-1])
+    assert isinstance(legend, AnyText)
+    return *above, lines(legend.split("\n")[:-1])
 
 
 def zones_now(cache: Cache) -> Sequence[ZoneNow]:

@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import click
-
 from zoneward import sample
 from zoneward.cli.demo_clock import WaitingClock
 from zoneward.cli.demo_story import Heard, Story
 from zoneward.cli.demo_views import view_for
 from zoneward.cli.interrupting import INTERRUPTED
+from zoneward.cli.printing import print_line
 from zoneward.cli.running_together import first_to_end
 from zoneward.cli.whole_file import whole_file
 from zoneward.controller.batching import Batching
@@ -117,7 +116,7 @@ async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> 
         await first_to_end(perform_it(), controller.run(), _follow(controller, story), view.run())
         await view.end()
         for line in _summary(controller, story):
-            click.echo(line)
+            print_line(line)
 
 
 def _end_of(play: Play) -> float:

@@ -13,7 +13,9 @@ from zoneward.cli.clusters import access_for
 from zoneward.cli.configuring import configuration_for
 from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.options import Note, Options, tell
+from zoneward.cli.printing import print_line
 from zoneward.kube.input_error import InputError
+from zoneward.kube.visible import visible
 
 if TYPE_CHECKING:
     from zoneward.controller.adopting import Adopting
@@ -99,7 +101,7 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
             if dry_run:
                 await _show(adopting, way, name)
             else:
-                click.echo(f"Service {name}: {await way.run(adopting)}")
+                print_line(f"Service {name}: {await way.run(adopting)}")
                 tell(options, [Note(way.after)] if way.after else [])
 
     again = f"{way.again} {name}"
@@ -107,7 +109,7 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
         asyncio.run(run())
     except KeyboardInterrupt:
         if any(each.is_begun for each in begun):
-            click.echo(f"zoneward: cut off half way; to go on: {again}", err=True)
+            print_line(f"zoneward: cut off half way; to go on: {again}", err=True)
         return INTERRUPTED
     except CallFailed as error:
         told = complaint(error, access, now=datetime.now(UTC))
@@ -154,7 +156,7 @@ def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
         lines += _named("delete", step.delete)
     elif isinstance(step, DeleteSlices):
         lines += _named("delete", step.slices)
-    yield as_yaml(documents[0], lines) if documents else "".join(f"# {line}\n" for line in lines)
+    yield as_yaml(documents[0], lines) if documents else "".join(f"# {visible(line)}\n" for line in lines)
     for each in documents[1:]:
         yield "---\n" + as_yaml(each, ())
     if documents:

@@ -98,5 +98,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(message: str) -> int:
-    click.echo(f"zoneward: {' '.join(message.split())}", err=True)
+    from zoneward.cli.printing import print_line
+
+    print_line(f"zoneward: {' '.join(message.split())}", err=True)
     return 2

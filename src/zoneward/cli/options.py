@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import click
 
+from zoneward.cli.printing import print_line
 from zoneward.routing.approach import WHAT_IF_VALUES
 from zoneward.routing.selection import CONSUMERS, ZONEWARD
 
@@ -122,7 +123,7 @@ def tell(options: Options, notes: Iterable[Note]) -> None:
     """Print notes on standard error, as far as they are wanted."""
     for note in notes:
         if not options.quiet and (not note.verbose or options.verbose):
-            click.echo(f"zoneward: {note.text}", err=True)
+            print_line(f"zoneward: {note.text}", err=True)
 
 
 def wants_color(options: Options) -> bool:

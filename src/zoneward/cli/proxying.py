@@ -12,6 +12,7 @@ from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
 from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
 from zoneward.cli.options import Options
+from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
 from zoneward.daemon.go_duration import seconds_of
 from zoneward.daemon.listening import listen_of, listen_of_or_nowhere

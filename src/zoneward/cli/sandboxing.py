@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 import yaml
 
+from zoneward.cli.printing import print_line
 from zoneward.cli.uncollected import uncollected
 from zoneward.cli.whole_file import whole_file
 from zoneward.kube.input_error import InputError
@@ -87,8 +88,9 @@ async def _serve(
         serving = Serving(registry, host=asked.listen, port=asked.port, trust=trust, faults=faults, ends_pods=ends_pods)
         try:
             await stack.enter_async_context(serving)
-        except OSError as error:
-            raise InputError("--listen, --port", f"expected an address that is free, got: {error.strerror}") from error
+        except (OSError, UnicodeError) as error:
+            problem = error.strerror if isinstance(error, OSError) else "no name of a host"
+            raise InputError("--listen, --port", f"expected an address that is free, got: {problem}") from error
         if asked.save is not None:
             # When no connection is left: who was answered finds what was written.
             last.callback(_save, registry, asked.save)
@@ -227,14 +229,14 @@ def _write_kubeconfig(file: Path, serving: Serving, asked: Asked) -> None:
 
 def _announce(serving: Serving, asked: Asked) -> None:
     how = f"--server={serving.address}" if asked.kubeconfig is None else f"--kubeconfig={asked.kubeconfig}"
-    click.echo(f"The sandbox is ready: kubectl {how} get services -A")
+    print_line(f"The sandbox is ready: kubectl {how} get services -A")
     sys.stdout.flush()
 
 
 def _tell(asked: Asked, *notes: str) -> None:
     if not asked.quiet:
         for note in notes:
-            click.echo(f"zoneward: {note}", err=True)
+            print_line(f"zoneward: {note}", err=True)
 
 
 # --- saving -----------------------------------------------------------------------------------------------------------

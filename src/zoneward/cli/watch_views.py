@@ -13,12 +13,12 @@ from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Note, Options, table_width, tell, wants_color
 from zoneward.cli.streaming import Stream
 from zoneward.cli.terminal import Screen, is_screen
+from zoneward.kube.visible import visible
 from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
 from zoneward.sources.cache import Cache
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
+    from zoneward.report.text import Text
     from zoneward.sources.resources import Key
 
 _REDRAW: Final = 0.25
@@ -106,7 +106,7 @@ class Log(_Printed):
     async def told(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
             now = datetime.now().astimezone()
-            await self._print("".join(f"{in_words(change, now=now)}\n" for change in changes))
+            await self._print("".join(f"{visible(in_words(change, now=now))}\n" for change in changes))
 
     async def complete(self) -> None:
         from zoneward.report.tables import plan_table, print_table
@@ -209,7 +209,7 @@ class Drawn:
         )
 
     def _status(self) -> "Text":
-        from rich.text import Text
+        from zoneward.report.text import Text
 
         services, pods = len(self._plans.order), len(self._cache.pods)
         counts = f"{services:,} Service{'' if services == 1 else 's'}, {pods:,} Pod{'' if pods == 1 else 's'}"

@@ -20,6 +20,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from zoneward.daemon.log import Log, LogFormat
 from zoneward.daemon.repetition import Repetition
+from zoneward.kube.visible import visible
 
 
 class Level(StrEnum):
@@ -166,10 +167,7 @@ def _as_text(_logger: WrappedLogger, _method: str, event: EventDict) -> bytes:
     fields = _ordered(event)
     words = [f"{fields.pop('time')} {fields.pop('level').upper():7} {_one_line(str(fields.pop('event')))}"]
     line = " ".join(words + [f"{field}={_quoted(value)}" for field, value in fields.items()])
-    if not line.isprintable():
-        # Terminals obey control characters.
-        line = "".join(each if each.isprintable() else "?" for each in line)
-    return line.encode()
+    return visible(line).encode()
 
 
 def _one_line(text: str) -> str:

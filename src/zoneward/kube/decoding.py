@@ -170,8 +170,6 @@ def _colons(raw: msgspec.Raw) -> int:
 
 _EXPECTED: Final = r"(?:Expected `(?P<expected>.*?)`(?: [<>]= (?P<bound>-?[0-9]+))?)?"
 _GOT: Final = r"(?:, got `(?P<got>.*?)`)?(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?"
-_EXPECTED: Final = r"(?:Expected `(?P<expected>.*?)`(?: [<>]= (?P<bound>-?[0-9]+))?)?"
-_GOT: Final = r"(?:, got `(?P<got>.*?)`)?(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?"
 _MESSAGE: Final = re.compile(f"{_EXPECTED}.*?{_GOT}", re.DOTALL)
 _STEP: Final = re.compile(r"\.(\w+)|\[([0-9]+|\.\.\.)\]", re.ASCII)
 _WORDS: Final = {

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from zoneward.kube.visible import visible
+
 MAX_LENGTH: Final = 300
 """Longest message, in characters: a line that a terminal still shows as a few rows."""
 _LONGEST_VALUE: Final = 60
@@ -21,7 +23,8 @@ class InputError(Exception):
         # Only the longest parts are cut, and all of them to the same length.
         limit = next((limit for limit in range(MAX_LENGTH, 1, -1) if sum(min(len(p), limit) for p in told) <= room), 1)
         line = ": ".join(_cut(part, limit) for part in told)
-        super().__init__(printable(line))
+        # Names in a file may hold anything, sequences that steer a terminal included.
+        super().__init__(visible(line))
 
 
 class Misfit(Exception):  # noqa: N818  (never leaves the package: readers turn it into an InputError with its place)
@@ -71,11 +74,6 @@ def show(value: object) -> str:
             return "a mapping"
         case _:
             return _cut(type(value).__name__, _LONGEST_VALUE)
-
-
-def printable(text: str) -> str:
-    """Text as one line. Names may hold anything, sequences that steer a terminal included."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -10,17 +10,11 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-<<<<<<< HEAD
-_NUMBER: Final = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,9})|([a-zA-Z]{0,2}))", re.ASCII)
-_MOST: Final = 999
-"""The largest exponent that counts. API servers keep larger ones as they are written, and reckon with 64 bits."""
-=======
 _NUMBER: Final = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+)|([a-zA-Z]{0,2}))", re.ASCII)
 _LARGEST_EXPONENT: Final = 1000
 """An API server takes any. Beyond this one, what is added and compared is the same as at it."""
 _MOST_DIGITS: Final = 4000
 """Digits behind the point that are read, and digits before it, beyond which a number counts as that large."""
->>>>>>> 4da7516 (Read what an API server takes, and nothing for ever)
 _SUFFIXES: Final = {"": Fraction(1)}
 for _power, _suffix in enumerate("num", start=-3):
     _SUFFIXES[_suffix] = Fraction(1000) ** _power
@@ -41,17 +35,12 @@ def parse(text: str | int | float) -> Fraction:
     if match is None or (match[4] is not None and match[4] not in _SUFFIXES):
         raise ValueError(f"expected a quantity such as 4, 3920m, 3.92 or 1e3, got {written!r}")
     sign, digits, exponent, suffix = match.groups()
-<<<<<<< HEAD
-    scale = _SUFFIXES[suffix] if exponent is None else Fraction(10) ** max(-_MOST, min(_MOST, int(exponent)))
-    value = Fraction(digits.rstrip(".")) * scale
-=======
     scale = _SUFFIXES[suffix] if exponent is None else Fraction(10) ** _bounded(exponent)
     whole, _, part = digits.partition(".")
     whole = whole.lstrip("0") or "0"
     if len(whole) > _MOST_DIGITS:
         whole, part = "9" * _MOST_DIGITS, ""
     value = Fraction(f"{whole}.{part[:_MOST_DIGITS]}" if part else whole) * scale
->>>>>>> 4da7516 (Read what an API server takes, and nothing for ever)
     return -value if sign == "-" else value
 
 

@@ -8,15 +8,17 @@ from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.text import Text
 
+from zoneward.kube.csv_cells import safe_cell
 from zoneward.report.tables import aligned, in_short
+from zoneward.report.text import AnyText, Text, as_they_come
 from zoneward.routing.approach import NO_APPROACH
 from zoneward.slices.comparison import Candidate, Comparison
 
 _COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE", "")
 _RIGHT = ("IN ZONE", "WORST", "MEAN", "SLICES", "SCORE")
 _CLUSTER_WIDE = "cluster-wide"
+_BEST = "best: the highest score, of equal ones the one with the fewest changes."
 _TODAY = "today"
 
 
@@ -98,7 +100,8 @@ def comparison_csv(comparisons: Iterable[Comparison]) -> str:
         service = [getattr(view, name) for name in ("namespace", "service", "address_type", "endpoints", "asks_for")]
         for candidate in view.approaches:
             values = msgspec.structs.astuple(candidate)
-            writer.writerow([*service, *map(_cell, values), _cell(candidate.approach == view.best)])
+            cells = [*service, *map(_cell, values), _cell(candidate.approach == view.best)]
+            writer.writerow(map(safe_cell, cells))
     return text.getvalue()
 
 
@@ -194,17 +197,19 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> Render
     """A block of lines for each Service: its approaches that would be active, and in one line those that would not."""
     rows = [row for comparison in comparisons for row in _block(comparison)]
     table = aligned(_COLUMNS, [*rows, *_total_rows(comparisons)], right=_RIGHT, width=width)
-    legend = Text(
-        "best: the highest score, of equal ones the one with the fewest changes.  today: what the Service asks for.\n"
-        "SCORE: KEP-2004's, of 100.  CHANGES: slices +new ~changed -deleted, from today's.\n"
-        "TOTAL: means over all endpoints; an approach that is not active counts as cluster-wide.\n"
-        "More: -o json (reasons, moved endpoints), -o csv, --only, --sort gain.",
+    legend = as_they_come(
+        (
+            f"{_BEST}  today: what the Service asks for.",
+            "SCORE: KEP-2004's, of 100.  CHANGES: slices +new ~changed -deleted, from today's.",
+            "TOTAL: means over all endpoints; an approach that is not active counts as cluster-wide.",
+            "More: -o json (reasons, moved endpoints), -o csv, --only, --sort gain.",
+        ),
         "dim",
     )
     return Group(table, legend)
 
 
-def _block(comparison: Comparison) -> list[list[Text]]:
+def _block(comparison: Comparison) -> list[list[AnyText]]:
     meta = comparison.service.metadata
     name = f"{meta.namespace}/{meta.name}"
     if comparison.address_type != "IPv4":
@@ -220,7 +225,7 @@ def _block(comparison: Comparison) -> list[list[Text]]:
             idle.append(candidate)
     if idle:
         zones = len(idle[0].traffic.zones) if idle[0].traffic else 0
-        note = Text(in_short(idle[0].decision, zones=zones), "dim")
+        note: AnyText = Text(in_short(idle[0].decision, zones=zones), "dim")
         if any(candidate.approach == asked for candidate in idle):
             note = Text.assemble(("today", "green"), ": ", note)
         what = idle[0].approach if len(idle) == 1 else f"{len(idle)} others"
@@ -229,7 +234,7 @@ def _block(comparison: Comparison) -> list[list[Text]]:
     return rows
 
 
-def _cells(candidate: Candidate, *, bold: bool) -> list[Text]:
+def _cells(candidate: Candidate, *, bold: bool) -> list[AnyText]:
     traffic = candidate.traffic
     counts = (("+", candidate.created), ("~", candidate.updated), ("-", candidate.deleted))
     style = "bold" if bold else ""
@@ -248,7 +253,7 @@ def _note(is_best: bool, is_today: bool) -> Text:
     return Text(", ".join(word for word, said in (("best", is_best), ("today", is_today)) if said), "green")
 
 
-def _total_rows(comparisons: Sequence[Comparison]) -> list[list[Text]]:
+def _total_rows(comparisons: Sequence[Comparison]) -> list[list[AnyText]]:
     rows = []
     found = totals(comparisons)
     top = max((row.score for row in found[1:] if row.score is not None), default=None)

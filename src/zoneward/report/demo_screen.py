@@ -6,10 +6,10 @@ from itertools import chain
 from typing import Final
 
 from rich.console import Console, Group
-from rich.text import Text
 
 from zoneward.report.screen import lines_of, with_marked
 from zoneward.report.tables import plan_table
+from zoneward.report.text import AnyText, Text
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand
 from zoneward.slices.plan import ServicePlan
@@ -85,7 +85,7 @@ def demo_screen(
     *,
     marked: Collection[_Key],
     zones: Sequence[ZoneNow],
-    status: Text,
+    status: AnyText,
     log: Sequence[LogLine],
     demand: Demand,
     configuration: Configuration,
@@ -121,7 +121,7 @@ def demo_screen(
     return [*body, *_log_lines(log, console, max(0, height - len(body)))][:height]
 
 
-def _zone_line(each: ZoneNow, width: int) -> Text:
+def _zone_line(each: ZoneNow, width: int) -> AnyText:
     part = min(_BAR, round(each.share * _BAR))
     is_out = not each.ready_nodes
     text = Text().append(each.zone, "bold red" if is_out else "bold")
@@ -138,7 +138,7 @@ def _of(ready: int, number: int) -> Text:
     return Text(f"{ready}/{number}", "green" if ready == number else "yellow" if ready else "red")
 
 
-def _cut(text: Text, width: int) -> Text:
+def _cut(text: AnyText, width: int) -> AnyText:
     text.no_wrap = True
     text.truncate(width, overflow="ellipsis")
     return text
@@ -147,7 +147,7 @@ def _cut(text: Text, width: int) -> Text:
 def _log_lines(log: Sequence[LogLine], console: Console, room: int) -> list[str]:
     """The last lines of the log; what is too long for one goes on below, further in."""
     names = max((len(each.name) for each in log), default=0)
-    found: list[Text] = []
+    found: list[AnyText] = []
     for each in reversed(log):
         if len(found) >= room:
             break

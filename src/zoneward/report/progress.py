@@ -1,7 +1,8 @@
 """A column for progress bars."""
 
 from rich.progress import ProgressColumn, Task
-from rich.text import Text
+
+from zoneward.report.text import Text
 
 
 class RateColumn(ProgressColumn):

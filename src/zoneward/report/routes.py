@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from zoneward.report.tables import aligned
+from zoneward.report.text import AnyText, Text
 
 
 class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -63,7 +63,7 @@ def route_table(route: Route, *, width: int) -> RenderableType:
     return Group(heading, table, legend)
 
 
-def _endpoints(each: PortRoute) -> Text:
+def _endpoints(each: PortRoute) -> AnyText:
     parts: list[tuple[str, Sequence[str]]] = []
     if each.local is not None and each.cluster is not None:
         parts = [("cluster ", each.cluster), ("local ", each.local)]

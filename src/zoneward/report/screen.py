@@ -6,9 +6,10 @@ from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from zoneward.report.tables import plan_table
+from zoneward.report.text import AnyText, Text
+from zoneward.report.text import lines as joined
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand
 from zoneward.slices.plan import ServicePlan
@@ -26,7 +27,7 @@ def screen(
     *,
     latest: Sequence[_Key],
     marked: Collection[_Key],
-    status: Text,
+    status: AnyText,
     demand: Demand,
     configuration: Configuration,
     width: int,
@@ -106,17 +107,17 @@ def with_marked(table: RenderableType, plans: Sequence[ServicePlan], marked: Col
         for row in rows:
             table.rows[row].style = _MARK
         return table
-    assert isinstance(table, Text)
+    assert isinstance(table, AnyText)
     lines = list(table.split("\n"))
     for row in rows:
         lines[row + _HEAD].stylize(_MARK)
-    return Text("\n", no_wrap=True).join(lines)
+    return joined(lines)
 
 
 def lines_of(what: RenderableType, *, width: int, color: bool) -> list[str]:
     """Rendered for a terminal: without colour it can still show what is bold, dim or in reverse."""
     console = Console(width=width, force_terminal=True, no_color=not color, color_system="standard")
-    is_table = isinstance(what, Text) and what.no_wrap is True
+    is_table = isinstance(what, AnyText) and what.no_wrap is True
     with console.capture() as captured:
         console.print(what, no_wrap=is_table or None, overflow="ellipsis" if is_table else None, highlight=False)
     return captured.get().splitlines()

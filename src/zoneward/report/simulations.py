@@ -6,9 +6,10 @@ from io import StringIO
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
+from zoneward.kube.csv_cells import safe_cell
 from zoneward.report.tables import aligned
+from zoneward.report.text import AnyText, Text, as_they_come
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
 
 _HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
@@ -25,7 +26,7 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
     parts: list[RenderableType] = [Text(heading(simulation), "red" if simulation.partial else "")]
     for encoding in encodings:
         if len(encodings) > 1:
-            parts.append(Text(f"\n{_SAID[encoding].capitalize()}", "bold"))
+            parts += [Text(), Text(_SAID[encoding].capitalize(), "bold")]
         parts.append(_means_table([each for each in simulation.means if each.encoding == encoding], width))
     for encoding in encodings:
         bands = [(band, [each for each in band.means if each.encoding == encoding]) for band in simulation.bands]
@@ -57,7 +58,7 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
                 aligned(columns, rows, right=columns[1:2], width=width),
             ]
     if simulation.means:
-        parts.append(Text(_legend(simulation), "dim"))
+        parts.append(as_they_come(_legend(simulation), "dim"))
     return Group(*parts)
 
 
@@ -74,8 +75,8 @@ def heading(simulation: Simulation) -> str:
     return text
 
 
-def _title(title: str, encoding: str, encodings: Sequence[str]) -> Text:
-    return Text(f"\n{title}, {_SAID[encoding]}" if len(encodings) > 1 else f"\n{title}", "bold")
+def _title(title: str, encoding: str, encodings: Sequence[str]) -> AnyText:
+    return as_they_come(("", f"{title}, {_SAID[encoding]}" if len(encodings) > 1 else title), "bold")
 
 
 def _means_table(means: Sequence[Means], width: int) -> RenderableType:
@@ -141,7 +142,7 @@ def _counts(counts: Sequence[int]) -> Text:
     return Text(" ".join(map(str, counts)))
 
 
-def _legend(simulation: Simulation) -> str:
+def _legend(simulation: Simulation) -> list[str]:
     lines = [
         "Means of credits, of 100: more is better.",
         "TOTAL: 45 % IN-ZONE, 20 % MAX OVERLOAD, 20 % MEAN OVERLOAD, 15 % SLICES.",
@@ -156,7 +157,7 @@ def _legend(simulation: Simulation) -> str:
         lines.append("-: hints can't say weights.")
     if any(each.algorithm == BOUND for each in simulation.means):
         lines.append(f"{BOUND}: no algorithm can score more, with any weights.")
-    return "\n".join(lines)
+    return lines
 
 
 # --- JSON and CSV -----------------------------------------------------------------------------------------------------
@@ -222,7 +223,8 @@ def simulation_csv(simulation: Simulation) -> str:
             values = [None] * len(CREDITS) if each.credits is None else [_rounded(each.credits[c]) for c in CREDITS]
             counts = (each.wins, each.ties, each.fell_back)
             partial = str(simulation.partial).lower()
-            writer.writerow((band.name, band.rows, each.algorithm, each.encoding, *values, *counts, partial))
+            cells = (band.name, band.rows, each.algorithm, each.encoding, *values, *counts, partial)
+            writer.writerow(map(safe_cell, cells))
     return text.getvalue()
 
 

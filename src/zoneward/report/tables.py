@@ -6,12 +6,12 @@ from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.report.decisions import slice_counts
 from zoneward.report.manifests import leaving_slices
+from zoneward.report.text import AnyText, Text, as_they_come, lines
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
@@ -117,25 +117,32 @@ def plan_table(
     return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), wide=wide))
 
 
-def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> Text:
+def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> AnyText:
     """Where measured traffic comes from, and what it does not tell of."""
     told = tuple(
         f"{counted(len(nodes), 'node')} in {short.get(zone, zone) or 'no zone'}"
         for zone, nodes in measured.nodes.items()
     )
-    lines = [f"MEASURED: what stayed in its zone, of the connections that {listed(told)} counted."]
+    told_of = [f"MEASURED: what stayed in its zone, of the connections that {listed(told)} counted."]
     if wide:
-        lines.append("PREDICTED: what stays by prediction where traffic starts as measured, not in proportion to CPU.")
+        told_of.append(
+            "PREDICTED: what stays by prediction where traffic starts as measured, not in proportion to CPU."
+        )
     missing = measured.missing(demand.zones)
     if missing:
-        lines.append(f"Nothing is measured of {listed(tuple(short[zone] for zone in missing))}.")
+        told_of.append(f"Nothing is measured of {listed(tuple(short[zone] for zone in missing))}.")
     if measured.incomplete:
-        lines.append(f"Not all was counted on {listed(tuple(sorted(measured.incomplete)))}.")
-    return Text("\n".join(lines), "dim")
+        told_of.append(f"Not all was counted on {listed(tuple(sorted(measured.incomplete)))}.")
+    return as_they_come(told_of, "dim")
 
 
 def aligned(
-    columns: Sequence[str], rows: Sequence[Sequence[Text]], *, right: Collection[str], width: int, whole: bool = False
+    columns: Sequence[str],
+    rows: Sequence[Sequence[AnyText]],
+    *,
+    right: Collection[str],
+    width: int,
+    whole: bool = False,
 ) -> RenderableType:
     """A table in which every column but the last is as wide as it needs to be.
 
@@ -152,20 +159,21 @@ def aligned(
     widths.append(max(rest, 0 if columns[-1] in right else _LEAST_REASON))
     on_right = [name in right for name in columns]
     if not whole:
-        lines = [_line([Text(name, "bold") for name in columns], widths, on_right)]
-        lines.append(Text("─" * (sum(widths) + 2 * (len(widths) - 1))))
-        lines.extend(_line(row, widths, on_right) for row in rows)
-        return Text("\n", no_wrap=True).join(lines)
+        head = _line([Text(name, "bold") for name in columns], widths, on_right)
+        rule = Text("─" * (sum(widths) + 2 * (len(widths) - 1)))
+        return lines([head, rule, *(_line(row, widths, on_right) for row in rows)])
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for number, name in enumerate(columns):
         last = number == len(columns) - 1
-        table.add_column(name, justify="right" if on_right[number] else "left", no_wrap=not last, width=widths[number])
+        table.add_column(
+            Text(name), justify="right" if on_right[number] else "left", no_wrap=not last, width=widths[number]
+        )
     for row in rows:
         table.add_row(*row)
     return table
 
 
-def _line(cells: Sequence[Text], widths: Sequence[int], on_right: Sequence[bool]) -> Text:
+def _line(cells: Sequence[AnyText], widths: Sequence[int], on_right: Sequence[bool]) -> AnyText:
     """One line of text: a table of thousands of rows is laid out in a moment where a real one takes many."""
     line = Text(no_wrap=True, overflow="ellipsis")
     for number, (cell, width, right) in enumerate(zip(cells, widths, on_right, strict=True)):
@@ -177,7 +185,7 @@ def _line(cells: Sequence[Text], widths: Sequence[int], on_right: Sequence[bool]
     return line
 
 
-def _shortened(columns: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[list[Text]]:
+def _shortened(columns: Sequence[str], rows: Sequence[Sequence[AnyText]], width: int) -> list[list[AnyText]]:
     """Rows with names cut in their middle where the numbers beside them would find no room."""
     widths = (
         max(cell_len(name), max((row[number].cell_len for row in rows), default=0)) + 2
@@ -193,7 +201,7 @@ def _shortened(columns: Sequence[str], rows: Sequence[Sequence[Text]], width: in
     return shortened
 
 
-def _heading(demand: Demand, short: Mapping[str, str]) -> Text:
+def _heading(demand: Demand, short: Mapping[str, str]) -> AnyText:
     text = Text()
     if not demand.zones:
         return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
@@ -208,39 +216,39 @@ def _heading(demand: Demand, short: Mapping[str, str]) -> Text:
     return text.append(f"  ({what} of {counted(len(demand.nodes), 'ready node')})", "dim")
 
 
-def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool) -> Text:
-    lines = []
+def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool) -> AnyText:
+    told = []
     if each_zone:
-        lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
-    lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
+        told.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
+    told.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
     if any(family.decision.groups is not None for plan in plans for family in plan.families):
-        lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
+        told.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
     replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
     former = names.BUILT_IN_MANAGER if replaces_built_in else names.MANAGER
     replaced = len(leaving_slices(plans, manager=former))
     if replaced:
         whose = "of the built-in controller" if replaces_built_in else "with Zoneward's own label"
-        lines.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
+        told.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
     others = [each.metadata.name for plan in plans for family in plan.families for each in family.others]
     if others:
-        lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")
+        told.append(f"Left alone, managed by others: {listed(tuple(others))}.")
     more = "" if wide else "-o wide (whole reasons), "
-    lines.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
-    return Text("\n".join(lines), "dim")
+    told.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
+    return as_they_come(told, "dim")
 
 
 def _name(plan: ServicePlan) -> str:
     return f"{plan.service.metadata.namespace}/{plan.service.metadata.name}"
 
 
-def _service(plan: ServicePlan, family: FamilyPlan) -> Text:
+def _service(plan: ServicePlan, family: FamilyPlan) -> AnyText:
     text = Text(_name(plan))
     if len(plan.families) > 1:
         text.append(f" {family.address_type[-1]}", "dim")
     return text
 
 
-def _zone(traffic: Traffic | None, zone: str, configuration: Configuration) -> Text:
+def _zone(traffic: Traffic | None, zone: str, configuration: Configuration) -> AnyText:
     each = traffic.zones.get(zone) if traffic else None
     if each is None:
         return Text("-", "dim")
@@ -251,11 +259,11 @@ def _above(each: ZoneTraffic) -> float:
     return each.overload if each.overload is not None else 0.0
 
 
-def _share(share: float | None) -> Text:
+def _share(share: float | None) -> AnyText:
     return Text("-", "dim") if share is None else Text(f"{share:.0%}")
 
 
-def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> tuple[Text, Text]:
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> tuple[AnyText, AnyText]:
     """What stayed, and what is predicted to."""
     meta, traffic = plan.service.metadata, family.traffic
     found = measured.of(meta.namespace, meta.name, family.address_type)
@@ -272,7 +280,7 @@ def _short(number: int) -> str:
     return f"{number / 1e3:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
 
 
-def _overload(overload: float | None, configuration: Configuration) -> Text:
+def _overload(overload: float | None, configuration: Configuration) -> AnyText:
     if overload is None:
         return Text("-", "dim")
     return Text(f"+{overload:.0%}", _colour(overload, configuration))
@@ -285,7 +293,7 @@ def _colour(overload: float, configuration: Configuration) -> str:
     return "yellow" if overload < configuration.hints.keep_threshold else "red"
 
 
-def _changes(plan: ServicePlan, family: FamilyPlan) -> Text:
+def _changes(plan: ServicePlan, family: FamilyPlan) -> AnyText:
     counts = slice_counts(plan, family)
     text = Text()
     for sign, number, style in (
@@ -299,7 +307,7 @@ def _changes(plan: ServicePlan, family: FamilyPlan) -> Text:
     return text
 
 
-def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, zones: int, whole: bool) -> Text:
+def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, zones: int, whole: bool) -> AnyText:
     """Where traffic goes, and why: the whole reason, or a few words for it. Traffic starts in so many ``zones``."""
     decision, traffic = family.decision, family.traffic
     if service.spec.internal_traffic_policy == "Local":

@@ -4,7 +4,8 @@ import re
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from zoneward.kube.input_error import MAX_LENGTH, InputError, printable, show
+from zoneward.kube.input_error import MAX_LENGTH, InputError, show
+from zoneward.kube.visible import visible
 from zoneward.sources.access import Access
 from zoneward.sources.api_errors import (
     ApiError,
@@ -53,7 +54,7 @@ def complaint(error: CallFailed, access: Access, *, now: datetime) -> InputError
 
 def worded(error: CallFailed, access: Access, *, now: datetime) -> str:
     """The same without the server and the context, and with all of the server's own words: a line for a log."""
-    return printable("".join(_said(error, access, now)))
+    return visible("".join(_said(error, access, now)))
 
 
 def shown_server(access: Access) -> str:

@@ -1,0 +1,10 @@
+"""Lines for a person, on standard output and on standard error."""
+
+import click
+
+from zoneward.kube.visible import visible
+
+
+def print_line(text: str, *, err: bool = False) -> None:
+    """One line, of which nothing steers the terminal."""
+    click.echo(visible(text), err=err)

@@ -1,0 +1,182 @@
+"""Whatever names, zones and messages hold, what a person's terminal gets is text in its lines, and nothing more."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.cli.running import SAMPLE, Commands
+
+from zoneward.cli.options import Options
+from zoneward.cli.planning import plan_for
+from zoneward.kube.visible import visible
+from zoneward.report.screen import screen
+from zoneward.report.text import Text
+
+HOSTILE: Final = (
+    "x\x1b[2J\x1b]0;t\x07\x9b31m\r\n\u2028\u2066\u202e\u200b\u00ad\u3164\ud83d\ude00[red]\ufeff\t\x7f".encode(
+        "utf-16", "surrogatepass"
+    ).decode("utf-16")
+)
+"""What steers terminals, ends lines, turns them around or hides; it begins with a letter, so that names keep their
+order."""
+STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+KEPT: Final = frozenset(
+    {
+        *("apiVersion", "kind", "protocol", "addressType", "type", "status", "cpu", "ip", "podIP", "clusterIP"),
+        *("phase", "internalTrafficPolicy", "externalTrafficPolicy", "trafficDistribution"),
+        *("topology.kubernetes.io/zone", "endpointslice.kubernetes.io/managed-by"),
+    }
+)
+"""Fields of which a reader knows the values: others are refused, or mean something else."""
+KEPT_LISTS: Final = frozenset(("addresses", "clusterIPs", "ipFamilies", "forZones"))
+COMMANDS: Final[dict[str, tuple[str, ...]]] = {
+    "plan": ("plan",),
+    "plan, wide": ("plan", "-o", "wide"),
+    "plan, in colour": ("plan", "--color", "always"),
+    "plan as upstream": ("plan", "--compat", "upstream", "-o", "wide"),
+    "what if": ("plan", "--what-if", "local", "-o", "wide"),
+    "route": ("route", "--node", "worker-a2"),
+    "route as it is": ("route", "--node", "worker-a2", "--as-is"),
+    "compare": ("compare",),
+}
+
+
+def with_ends(value: Any, end: str, *, annotations: bool, key: str = "") -> Any:
+    """A document in which all text that nobody judges ends in this."""
+    if isinstance(value, dict):
+        if key == "annotations" and not annotations:
+            return value
+        return {
+            name: held
+            if name in KEPT or name in KEPT_LISTS
+            else with_ends(held, end, annotations=annotations, key=name)
+            for name, held in value.items()
+        }
+    if isinstance(value, list):
+        return [with_ends(each, end, annotations=annotations, key=key) for each in value]
+    return value + end if isinstance(value, str) else value
+
+
+def cluster(folder: Path, end: str, *, annotations: bool) -> Path:
+    documents = [
+        with_ends(each, end, annotations=annotations) for each in yaml.safe_load_all(SAMPLE.read_text()) if each
+    ]
+    documents.append({"apiVersion": "v1", "kind": f"Odd{end}"})
+    file = folder / f"cluster-{len(end)}.json"
+    file.write_text("\n".join(map(json.dumps, documents)))
+    return file
+
+
+def is_clean(text: str) -> bool:
+    return all(each.isprintable() for each in STYLE.sub("", text).split("\n"))
+
+
+@pytest.mark.parametrize("annotations", [False, True], ids=["settings as they are", "settings too"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_table_shows_question_marks_and_is_the_same_otherwise(
+    zoneward: Commands, tmp_path: Path, command: str, annotations: bool
+) -> None:
+    def shown(end: str) -> str:
+        file = cluster(tmp_path, end, annotations=annotations)
+        arguments = [each + end if each == "worker-a2" else each for each in COMMANDS[command]]
+        done = zoneward(*arguments, "-f", file, "-v")
+        assert done.status == 0, done.err
+        assert is_clean(done.out)
+        assert is_clean(done.err)
+        return done.out
+
+    hostile, tame = shown(HOSTILE), shown(visible(HOSTILE))
+    # Which endpoint serves whom depends on a hash of its name, and messages quote settings that nobody knows.
+    if command.startswith("route") or annotations:
+        assert hostile.count("\n") == tame.count("\n")
+    else:
+        assert hostile == tame
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "nothing" + HOSTILE),
+        ("plan", "-n", HOSTILE),
+        ("plan", "-l", HOSTILE),
+        ("plan", "--config", HOSTILE),
+        ("plan", "-f", HOSTILE),
+        ("plan", "--what-if", HOSTILE),
+        ("route", "--node", HOSTILE),
+        ("compare", "--only", HOSTILE),
+        ("snapshot", "-o", "/nowhere/" + HOSTILE),
+        ("simulate", "-d", HOSTILE),
+        ("plan", "--kubeconfig", HOSTILE),
+        ("sandbox", "--listen", HOSTILE),
+        ("adopt", HOSTILE),
+        (HOSTILE,),
+    ],
+    ids=lambda arguments: " ".join(arguments).partition("x\x1b")[0],
+)
+def test_what_is_wrong_is_told_in_one_line(zoneward: Commands, tmp_path: Path, arguments: Sequence[str]) -> None:
+    needs = "-f" not in arguments and arguments[0] in ("plan", "route", "compare", "snapshot")
+    file = (
+        ["-f", str(cluster(tmp_path, HOSTILE, annotations=True))] if needs and "--kubeconfig" not in arguments else []
+    )
+    done = zoneward(*arguments, *file)
+    assert is_clean(done.out + done.err)
+    assert done.err.count("\n") == 1
+
+
+def test_notes_and_snapshots_are_told_in_lines(zoneward: Commands, tmp_path: Path) -> None:
+    file = cluster(tmp_path, HOSTILE, annotations=True)
+    again = cluster(tmp_path / "..", HOSTILE, annotations=True)
+    done = zoneward("snapshot", "-f", file, "-f", again, "-v", "-o", tmp_path / f"out{HOSTILE}.json".replace("\0", ""))
+    again.unlink()
+    assert is_clean(done.err)
+    assert "is given twice" in done.err
+    assert all(line.startswith("zoneward: ") for line in done.err.splitlines())
+
+
+def test_comments_before_slices_stay_comments(zoneward: Commands, tmp_path: Path) -> None:
+    done = zoneward("plan", "-f", cluster(tmp_path, HOSTILE, annotations=False), "-o", "yaml")
+    head, _, rest = done.out.partition("apiVersion: v1\n")
+    assert all(line.startswith("#") for line in head.splitlines())
+    assert is_clean(done.out)
+    assert isinstance(yaml.safe_load(f"apiVersion: v1\n{rest}"), dict)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
+    planned = plan_for(Options(files=(str(cluster(tmp_path, HOSTILE, annotations=False)),)))
+    for height in (6, 12, 100):
+        lines = screen(
+            planned.plans,
+            latest=(),
+            marked=[(each.service.metadata.namespace, each.service.metadata.name) for each in planned.plans[:2]],
+            status=Text(HOSTILE),
+            demand=planned.surroundings.demand,
+            configuration=planned.configuration,
+            width=100,
+            height=height,
+            wide=wide,
+            color=True,
+        )
+        assert len(lines) <= height
+        assert all(STYLE.sub("", line).isprintable() for line in lines)
+
+
+@given(st.text(st.characters(categories=["Cc", "Cf", "Zl", "Zp", "Zs", "Co", "Lu", "Ll", "Mn", "So"])))
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+def test_any_text_is_seen_in_one_line_of_as_many_characters(text: str) -> None:
+    ways: tuple[Callable[[], str], ...] = (
+        lambda: visible(text),
+        lambda: Text(text).plain,
+        lambda: Text().append(text).append(Text(text)).plain[: len(text)],
+        lambda: Text.assemble(text, (text, "bold")).plain[: len(text)],
+    )
+    for way in ways:
+        assert way() == visible(text)
+        assert way().isprintable()
+        assert len(way()) == len(text)
