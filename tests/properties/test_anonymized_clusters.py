@@ -1,20 +1,32 @@
 """What is decided does not change when a cluster is saved, or anonymized: each endpoint ends where it did before."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from io import BytesIO
+from typing import Final
+from unittest.mock import patch
 
+import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.clusters import SERVICE, Cluster, a_service, endpoints_in, nodes_in, pods_in, rounded
 from tests.properties.random_clusters import clusters, examples
 
-from zoneward.kube.objects import Endpoint, EndpointSlice
+from zoneward.kube.adoption import SELECTOR_ANNOTATION, as_mark
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service
 from zoneward.kube.reading import read
+from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.asked import Approach
+from zoneward.routing.reasons import Reason
 from zoneward.slices.plan import FamilyPlan, ServicePlan
+from zoneward.sources import pseudonyms
 from zoneward.sources.anonymizing import anonymized
-from zoneward.sources.saving import Form, save
+from zoneward.sources.saving import Form, documents, save
 from zoneward.sources.snapshot import Snapshot
+
+WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
 
 
 def snapshot_of(cluster: Cluster) -> Snapshot:
@@ -43,6 +55,13 @@ def other_names(before: Snapshot, after: Snapshot) -> dict[str, str]:
         pairs += zip(
             (ip.ip for ip in pod.status.pod_ips or ()), (ip.ip for ip in same.status.pod_ips or ()), strict=True
         )
+    named = zip((*before.services, *before.slices), (*after.services, *after.slices), strict=True)
+    for thing, same_thing in named:
+        pairs += zip(thing.metadata.labels or (), same_thing.metadata.labels or (), strict=True)
+        ports = (each.spec.ports if isinstance(each, Service) else each.ports for each in (thing, same_thing))
+        for port, same_port in zip(*(each or () for each in ports), strict=True):
+            pairs += [(port.name or "", same_port.name or "")]
+            pairs += [(port.app_protocol or "", same_port.app_protocol or "")]
     pairs += ((node.metadata.name, same.metadata.name) for node, same in zip(before.nodes, after.nodes, strict=True))
     return dict(pairs)
 
@@ -59,13 +78,19 @@ def endpoint_told(endpoint: Endpoint, names: dict[str, str]) -> tuple[object, ..
     )
 
 
+def port_told(port: EndpointPort, names: dict[str, str]) -> tuple[object, ...]:
+    name, protocol = port.name, port.app_protocol
+    return (names.get(name or "", name), port.protocol, port.port, names.get(protocol or "", protocol))
+
+
 def slices_told(slices: Iterable[EndpointSlice], names: dict[str, str], *, named: bool) -> object:
     """Slices with their content, in no order; ``named`` for those that were there before."""
     return Counter(
         repr(
             (
                 names[each.metadata.name] if named else "",
-                (each.address_type, each.ports, each.metadata.labels and each.metadata.labels.keys()),
+                (each.address_type, [port_told(port, names) for port in each.ports or ()]),
+                sorted(names.get(key, key) for key in each.metadata.labels or ()),
                 sorted((each.metadata.annotations or {}).items()),
                 [endpoint_told(endpoint, names) for endpoint in each.endpoints or ()],
             )
@@ -127,17 +152,64 @@ def test_the_plan_of_an_anonymized_cluster_is_the_same(cluster: Cluster, upstrea
     if not pods_known:
         cluster = cluster.with_(pods=(), pods_known=False)
     before = snapshot_of(cluster)
-    after = anonymized(before)
+    after = anonymized(before, words=WORDS)
     names = other_names(before, after)
     itself = {name: name for name in names.values()}
     plan, again = (with_objects(cluster, snapshot).plan() for snapshot in (before, after))
     assert plan_told(plan, names) == plan_told(again, itself)
 
 
+def plain(value: object) -> str:
+    """As text that is the same for equal values."""
+    match value:
+        case Counter():
+            return repr(sorted((plain(each), number) for each, number in value.items()))
+        case list() | tuple():
+            return f"[{', '.join(map(plain, value))}]"
+        case _:
+            return repr(value)
+
+
+@given(clusters(), st.booleans())
+@examples(60)
+def test_so_it_is_where_zones_and_settings_are_nobody_s_and_the_service_is_adopted(
+    cluster: Cluster, adopted: bool
+) -> None:
+    """Zones are called like nobody's first, each in its place among the others."""
+    with patch.object(pseudonyms, "is_public_place", return_value=False):
+        ours = anonymized(snapshot_of(cluster), words=WORDS)
+    text = msgspec.json.encode([*documents(ours)]).decode()
+    text = re.sub(r"\b(?:zone|unknown)-(\d+)", r"rack-berlin-\1", text)
+    before = Snapshot.of(read("berlin", text.encode(), skipped=Counter()))
+    if adopted:
+        before = replace(before, services=tuple(map(as_adopted, before.services)))
+    after = anonymized(before, words=WORDS)
+    names = other_names(before, after)
+    itself = {name: name for name in names.values()}
+    plan, again = (with_objects(cluster, snapshot).plan() for snapshot in (before, after))
+    told, told_again = plain(plan_told(plan, names)), plain(plan_told(again, itself))
+    assert "berlin" not in told_again
+    assert in_order("rack-berlin", told) == in_order("(?:zone|unknown)", told_again)
+
+
+def in_order(form: str, text: str) -> str:
+    """With the place among all in place of each name with a number."""
+    found = sorted(set(re.findall(rf"\b{form}-\d+", text)))
+    return re.sub(rf"\b{form}-\d+", lambda match: f"<{found.index(match[0])}>", text)
+
+
+def as_adopted(service: Service) -> Service:
+    marks = {SELECTOR_ANNOTATION: as_mark(service.spec.selector or {})}
+    metadata = msgspec.structs.replace(service.metadata, annotations=(service.metadata.annotations or {}) | marks)
+    return msgspec.structs.replace(
+        service, metadata=metadata, spec=msgspec.structs.replace(service.spec, selector=None)
+    )
+
+
 @given(clusters(), st.sampled_from(("json", "json", "yaml")))
 @examples(40)
 def test_a_saved_cluster_reads_back_as_it_was(cluster: Cluster, form: Form) -> None:
-    for snapshot in (snapshot_of(cluster), anonymized(snapshot_of(cluster))):
+    for snapshot in (snapshot_of(cluster), anonymized(snapshot_of(cluster), words=WORDS)):
         stream = BytesIO()
         save(snapshot, stream, form=form)
         assert Snapshot.of(read("saved", stream.getvalue(), skipped=Counter())) == Snapshot.of(

@@ -14,11 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoneward.kube import names
+from zoneward.kube.adoption import SELECTOR_ANNOTATION, is_marked, selector_of
 from zoneward.kube.objects import (
     Condition,
     Endpoint,
     EndpointSlice,
+    ForZone,
+    Hints,
     Node,
+    NodeCondition,
     NodeMeta,
     ObjectMeta,
     OwnerReference,
@@ -31,45 +35,24 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceSpec,
     ServiceStatus,
+    zone_of,
 )
 from zoneward.kube.reading import read
 from zoneward.kube.validation import validate_endpoint_slice
+from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.asked import Approach
+from zoneward.routing.reasons import Reason
 from zoneward.sample import cluster
+from zoneward.sources import impersonal
 from zoneward.sources.anonymizing import anonymized
-from zoneward.sources.impersonal import KEPT_ANNOTATIONS
 from zoneward.sources.pseudonyms import Gathering
 from zoneward.sources.saving import documents
 from zoneward.sources.snapshot import Snapshot
 
 # --- nothing of it is left --------------------------------------------------------------------------------------------
 
-KEPT: Final = {
-    "Service.spec.type",
-    "Service.spec.ip_families",
-    "Service.spec.ports.name",
-    "Service.spec.ports.protocol",
-    "Service.spec.ports.target_port",
-    "Service.spec.ports.app_protocol",
-    "Service.spec.internal_traffic_policy",
-    "Service.spec.external_traffic_policy",
-    "Service.spec.traffic_distribution",
-    "Service.spec.topology_keys",
-    "Node.status.allocatable.cpu",
-    "Pod.spec.containers.ports.name",
-    "Pod.spec.containers.ports.protocol",
-    "Pod.spec.containers.restart_policy",
-    "Pod.spec.init_containers.ports.name",
-    "Pod.spec.init_containers.ports.protocol",
-    "Pod.spec.init_containers.restart_policy",
-    "Pod.status.phase",
-    "EndpointSlice.address_type",
-    "EndpointSlice.endpoints.zone",
-    "EndpointSlice.endpoints.hints.for_zones.name",
-    "EndpointSlice.ports.name",
-    "EndpointSlice.ports.protocol",
-    "EndpointSlice.ports.app_protocol",
-}
-"""Every field whose text stays as it is, whatever it is."""
+SECRET: Final = "acme"
+WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
 
 
 def filled(type_: Any, path: str, numbers: Iterator[int], texts: dict[str, str]) -> Any:
@@ -81,9 +64,9 @@ def filled(type_: Any, path: str, numbers: Iterator[int], texts: dict[str, str])
     if get_origin(type_) is tuple:
         return (filled(get_args(type_)[0], path, numbers, texts),)
     if get_origin(type_) is dict:
-        return {f"key-{next(numbers)}": filled(str, path, numbers, texts)}
+        return {f"{SECRET}-{next(numbers)}": filled(str, path, numbers, texts)}
     if type_ is str:
-        text = f"text-{next(numbers)}"
+        text = f"{SECRET}-{next(numbers)}"
         texts[text] = path
         return text
     if type_ in (int, bool):
@@ -106,13 +89,74 @@ def texts_in(value: Any) -> set[str]:
             return set()
 
 
+@pytest.mark.parametrize("words", [frozenset[str](), WORDS])
 @pytest.mark.parametrize("kind", [Service, Node, Pod, EndpointSlice])
-def test_a_text_in_any_field_is_replaced_or_left_out_unless_it_is_said_to_stay(kind: type) -> None:
-    texts: dict[str, str] = {}
-    thing = filled(kind, kind.__name__, count(1), texts)
-    after = anonymized(Snapshot.of([thing]))
-    left = {texts[text] for text in texts_in(msgspec.to_builtins(list(documents(after)))) if text in texts}
-    assert left == {path for path in KEPT if path.startswith(f"{kind.__name__}.")}
+def test_a_text_in_any_field_is_replaced_or_left_out(kind: type, words: frozenset[str]) -> None:
+    thing = filled(kind, kind.__name__, count(1), {})
+    told = msgspec.json.encode(list(documents(anonymized(Snapshot.of([thing]), words=words)))).decode()
+    assert SECRET not in told
+
+
+SHAPED: Final = (
+    "{}",
+    "kubernetes.io/{}",
+    "{}.k8s.io",
+    "zoneward.dev/{}",
+    "Hints/{}",
+    "{}/local",
+    "ClusterWide: {}",
+    "Hints/{}: message",
+    "eu-central-1{}",
+    "a=0.5,{}=1",
+    "a={}",
+    '{{"app":"{}"}}',
+    '{{"{}":"x"}}',
+    '{{"app":["{}"]}}',
+    "2026-01-01T00:00:00Z {}",
+    "1.5{}",
+    "10.0.0.1 {}",
+    "fd00::{}",
+)
+"""How what is kept looks, with something secret in it."""
+KEYS: Final = (
+    *impersonal.KEPT_KEYS,
+    *impersonal.SETTINGS,
+    *impersonal.NUMBERS,
+    names.APPROACH_ANNOTATION,
+    names.ZONES_ANNOTATION,
+    names.TRIGGER_TIME_ANNOTATION,
+    "zoneward.dev/selector",
+    "zoneward.dev/before-adoption",
+    "zoneward.dev/endpoints",
+)
+
+
+def disguised(value: Any, form: str) -> Any:
+    """With all text in a form, and in maps under all keys that are known, conditions of a known type included."""
+    if isinstance(value, str):
+        return form.format(value)
+    if isinstance(value, tuple):
+        return tuple(disguised(each, form) for each in value)
+    if isinstance(value, dict):
+        return {key: form.format(SECRET) for key in (*KEYS, form.format(f"{SECRET}-key"))}
+    if not isinstance(value, msgspec.Struct):
+        return value
+    changed = {name: disguised(getattr(value, name), form) for name in value.__struct_fields__}
+    if isinstance(value, Condition):
+        changed["type"] = names.PROGRAMMED_CONDITION
+    if isinstance(value, NodeCondition):
+        changed["type"] = "Ready"
+    if isinstance(value, OwnerReference):
+        changed["kind"] = "Service"
+    return type(value)(**changed)
+
+
+@pytest.mark.parametrize("form", SHAPED)
+@pytest.mark.parametrize("kind", [Service, Node, Pod, EndpointSlice])
+def test_nor_does_it_stay_where_it_looks_like_what_is_kept(kind: type, form: str) -> None:
+    thing = disguised(filled(kind, kind.__name__, count(1), {}), form)
+    told = msgspec.json.encode(list(documents(anonymized(Snapshot.of([thing]), words=WORDS)))).decode()
+    assert SECRET not in told
 
 
 def sample() -> Snapshot:
@@ -139,8 +183,6 @@ def personal(snapshot: Snapshot) -> Iterator[str]:
 def test_nothing_of_the_sample_cluster_is_left() -> None:
     before = sample()
     kept = {names.BUILT_IN_MANAGER, names.MANAGER, "", "None"}
-    # Names of ports stay, and keys of labels.
-    kept |= {port.name for service in before.services for port in service.spec.ports or ()}
     told = msgspec.json.encode(list(documents(anonymized(before)))).decode()
     words = set(re.findall(r"[\w./:-]+", told))
     found = set(personal(before)) - kept
@@ -244,7 +286,9 @@ def test_what_names_the_same_thing_still_does() -> None:
         spec=PodSpec(node_name="n1", hostname="cart-0", subdomain="cart"),
         status=PodStatus(pod_ip="10.0.0.1", pod_ips=(PodIP(ip="10.0.0.1"),)),
     )
-    node = Node(metadata=NodeMeta(name="n1", labels={"kubernetes.io/hostname": "n1", names.ZONE_LABEL: "eu-1a"}))
+    node = Node(
+        metadata=NodeMeta(name="n1", labels={"kubernetes.io/hostname": "n1", names.ZONE_LABEL: "eu-central-1a"})
+    )
     each = EndpointSlice(
         metadata=ObjectMeta(
             name="cart-x",
@@ -258,12 +302,12 @@ def test_what_names_the_same_thing_still_does() -> None:
     after = anonymized(Snapshot.of([service, pod, node, each]))
     (service,), (pod,), (node,), (each,) = after.services, after.pods, after.nodes, after.slices
     name = service.metadata.name
-    assert service.metadata.labels == {"app": "value-1", "empty": ""}
-    assert service.spec.selector == pod.metadata.labels == {"app": "value-1"}
+    assert service.metadata.labels == {"key-1": "value-1", "key-2": ""}
+    assert service.spec.selector == pod.metadata.labels == {"key-1": "value-1"}
     assert service.spec.cluster_ips is not None
     assert service.spec.cluster_ip == service.spec.cluster_ips[0]
     assert pod.spec.subdomain == name
-    assert node.metadata.labels == {"kubernetes.io/hostname": node.metadata.name, names.ZONE_LABEL: "eu-1a"}
+    assert node.metadata.labels == {"kubernetes.io/hostname": node.metadata.name, names.ZONE_LABEL: "eu-central-1a"}
     assert each.metadata.labels == {names.SERVICE_NAME_LABEL: name, names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
     assert each.metadata.namespace == pod.metadata.namespace == service.metadata.namespace
     (owner,) = each.metadata.owner_references or ()
@@ -277,14 +321,62 @@ def test_what_names_the_same_thing_still_does() -> None:
 def of_service(**fields: Any) -> Service:
     """A Service after it was anonymized."""
     metadata = ObjectMeta(name="cart", namespace="shop", **fields.pop("metadata", {}))
-    (service,) = anonymized(Snapshot.of([Service(metadata=metadata, **fields)])).services
+    (service,) = anonymized(Snapshot.of([Service(metadata=metadata, **fields)]), words=WORDS).services
     return service
 
 
-@pytest.mark.parametrize("key", [*sorted(KEPT_ANNOTATIONS), names.APPROACH_ANNOTATION, "zoneward.dev/of-tomorrow"])
-def test_settings_stay_in_annotations_understood_or_not(key: str) -> None:
-    annotations = {key: "auto-zone", "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Service"}'}
-    assert of_service(metadata={"annotations": annotations}).metadata.annotations == {key: "auto-zone"}
+@pytest.mark.parametrize("key", [*sorted(impersonal.SETTINGS), names.APPROACH_ANNOTATION])
+def test_settings_stay_where_they_are_understood(key: str) -> None:
+    known = "Hints/local" if key == names.APPROACH_ANNOTATION else max({*impersonal.SETTINGS.get(key, ()), "local"})
+    annotations = {key: known, "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Service"}'}
+    assert of_service(metadata={"annotations": annotations}).metadata.annotations == {key: known}
+    assert of_service(metadata={"annotations": {key: "of-acme"}}).metadata.annotations == {key: "unknown-1"}
+
+
+@pytest.mark.parametrize("key", ["zoneward.dev/of-tomorrow", "zoneward.dev/before-adoption", "zoneward.dev/endpoints"])
+def test_annotations_of_ours_that_decisions_do_not_read_are_left_out(key: str) -> None:
+    assert of_service(metadata={"annotations": {key: "keep"}}).metadata.annotations is None
+
+
+def test_the_selector_of_an_adopted_service_is_that_of_its_pods() -> None:
+    metadata = ObjectMeta(name="cart", annotations={SELECTOR_ANNOTATION: '{"app":"cart","acme.example/of":"shop"}'})
+    labels = {"app": "cart", "acme.example/of": "shop", "other": "x"}
+    pod = Pod(metadata=PodMeta(name="cart-0", labels=labels), status=PodStatus(pod_ip="10.0.0.1"))
+    after = anonymized(Snapshot.of([Service(metadata=metadata), pod]))
+    assert after.pods_of(after.services[0]) == after.pods
+    assert is_marked(after.services[0])
+
+
+@pytest.mark.parametrize("mark", ["", "{}", "null", "cart", '{"app":1}', "[" * 100_000])
+def test_a_selector_that_can_not_be_read_still_can_not(mark: str) -> None:
+    before = Service(metadata=ObjectMeta(name="cart", annotations={SELECTOR_ANNOTATION: mark}))
+    (after,) = anonymized(Snapshot.of([before])).services
+    assert is_marked(after)
+    assert not selector_of(after)
+
+
+def test_zones_are_replaced_in_their_order_unless_all_are_those_of_a_cloud() -> None:
+    def zones_of(*zones: str) -> list[str | None]:
+        nodes = (Node(metadata=NodeMeta(name=f"n{zone}", labels={names.ZONE_LABEL: zone})) for zone in zones)
+        return [zone_of(node) for node in anonymized(Snapshot.of(nodes)).nodes]
+
+    cloud = ("eu-central-1a", "us-gov-west-1b", "europe-west4-c", "eastus2-1", "zone-a", "b", "3")
+    assert zones_of(*cloud) == list(cloud)
+    assert zones_of("b", "acme-2", "acme-1") == ["zone-3", "zone-2", "zone-1"]
+
+
+def test_zones_are_the_same_wherever_they_stand() -> None:
+    zones = {names.ZONES_ANNOTATION: "acme-1=0.75,acme-2=0.25", names.APPROACH_ANNOTATION: "Subsetting/local"}
+    each = EndpointSlice(
+        metadata=ObjectMeta(name="x", annotations=zones, labels={names.ZONE_LABEL: "acme-1"}),
+        address_type="IPv4",
+        endpoints=(Endpoint(addresses=("10.0.0.1",), zone="acme-2", hints=Hints(for_zones=(ForZone(name="acme-1"),))),),
+    )
+    (after,) = anonymized(Snapshot.of([each]), words=WORDS).slices
+    assert after.metadata.annotations == {**zones, names.ZONES_ANNOTATION: "zone-1=0.75,zone-2=0.25"}
+    assert after.metadata.labels == {names.ZONE_LABEL: "zone-1"}
+    (endpoint,) = after.endpoints or ()
+    assert (endpoint.zone, endpoint.hints) == ("zone-2", Hints(for_zones=(ForZone(name="zone-1"),)))
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,12 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
                 notes.append(no_services(snapshot))
             snapshot = snapshot.only(services)
         if anonymize:
+            from zoneward.routing.algorithms.registry import HEURISTICS
+            from zoneward.routing.asked import Approach
+            from zoneward.routing.reasons import Reason
             from zoneward.sources.anonymizing import anonymized
 
-            snapshot = anonymized(snapshot)
+            snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
         with _compressed(file) if name.endswith(".gz") else _as_it_is(file) as stream:
             save(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
     notes.append(Note(_saved(snapshot, "standard output" if to == "-" else to)))

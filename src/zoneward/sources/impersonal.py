@@ -1,88 +1,121 @@
-"""What in objects names nobody, and stays when a snapshot is anonymized."""
+"""What in objects names nobody, and stays when a snapshot is anonymized: lists of what is known, and no rules of thumb.
+
+A domain like ``kubernetes.io`` makes nothing harmless: people name things under it, too.
+"""
 
 import re
 from typing import Final
 
-from zoneward.kube import names
-from zoneward.kube.objects import Condition, Container, NodeCondition
+from zoneward.kube import names, quantity
+from zoneward.kube.objects import Allocatable, Number
+from zoneward.kube.validation import ADDRESS_TYPES, PROTOCOLS
 
-KEPT_LABELS: Final = frozenset(
+_ZONE: Final = (names.ZONE_LABEL, "failure-domain.beta.kubernetes.io/zone")
+_REGION: Final = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+_HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE_LABELS: Final = frozenset(_ZONE)
+REGION_LABELS: Final = frozenset(_REGION)
+NODE_LABELS: Final = frozenset({_HOSTNAME})
+"""Labels whose values name a Node."""
+KEPT_KEYS: Final = frozenset(
     {
-        names.ZONE_LABEL,
-        "topology.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
+        *_ZONE,
+        *_REGION,
+        _HOSTNAME,
+        names.SERVICE_NAME_LABEL,
+        names.MANAGED_BY_LABEL,
+        names.HEADLESS_LABEL,
+        names.PROXY_NAME_LABEL,
+        *names.NODE_EXCLUDED_LABELS,
     }
 )
-"""Labels whose values stay. Of the others, what decisions ask for is whether they are there and equal."""
-KEPT_ANNOTATIONS: Final = frozenset(
-    {names.TOPOLOGY_AWARE_HINTS_ANNOTATION, names.TOPOLOGY_MODE_ANNOTATION, names.SUBSETTING_ANNOTATION}
+"""Labels that something depends on. Of the others, what decisions ask for is whether they are there and equal."""
+MANAGERS: Final = frozenset({names.MANAGER, names.BUILT_IN_MANAGER, "endpointslicemirroring-controller.k8s.io"})
+"""Who manages a slice decides what happens to it, where it is a controller that is known."""
+
+SERVICE_TYPES: Final = frozenset({"ClusterIP", "NodePort", "LoadBalancer", "ExternalName"})
+FAMILIES: Final = frozenset({"IPv4", "IPv6"})
+KINDS_OF_ADDRESSES: Final = frozenset(ADDRESS_TYPES)
+POLICIES: Final = frozenset({"Cluster", "Local"})
+TRANSPORTS: Final = frozenset(PROTOCOLS)
+APP_PROTOCOLS: Final = frozenset(
+    {
+        *("kubernetes.io/h2c", "kubernetes.io/ws", "kubernetes.io/wss"),
+        *("http", "https", "http2", "h2c", "grpc", "tcp", "udp", "tls", "ws", "wss", "redis", "mysql", "mongo"),
+    }
 )
-"""Annotations that stay as they are, beside Zoneward's own: settings, also those that are not understood."""
+PHASES: Final = frozenset({"Pending", "Running", "Succeeded", "Failed", "Unknown"})
+RESTART_POLICIES: Final = frozenset({"Always", "OnFailure", "Never"})
+STATES: Final = frozenset({"True", "False", "Unknown"})
+TOPOLOGY_KEYS: Final = frozenset({"*", _HOSTNAME, *_ZONE, *_REGION})
+TARGETS: Final = frozenset({"", "Pod", "Node"})
+CONDITIONS: Final = frozenset({names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION})
+"""Zoneward's own, which say what was told last."""
 
-_CONDITIONS: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION)
-_DOMAINS: Final = ("k8s.io", "kubernetes.io", names.DOMAIN)
-_ASKED: Final = re.compile(r"[A-Za-z]+/[A-Za-z-]+")
-"""``<approach>/<heuristic>``, with which the message of a condition begins; what was told last is read from there."""
-_TIME: Final = re.compile(r"[0-9TZ:.+-]+")
+_TOPOLOGY: Final = frozenset((*names.AUTO_VALUES, *names.DISABLED_VALUES, "ProportionalZoneCPU", "PreferZone"))
+SETTINGS: Final = {
+    names.TOPOLOGY_AWARE_HINTS_ANNOTATION: _TOPOLOGY,
+    names.TOPOLOGY_MODE_ANNOTATION: _TOPOLOGY,
+    names.SUBSETTING_ANNOTATION: frozenset(
+        (*names.SUBSETTING_AUTO_VALUES, names.SUBSETTING_REQUIRE, *names.SUBSETTING_DISABLED_VALUES)
+    ),
+    names.SUBSETTING_ALGORITHM_ANNOTATION: frozenset[str](),
+}
+"""Annotations that decisions read, with the values that are known whoever decides."""
+NUMBERS: Final = frozenset({names.STARTING_THRESHOLD_ANNOTATION})
+"""Annotations that hold a number."""
+DISTRIBUTIONS: Final = frozenset(names.TRAFFIC_DISTRIBUTIONS)
+
+_NUMBER: Final = re.compile(r"[0-9.]{1,40}%?", re.ASCII)
+_DIGITS: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
+_TIME: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
+)
 _SOME_TIME: Final = "1970-01-01T00:00:00Z"
+_LONGEST_QUANTITY: Final = 20
+
+_WAY: Final = "(?:north|south|east|west|central|northeast|northwest|southeast|southwest)"
+_CLOUDS: Final = re.compile(
+    rf"(?:af|ap|ca|cn|eu|il|me|mx|sa|us)-(?:gov-)?{_WAY}-[0-9][a-z]?"  # Amazon's
+    rf"|(?:africa|asia|australia|europe|me|northamerica|southamerica|us)-{_WAY}[0-9]{{1,2}}(?:-[a-z])?"  # Google's
+    rf"|(?:{_WAY})?(?:us|uk|europe|asia|australia|india|japan|korea)(?:{_WAY})?[0-9]?(?:-[1-3])?"  # Azure's
+    r"|(?:zone-?)?(?:[a-z]|[0-9]{1,2})",
+    re.ASCII,
+)
+"""Zones and regions that are everybody's, and those that say nothing."""
 
 
-def is_kept_label(key: str, value: str) -> bool:
-    """Who manages a slice decides what happens to it, where it is a controller that is known."""
-    return key in KEPT_LABELS or (key == names.MANAGED_BY_LABEL and is_well_known(value))
+def is_public_place(name: str) -> bool:
+    return _CLOUDS.fullmatch(name) is not None
 
 
-def is_well_known(name: str) -> bool:
-    """Whether something is named by Kubernetes or by Zoneward."""
-    return name in _DOMAINS or name.endswith(tuple(f".{domain}" for domain in _DOMAINS))
+def is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
 
 
-def kept_annotations(annotations: dict[str, str] | None) -> dict[str, str] | None:
-    """Those that decisions read. Where none is left there are no annotations, rather than a map without any: a slice
-    with such a map would be written once more.
-    """
-    if not annotations:
-        return annotations
-    return {key: value for key, value in annotations.items() if _is_kept_annotation(key, value)} or None
-
-
-def _is_kept_annotation(key: str, value: str) -> bool:
-    if key == names.TRIGGER_TIME_ANNOTATION:
-        return _TIME.fullmatch(value) is not None
-    return key in KEPT_ANNOTATIONS or key.startswith(f"{names.DOMAIN}/")
-
-
-def kept_conditions(conditions: tuple[Condition, ...] | None) -> tuple[Condition, ...] | None:
-    """Zoneward's own, which say what was told last. Their messages go, but for what was asked for."""
-    if conditions is None:
-        return None
-    return tuple(
-        Condition(type=each.type, status=each.status, reason=each.reason, message=_asked(each.message))
-        for each in conditions
-        if each.type in _CONDITIONS
-    )
-
-
-def _asked(message: str) -> str:
-    asked = message.partition(": ")[0]
-    return asked if _ASKED.fullmatch(asked) else ""
-
-
-def readiness(conditions: tuple[NodeCondition, ...] | None) -> tuple[NodeCondition, ...] | None:
-    """Whether a Node or a Pod is ready, and no other condition: people have conditions of their own."""
-    if conditions is None:
-        return None
-    return tuple(NodeCondition(type=each.type, status=each.status) for each in conditions if each.type == "Ready")
-
-
-def kept_containers(containers: tuple[Container, ...] | None) -> tuple[Container, ...] | None:
-    """Their ports: a Service may ask for one by its name."""
-    if containers is None:
-        return None
-    return tuple(Container(ports=each.ports, restart_policy=each.restart_policy) for each in containers)
+def is_time(text: str) -> bool:
+    return _TIME.fullmatch(text) is not None
 
 
 def kept_time(text: str | None) -> str | None:
     """A time; some time in place of anything else, for it matters that there is one."""
-    return text if text is None or _TIME.fullmatch(text) else _SOME_TIME
+    return text if text is None or is_time(text) else _SOME_TIME
+
+
+def kept_version(text: str | None) -> str | None:
+    return text if text is not None and _DIGITS.fullmatch(text) else None
+
+
+def kept_amount(allocatable: Allocatable | None) -> Allocatable | None:
+    """The CPU, as it is written where that is as short as people write it."""
+    if allocatable is None or allocatable.cpu is None:
+        return allocatable
+    return Allocatable(cpu=_amount(allocatable.cpu))
+
+
+def _amount(cpu: Number) -> Number | None:
+    try:
+        amount = quantity.parse(cpu)
+    except ValueError:
+        return None
+    return cpu if len(str(cpu)) <= _LONGEST_QUANTITY else f"{quantity.in_milli(amount)}m"

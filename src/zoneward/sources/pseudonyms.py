@@ -9,7 +9,25 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import count, islice
 from typing import Final, Literal, Protocol
 
-Kind = Literal["namespace", "service", "pod", "node", "host", "owner", "value", "uid", "address", "protocol"]
+from zoneward.sources.impersonal import is_public_place
+
+Kind = Literal[
+    "namespace",
+    "service",
+    "pod",
+    "node",
+    "host",
+    "owner",
+    "key",
+    "value",
+    "uid",
+    "address",
+    "port",
+    "protocol",
+    "zone",
+    "region",
+    "unknown",
+]
 _FORMS: Final[dict[Kind, str]] = {
     "namespace": "namespace-",
     "service": "service-",
@@ -17,9 +35,15 @@ _FORMS: Final[dict[Kind, str]] = {
     "node": "node-",
     "host": "host-",
     "owner": "owner-",
+    "key": "key-",
+    "port": "port-",
+    "zone": "zone-",
+    "region": "region-",
+    "unknown": "unknown-",
     "value": "value-",
     "protocol": "example.com/protocol-",
 }
+_PLACES: Final = ("zone", "region")
 _OCTETS: Final = range(100, 256)
 """Octets with three digits, so that addresses sort as text."""
 _GROUPS: Final = range(0x1000, 0x10000)
@@ -58,7 +82,10 @@ class Gathering:
         names: dict[Kind, dict[str, str]] = {}
         for kind, texts in self._names.items():
             texts.discard("")
-            if kind == "address":
+            if kind in _PLACES and all(map(is_public_place, texts)):
+                # All or none: they keep their order among each other.
+                names[kind] = {text: text for text in texts}
+            elif kind == "address":
                 names[kind] = _addresses(texts, real)
             elif kind == "uid":
                 names[kind] = dict(zip(sorted(texts), _free(_uids(), real), strict=False))
