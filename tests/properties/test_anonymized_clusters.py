@@ -15,7 +15,7 @@ from tests.clusters import SERVICE, Cluster, a_service, endpoints_in, nodes_in, 
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.kube.adoption import SELECTOR_ANNOTATION, as_mark
-from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
 from zoneward.kube.reading import read
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.asked import Approach
@@ -40,6 +40,10 @@ def with_objects(cluster: Cluster, snapshot: Snapshot) -> Cluster:
     return cluster.with_(service=service, nodes=snapshot.nodes, pods=pods, slices=slices)
 
 
+def ports_of(thing: Service | EndpointSlice) -> tuple[ServicePort | EndpointPort, ...]:
+    return (thing.spec.ports if isinstance(thing, Service) else thing.ports) or ()
+
+
 def other_names(before: Snapshot, after: Snapshot) -> dict[str, str]:
     """What stands for the addresses, Pods, Nodes and slices of one snapshot in another with the same objects."""
     pairs: list[tuple[str, str]] = []
@@ -55,13 +59,13 @@ def other_names(before: Snapshot, after: Snapshot) -> dict[str, str]:
         pairs += zip(
             (ip.ip for ip in pod.status.pod_ips or ()), (ip.ip for ip in same.status.pod_ips or ()), strict=True
         )
-    named = zip((*before.services, *before.slices), (*after.services, *after.slices), strict=True)
-    for thing, same_thing in named:
+    things: tuple[Service | EndpointSlice, ...] = (*before.services, *before.slices)
+    same_things: tuple[Service | EndpointSlice, ...] = (*after.services, *after.slices)
+    for thing, same_thing in zip(things, same_things, strict=True):
         pairs += zip(thing.metadata.labels or (), same_thing.metadata.labels or (), strict=True)
-        ports = (each.spec.ports if isinstance(each, Service) else each.ports for each in (thing, same_thing))
-        for port, same_port in zip(*(each or () for each in ports), strict=True):
-            pairs += [(port.name or "", same_port.name or "")]
-            pairs += [(port.app_protocol or "", same_port.app_protocol or "")]
+        for port, same_port in zip(ports_of(thing), ports_of(same_thing), strict=True):
+            pairs.append((port.name or "", same_port.name or ""))
+            pairs.append((port.app_protocol or "", same_port.app_protocol or ""))
     pairs += ((node.metadata.name, same.metadata.name) for node, same in zip(before.nodes, after.nodes, strict=True))
     return dict(pairs)
 

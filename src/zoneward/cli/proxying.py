@@ -201,7 +201,7 @@ async def _clean_up(asked: Asked) -> int:
         raise InputError("the kernel", str(error)) from None
     if not asked.quiet:
         tables = ", ".join(f"table {family} {name}" for family, name in gone)
-        click.echo(f"removed {tables}" if gone else "there was nothing of ours", err=True)
+        print_line(f"removed {tables}" if gone else "there was nothing of ours", err=True)
     return 0
 
 
