@@ -451,7 +451,7 @@ BAD_INPUTS: dict[Badness, tuple[bytes, str]] = {
     ),
     Badness.CPU_NEGATIVE: (
         node('{"allocatable":{"cpu":-1}}'),
-        "document 1: Node n1: status.allocatable.cpu: expected a quantity of 0 or more, got -1",
+        "document 1: Node n1: status.allocatable.cpu: expected a quantity that is not negative, got -1",
     ),
     Badness.CPU_NO_NUMBER: (
         b"apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: .nan}}\n",

@@ -97,7 +97,7 @@ def _check_node(node: Node) -> None:
     except ValueError:
         raise Misfit(field, _QUANTITY, show(cpu)) from None
     if amount < 0:
-        raise Misfit(field, "a quantity of 0 or more", show(cpu))
+        raise Misfit(field, "a quantity that is not negative", show(cpu))
 
 
 def _check_zone(zone: str | None, field: str, *indices: int) -> None:

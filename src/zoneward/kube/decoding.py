@@ -118,20 +118,30 @@ class _Pairs(list[tuple[str, object]]):
 def _check_keys(raw: msgspec.Raw, thing: Object) -> None:
     """Refuse JSON that says a field twice, of which a decoder keeps the last. Raises Misfit.
 
-    A decoder that keeps one of two loses a colon at least, so colons are counted first: that takes a tenth of the time
-    that looking at all keys does.
+    A decoder that keeps one of two loses a colon at least, so colons are counted first: that takes little more than half
+    of the time that looking at all keys does.
     """
     text = bytes(raw)
     try:
-        if text.count(b":") == msgspec.json.encode(msgspec.json.decode(text)).count(b":") and not _COLON.search(text):
+        if _is_whole(text):
             return
-    except (ValueError, OverflowError):
-        # A number that is longer than those that are read.
-        pass
-    pairs = json.loads(text.decode("utf-8", "replace"), object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
-    field = _repeated(pairs, _SHAPES[type(thing)])
+        pairs = json.loads(text.decode("utf-8", "replace"), object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+        field = _repeated(pairs, _SHAPES[type(thing)])
+    except RecursionError:
+        # What nobody reads may be nested deeper than is looked at.
+        return
     if field is not None:
         raise Misfit(field, "each key once", "it twice", subject=title(thing))
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether decoding surely loses nothing."""
+    try:
+        again = msgspec.json.encode(msgspec.json.decode(text))
+    except (ValueError, OverflowError):
+        # A number that is longer than those that are read.
+        return False
+    return text.count(b":") == again.count(b":") and not _COLON.search(text)
 
 
 def _repeated(value: object, shape: Shape | None) -> str | None:
