@@ -118,8 +118,8 @@ class _Pairs(list[tuple[str, object]]):
 def _check_keys(raw: msgspec.Raw, thing: Object) -> None:
     """Refuse JSON that says a field twice, of which a decoder keeps the last. Raises Misfit.
 
-    A decoder that keeps one of two loses a colon at least, so colons are counted first: that takes little more than half
-    of the time that looking at all keys does.
+    A decoder that keeps one of two loses a colon at least, so colons are counted first: that takes little more than
+    half of the time that looking at all keys does.
     """
     text = bytes(raw)
     try:
