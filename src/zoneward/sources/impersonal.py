@@ -62,7 +62,7 @@ SETTINGS: Final = {
     names.SUBSETTING_ALGORITHM_ANNOTATION: frozenset[str](),
 }
 """Annotations that decisions read, with the values that are known whoever decides."""
-NUMBERS: Final = frozenset({names.STARTING_THRESHOLD_ANNOTATION})
+NUMBERS: Final = frozenset({names.STARTING_THRESHOLD_ANNOTATION, f"{names.DOMAIN}/hints-threshold"})
 """Annotations that hold a number."""
 DISTRIBUTIONS: Final = frozenset(names.TRAFFIC_DISTRIBUTIONS)
 
