@@ -180,7 +180,7 @@ def _served(
 
 
 def _note(text: str) -> None:
-    click.echo(f"zoneward: {comment(text)[2:]}", err=True)
+    print_line(f"zoneward: {text}", err=True)
 
 
 async def _differences(found: dict[Family, dict[Key, Served]], options: LayoutOptions) -> int:

@@ -6,6 +6,8 @@ nft knows no escape within quotes, so that what it would take for the end of a w
 import re
 from typing import Final
 
+from zoneward.kube.visible import visible
+
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9/_.-]")
 _STRING: Final = re.compile(r"[!#-\[\]-~]+")
 """Printable ASCII without blanks, quotes and backslashes."""
@@ -28,4 +30,4 @@ def quoted(text: str) -> str:
 
 def comment(text: str) -> str:
     """A line that nft skips."""
-    return f"# {''.join(each if each.isprintable() else '?' for each in text)}"
+    return f"# {visible(text)}"
