@@ -20,7 +20,7 @@ from zoneward.daemon.log import Told
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, Gates, SubsettingSettings
 from zoneward.slices.plan import ServicePlan
 from zoneward.sources.api_errors import api_error
 from zoneward.sources.resources import SLICES
@@ -591,5 +591,35 @@ def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None
                 await settle(place, controller)
                 await work(place)
             assert place.missing == []
+
+    asyncio.run(scene())
+
+
+# --- feature gates ----------------------------------------------------------------------------------------------------
+
+
+def test_while_the_gate_of_hints_is_off_none_is_written_however_subsetting_is_encoded() -> None:
+    """And nobody is told that they are there."""
+    configuration = Configuration(
+        gates=Gates(topology_aware_hints=False), subsetting=SubsettingSettings(encoding="hints")
+    )
+
+    async def scene() -> None:
+        async with a_place() as place:
+            fill(place, pods=12, annotations={names.SUBSETTING_ANNOTATION: "Auto"})
+            teller = Teller(Writer(place.link), instance="test")
+            async with at_work(place, configuration=configuration, teller=teller) as controller:
+                telling = asyncio.create_task(teller.run())
+                await settle(place, controller)
+                assert await teller.settled(5)
+                telling.cancel()
+                endpoints = [one for each in place.slices() for one in each.endpoints or ()]
+                assert len(endpoints) == 12
+                assert not [one for one in endpoints if one.hints is not None]
+                assert not controller.metrics.accounts.hinted.total()
+                (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
+                conditions = {each["type"]: each for each in service["status"]["conditions"]}
+                for type_ in (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION):
+                    assert (conditions[type_]["status"], conditions[type_]["reason"]) == ("False", "FeatureGateOff")
 
     asyncio.run(scene())

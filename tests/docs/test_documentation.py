@@ -26,7 +26,7 @@ from zoneward.kube.objects import Condition
 from zoneward.proxy.settings import ProxySettings, proxy_settings_from
 from zoneward.report.decisions import DecisionView, SkippedView, SlicesView, ZoneView
 from zoneward.report.routes import PortRoute, Route
-from zoneward.routing import approach, events
+from zoneward.routing import asked, events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import Configuration, ConfigurationError, Gates, configuration_from
 from zoneward.routing.demand import demand_of
@@ -153,7 +153,7 @@ def rule_names() -> set[str]:
                 found.add(str(first.value))
             elif called in ("ask", "_passes", "Rule") and isinstance(first, ast.JoinedStr):
                 assert ast.unparse(first) == "f'gate-{rule}'", "a new kind of rule name: teach this test to find it"
-    source = Path(approach.__file__).read_text()
+    source = Path(asked.__file__).read_text()
     gates = (gate.name.replace("_", "-") for gate in fields(Gates))
     return found | {f"gate-{gate}" for gate in gates if f'"{gate}"' in source}
 

@@ -13,7 +13,13 @@ from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.approach import WHAT_IF_VALUES, as_if_asked, asked_for, topology_annotation
 from zoneward.routing.asked import Approach, Asked
-from zoneward.routing.configuration import STARTING_THRESHOLD_EXPECTED, Configuration, DefaultApproach, Gates
+from zoneward.routing.configuration import (
+    STARTING_THRESHOLD_EXPECTED,
+    Configuration,
+    DefaultApproach,
+    Gates,
+    SubsettingSettings,
+)
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules
 
@@ -321,11 +327,26 @@ GATES: Final[Mapping[str, Gates]] = {
     "no subsetting": Gates(topology_aware_subsetting=False),
 }
 DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode", "zoneward.dev/PreferZone")
+ANNOTATIONS: Final[Mapping[str, Service]] = {
+    "annotation": a_service("Auto"),
+    "PreferZone in the annotation": a_service("PreferZone"),
+    "PreferSameZone in the annotation": a_service("zoneward.dev/PreferSameZone"),
+    "PreferSameNode in the annotation": a_service("zoneward.dev/PreferSameNode"),
+    "Auto": a_service(subsetting="Auto"),
+    "Require": a_service(subsetting="Require"),
+}
+GATED_SETTINGS: Final[Mapping[str, Service]] = {
+    **ANNOTATIONS,
+    **{value: a_service(distribution=value) for value in DISTRIBUTIONS},
+}
+HINTING: Final = ("annotation", *(name for name in ANNOTATIONS if name.endswith(" in the annotation")), *DISTRIBUTIONS)
 GATED: Final[Mapping[tuple[str, str], str]] = {
-    **{(setting, "no hints"): "TopologyAwareHints" for setting in ("annotation", *DISTRIBUTIONS)},
+    **{(setting, "no hints"): "TopologyAwareHints" for setting in HINTING},
     **{(setting, "no traffic distribution"): "ServiceTrafficDistribution" for setting in DISTRIBUTIONS},
     ("PreferSameZone", "no new values of it"): "PreferSameTrafficDistribution",
     ("PreferSameNode", "no new values of it"): "PreferSameTrafficDistribution",
+    ("PreferSameZone in the annotation", "no new values of it"): "PreferSameTrafficDistribution",
+    ("PreferSameNode in the annotation", "no new values of it"): "PreferSameTrafficDistribution",
     ("Auto", "no subsetting"): "TopologyAwareSubsetting",
     ("Require", "no subsetting"): "TopologyAwareSubsetting",
 }
@@ -333,13 +354,9 @@ GATED: Final[Mapping[tuple[str, str], str]] = {
 
 
 @pytest.mark.parametrize("gates", GATES)
-@pytest.mark.parametrize("setting", ["annotation", *DISTRIBUTIONS, "Auto", "Require"])
+@pytest.mark.parametrize("setting", GATED_SETTINGS)
 def test_a_gate_refuses_its_own_settings_and_no_others(setting: str, gates: str) -> None:
-    if setting in DISTRIBUTIONS:
-        service = a_service(distribution=setting)
-    else:
-        service = a_service("Auto") if setting == "annotation" else a_service(subsetting=setting)
-    found = asked(service, Configuration(gates=GATES[gates]))
+    found = asked(GATED_SETTINGS[setting], Configuration(gates=GATES[gates]))
     gate = GATED.get((setting, gates))
     if gate is None:
         assert found.heuristic is not None
@@ -347,6 +364,28 @@ def test_a_gate_refuses_its_own_settings_and_no_others(setting: str, gates: str)
     else:
         assert (found.heuristic, found.refusal) == (None, Reason.FEATURE_GATE_OFF)
         assert (found.accepted, found.accepted_detail) == (False, f"the feature gate {gate} is off")
+
+
+@pytest.mark.parametrize("value", ["Auto", "Require"])
+@pytest.mark.parametrize("gate", ["TopologyAwareHints", "TopologyAwareSubsetting"])
+def test_subsetting_that_hints_encode_needs_the_gates_of_both(value: str, gate: str) -> None:
+    hints_on = gate != "TopologyAwareHints"
+    off = Gates(topology_aware_hints=hints_on, topology_aware_subsetting=not hints_on)
+    configuration = Configuration(gates=off, subsetting=SubsettingSettings(encoding="hints"))
+    found = asked(a_service(subsetting=value), configuration)
+    assert (found.heuristic, found.refusal) == (None, Reason.FEATURE_GATE_OFF)
+    assert (found.accepted, found.accepted_detail) == (False, f"the feature gate {gate} is off")
+
+
+def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off() -> None:
+    configuration = Configuration(
+        gates=Gates(topology_aware_hints=False),
+        default_approach="Subsetting",
+        subsetting=SubsettingSettings(encoding="hints"),
+    )
+    found = asked(a_service(), configuration)
+    assert (found.heuristic, found.refusal, found.accepted) == (None, None, None)
+    assert ("gate-topology-aware-hints", False) in rules(a_service(), configuration)
 
 
 def test_a_refused_annotation_wins_all_the_same() -> None:

@@ -17,7 +17,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms import registry
 from zoneward.routing.algorithms.registry import Heuristic
-from zoneward.routing.asked import Approach, Asked, gate_state, refused
+from zoneward.routing.asked import Approach, Asked, gate_refusal, refused
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules
@@ -123,11 +123,9 @@ def _asked_for_hints(service: Service, configuration: Configuration, rules: Rule
     if annotation is not None and heuristic is not None:
         if distribution is not None:
             rules.ask("traffic-distribution", False, f"{distribution} is set too, but the annotation wins")
-        gate = configuration.gates.topology_aware_hints
-        if not rules.ask("gate-topology-aware-hints", gate, f"TopologyAwareHints is {gate_state(gate)}"):
-            return refused(Reason.FEATURE_GATE_OFF, "the feature gate TopologyAwareHints is off")
         setting = f"{annotation[0]}: {annotation[1]}"
-        return Asked(Approach.HINTS, heuristic, accepted=True, accepted_detail=setting)
+        asked = Asked(Approach.HINTS, heuristic, accepted=True, accepted_detail=setting)
+        return gate_refusal(asked, configuration, rules) or asked
     asked = _from_distribution(distribution, configuration, rules)
     if unknown is None:
         return asked
@@ -153,25 +151,8 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
         rules.ask("traffic-distribution", False, f"{value!r} is not a known value, so it counts as not set")
         return refused(Reason.UNKNOWN_VALUE, detail)
     rules.ask("traffic-distribution", True, f"{value} asks for {heuristic.name}")
-    gates = configuration.gates
-    needed = [
-        ("service-traffic-distribution", "ServiceTrafficDistribution", gates.service_traffic_distribution),
-        # Without it there is no field to write hints to, and no proxy that reads them.
-        ("topology-aware-hints", "TopologyAwareHints", gates.topology_aware_hints),
-    ]
-    if value != names.PREFER_CLOSE and heuristic.name in names.TRAFFIC_DISTRIBUTIONS:
-        needed.append(
-            (
-                "prefer-same-traffic-distribution",
-                "PreferSameTrafficDistribution",
-                gates.prefer_same_traffic_distribution,
-            )
-        )
-    for rule, gate, on in needed:
-        if not rules.ask(f"gate-{rule}", on, f"{gate} is {gate_state(on)}"):
-            detail = f"the feature gate {gate} is off"
-            return refused(Reason.FEATURE_GATE_OFF, detail)
-    return Asked(Approach.TRAFFIC_DISTRIBUTION, heuristic, accepted=True, accepted_detail=setting)
+    asked = Asked(Approach.TRAFFIC_DISTRIBUTION, heuristic, accepted=True, accepted_detail=setting)
+    return gate_refusal(asked, configuration, rules, value=value) or asked
 
 
 def as_if_asked(service: Service, value: str) -> Service:

@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
+from zoneward.kube import names
 from zoneward.routing.algorithms.registry import Heuristic
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.reasons import Reason
+from zoneward.routing.rules import Rules
 
 
 class Approach(StrEnum):
@@ -48,5 +51,27 @@ def refused(reason: Reason, detail: str) -> Asked:
     )
 
 
-def gate_state(on: bool) -> str:
-    return "on" if on else "off"
+def gate_refusal(asked: Asked, configuration: Configuration, rules: Rules, *, value: str = "") -> Asked | None:
+    """The refusal of what is asked for, where a gate that it needs is off; None where all of them are on.
+
+    Every approach passes here, and the gates follow from what it would write: hints need TopologyAwareHints whoever
+    asks for them, since without it API servers drop the field and proxies ignore it (KEP-2433 § Feature Gate).
+    ``value`` is the value that was set.
+    """
+    heuristic, gates = asked.heuristic, configuration.gates
+    assert heuristic is not None
+    needed = []
+    if asked.approach is Approach.TRAFFIC_DISTRIBUTION:
+        on = gates.service_traffic_distribution
+        needed.append(("service-traffic-distribution", "ServiceTrafficDistribution", on))
+    if heuristic.subsets:
+        needed.append(("topology-aware-subsetting", "TopologyAwareSubsetting", gates.topology_aware_subsetting))
+    if not heuristic.subsets or configuration.subsetting.encoding == "hints":
+        needed.append(("topology-aware-hints", "TopologyAwareHints", gates.topology_aware_hints))
+    if heuristic.name in (names.PREFER_SAME_ZONE, names.PREFER_SAME_NODE) and value != names.PREFER_CLOSE:
+        on = gates.prefer_same_traffic_distribution
+        needed.append(("prefer-same-traffic-distribution", "PreferSameTrafficDistribution", on))
+    for rule, gate, on in needed:
+        if not rules.ask(f"gate-{rule}", on, f"{gate} is {'on' if on else 'off'}"):
+            return refused(Reason.FEATURE_GATE_OFF, f"the feature gate {gate} is off")
+    return None

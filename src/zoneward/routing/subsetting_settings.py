@@ -8,7 +8,7 @@ from typing import Final
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms import registry
-from zoneward.routing.asked import Approach, Asked, gate_state, refused
+from zoneward.routing.asked import Approach, Asked, gate_refusal, refused
 from zoneward.routing.configuration import STARTING_THRESHOLD_EXPECTED, Configuration, is_starting_threshold
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules
@@ -35,10 +35,7 @@ def asked_by_annotation(service: Service, configuration: Configuration, rules: R
         asked = _tuned(service, configuration, rules, accepted=True, detail=setting)
     assert asked.heuristic is not None
     rules.ask("subsetting-annotation", True, f"{setting} asks for {asked.heuristic.name}")
-    on = configuration.gates.topology_aware_subsetting
-    if not rules.ask("gate-topology-aware-subsetting", on, f"TopologyAwareSubsetting is {gate_state(on)}"):
-        return refused(Reason.FEATURE_GATE_OFF, "the feature gate TopologyAwareSubsetting is off")
-    return asked
+    return gate_refusal(asked, configuration, rules) or asked
 
 
 def asked_by_default(service: Service, configuration: Configuration, rules: Rules) -> Asked | None:
@@ -48,10 +45,9 @@ def asked_by_default(service: Service, configuration: Configuration, rules: Rule
     """
     if configuration.default_approach != "Subsetting":
         return None
-    on = configuration.gates.topology_aware_subsetting
-    if not rules.ask("gate-topology-aware-subsetting", on, f"TopologyAwareSubsetting is {gate_state(on)}"):
-        return None
     asked = _tuned(service, configuration, rules, accepted=None, detail="")
+    if gate_refusal(asked, configuration, rules) is not None:
+        return None
     assert asked.heuristic is not None
     rules.ask("default-approach", True, f"the controller's default is Subsetting: {asked.heuristic.name}")
     return asked

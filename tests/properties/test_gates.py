@@ -1,0 +1,70 @@
+"""No hint is written while its feature gate is off, whatever a Service asks for and however that is encoded."""
+
+import dataclasses
+from itertools import product
+from typing import Final
+
+import pytest
+from hypothesis import given
+from tests.clusters import Cluster, a_service, endpoints_in, nodes_in, pods_in
+from tests.properties.random_clusters import clusters, examples
+
+from zoneward.kube.objects import Endpoint
+from zoneward.routing.approach import WHAT_IF_VALUES, as_if_asked
+from zoneward.routing.configuration import DefaultApproach, Encoding, Gates, SubsettingSettings
+
+NO_HINTS: Final = Gates(topology_aware_hints=False)
+NO_NODE_HINTS: Final = Gates(prefer_same_traffic_distribution=False)
+
+
+def with_gates(cluster: Cluster, gates: Gates) -> Cluster:
+    return cluster.with_(configuration=dataclasses.replace(cluster.configuration, gates=gates))
+
+
+def own_endpoints(cluster: Cluster) -> list[Endpoint]:
+    """Every endpoint of the slices that the plan of a cluster leaves as ours."""
+    return endpoints_in(each for family in cluster.plan().families for each in family.changes.after)
+
+
+@examples(200)
+@given(clusters())
+def test_no_slice_of_ours_has_hints_while_topology_aware_hints_is_off(cluster: Cluster) -> None:
+    """Hints that stand there from before are removed, as when nothing asks for them any more (KEP-2433 § Test Plan)."""
+    off = with_gates(cluster, NO_HINTS)
+    assert not [each for each in own_endpoints(off) if each.hints is not None]
+
+
+@examples(100)
+@given(clusters())
+def test_no_slice_of_ours_has_hints_for_nodes_while_their_gate_is_off(cluster: Cluster) -> None:
+    """KEP-3015 § Feature Enablement and Rollback: a slice that is rewritten has no such hint any more."""
+    off = with_gates(cluster, NO_NODE_HINTS)
+    assert not [each for each in own_endpoints(off) if each.hints is not None and each.hints.for_nodes]
+
+
+ENCODINGS: Final[tuple[Encoding, ...]] = ("slice-groups", "hints")
+DEFAULTS: Final[tuple[DefaultApproach, ...]] = ("ClusterWide", "Subsetting")
+
+
+@pytest.mark.parametrize("upstream", [False, True])
+@pytest.mark.parametrize(("encoding", "default"), list(product(ENCODINGS, DEFAULTS)))
+def test_every_value_that_can_be_asked_for_is_without_hints_while_the_gate_is_off(
+    encoding: Encoding, default: DefaultApproach, upstream: bool
+) -> None:
+    asks = [as_if_asked(a_service(), value) for value in WHAT_IF_VALUES]
+    asks += [a_service(), *(a_service(f"zoneward.dev/{value}") for value in ("PreferSameZone", "PreferSameNode"))]
+    for service in asks:
+        cluster = Cluster(service=service, nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 6, "b": 6}))
+        subsetting = SubsettingSettings(encoding=encoding)
+        configuration = dataclasses.replace(
+            cluster.configuration, subsetting=subsetting, default_approach=default, gates=Gates()
+        )
+        if upstream:
+            configuration = configuration.as_upstream()
+        on = cluster.with_(configuration=configuration)
+        # Hints from before, where there are any, go as well.
+        before = on.settled()
+        for off in (with_gates(on, NO_HINTS), with_gates(before, NO_HINTS)):
+            assert not [each for each in own_endpoints(off) if each.hints is not None], service.metadata.annotations
+        without_nodes = with_gates(before, NO_NODE_HINTS)
+        assert not [each for each in own_endpoints(without_nodes) if each.hints is not None and each.hints.for_nodes]
