@@ -117,6 +117,7 @@ def test_a_service_that_asks_for_nothing_of_ours_has_no_conditions(service: Serv
 
 def test_the_family_without_hints_speaks() -> None:
     cluster = a_cluster(a_service("Auto", families=DUAL_STACK))
+    cluster = cluster.with_(pods=(*pods_in({"a": 1}, dual_stack=True), *cluster.pods[1:]))
     assert [family.decision.active for family in cluster.plan().families] == [True, False]
     programmed = condition_of(cluster.plan().conditions, PROGRAMMED)
     assert programmed is not None

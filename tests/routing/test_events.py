@@ -346,13 +346,41 @@ def test_the_last_family_that_comes_on_is_told() -> None:
     assert becomes(ONE, BOTH).plan().events == (ENABLED,)
 
 
-def test_what_is_in_force_counts_where_conditions_are_lost() -> None:
-    """Slices alone keep an event from being told twice: conditions may be wiped by whoever writes the status."""
-    cluster = AUTO.settled()
+NONE: Final = dual_stack(())
+
+
+def test_a_family_without_endpoints_has_no_say_in_conditions_and_events() -> None:
+    """A PreferDualStack Service whose Pods have IPv4 addresses alone."""
+    plan = NONE.plan()
+    assert [family.decision.active for family in plan.families] == [True, False]
+    assert plan.speaker == "IPv4"
+    assert [(each.status, each.reason) for each in plan.conditions] == [("True", "Accepted"), ("True", "Enabled")]
+    assert plan.events == (ENABLED,)
+    assert NONE.settled().plan().events == ()
+    wiped = without_conditions(NONE.settled())
+    assert wiped.plan().events == ()
+
+
+def test_a_family_that_loses_or_gains_its_endpoints_is_told_only_where_it_is_worse() -> None:
+    assert becomes(BOTH, NONE).plan().events == ()
+    assert becomes(NONE, BOTH).plan().events == ()
+    assert becomes(NONE, ONE).plan().events == (disabled(TOO_FEW.format(1)),)
+    assert becomes(ONE, NONE).plan().events == (ENABLED,)
+
+
+def test_where_no_family_has_endpoints_the_reason_is_told() -> None:
+    assert becomes(BOTH, BOTH.with_(pods=())).plan().events == (disabled(TOO_FEW.format(0)),)
+
+
+def without_conditions(cluster: Cluster) -> Cluster:
     status = cluster.service.status
     assert status is not None
-    wiped = cluster.with_(service=replace(cluster.service, status=replace(status, conditions=None)))
-    assert wiped.plan().events == ()
+    return cluster.with_(service=replace(cluster.service, status=replace(status, conditions=None)))
+
+
+def test_what_is_in_force_counts_where_conditions_are_lost() -> None:
+    """Slices alone keep an event from being told twice: conditions may be wiped by whoever writes the status."""
+    assert without_conditions(AUTO.settled()).plan().events == ()
 
 
 def test_conditions_of_others_are_no_memory_of_ours() -> None:

@@ -413,7 +413,8 @@ def test_without_pods_in_the_snapshot_slices_of_others_are_no_source() -> None:
 
 
 def test_the_speaker_is_the_family_with_the_graver_outcome() -> None:
-    plan = CLUSTER.with_(service=a_service("Auto", families=DUAL_STACK)).plan()
+    pods = (*pods_in({"a": 1}, dual_stack=True), *CLUSTER.pods[1:])
+    plan = CLUSTER.with_(service=a_service("Auto", families=DUAL_STACK), pods=pods).plan()
     assert [family.decision.active for family in plan.families] == [True, False]
     assert plan.speaker == "IPv6"
     assert CLUSTER.plan().speaker == "IPv4"

@@ -98,6 +98,7 @@ class Case:
             accepted_reason=asked.accepted_reason,
             accepted_message=asked.accepted_detail,
             ranges=ranges,
+            has_endpoints=self.crowd.size > 0,
             assignment=assignment,
         )
 

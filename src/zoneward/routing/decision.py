@@ -20,9 +20,9 @@ class Decision:
     ``hints`` and ``groups`` stand in the order of the endpoints that were given. Where the decision is not active, all
     are None, and so is ``allocation``; a decision sets hints, or says which slice group each endpoint belongs to (None
     for the slices that all zones consume). Both are made from ``assignment`` when they are first asked for, which must
-    be before the endpoints change. ``endpoints`` counts the ready ones; ``moved`` those that now serve other zones than
-    before. ``ranges`` are upstream's bounds per zone, set only where upstream's own way of hinting is still to be
-    taken.
+    be before the endpoints change. ``endpoints`` counts the ready ones, and ``has_endpoints`` tells whether there are
+    any, ready or not; ``moved`` those that now serve other zones than before. ``ranges`` are upstream's bounds per
+    zone, set only where upstream's own way of hinting is still to be taken.
     """
 
     approach: Approach
@@ -40,6 +40,7 @@ class Decision:
     accepted_reason: Reason = Reason.ACCEPTED
     accepted_message: str = ""
     ranges: dict[str, upstream.ZoneRange] | None = None
+    has_endpoints: bool = True
     assignment: Assignment | None = field(default=None, compare=False, repr=False)
 
     @property

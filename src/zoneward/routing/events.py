@@ -17,7 +17,7 @@ from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.asked import Approach
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.decision import Decision
-from zoneward.routing.outcome import speaker
+from zoneward.routing.outcome import speaker, with_endpoints
 from zoneward.routing.reasons import Reason
 
 ENABLED: Final = "TopologyAwareRoutingEnabled"
@@ -99,7 +99,7 @@ def events_of(
     if decision.reason is Reason.BEING_DELETED:
         return ()
     matter = _matter(decision.asked_for or "") if decision.accepted is not None else None
-    last = told_last(told) or _in_force(matter, {family: in_force.get(family) for family in decisions})
+    last = told_last(told) or _in_force(matter, {family: in_force.get(family) for family in with_endpoints(decisions)})
     events = []
     if last.matter is not None and last.matter is not matter:
         events.append(_removed(last.matter))

@@ -1,4 +1,5 @@
-"""What a Service's decisions come to as a whole: the family with the graver outcome speaks for the Service."""
+"""What a Service's decisions come to as a whole: of the families that have endpoints the one with the graver outcome
+speaks for the Service."""
 
 from collections.abc import Mapping
 
@@ -10,7 +11,15 @@ def speaker(decisions: Mapping[str, Decision]) -> tuple[str, Decision] | None:
     """Address type and decision of the family that speaks for the Service: the first of the gravest, or None."""
     if not decisions:
         return None
-    return max(decisions.items(), key=lambda item: _gravity(item[1]))
+    return max(with_endpoints(decisions).items(), key=lambda item: _gravity(item[1]))
+
+
+def with_endpoints(decisions: Mapping[str, Decision]) -> Mapping[str, Decision]:
+    """The decisions of families that have endpoints, ready or not; all of them where no family has any.
+
+    Nothing is routed in a family without endpoints. A dual-stack Service has one where its Pods have IPv4 alone.
+    """
+    return {family: each for family, each in decisions.items() if each.has_endpoints} or decisions
 
 
 def _gravity(decision: Decision) -> int:
