@@ -15,10 +15,12 @@ from tests.properties.random_clusters import BALANCED, clusters, examples
 from zoneward.controller.demand import Counted, counted, may_differ, services_to_requeue
 from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import Allocatable, Node, NodeCondition
+from zoneward.routing.allocation import Allocation
 from zoneward.routing.asked import Approach
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, demand_of
+from zoneward.routing.groups import own_group
 from zoneward.routing.reasons import Reason
 from zoneward.slices.plan import FamilyPlan
 
@@ -119,6 +121,17 @@ def test_hysteresis_decides_whether_hints_are_asked_again(
     # Endpoints of all zones that they were hinted for have Nodes, and no zone more.
     old = with_zones(**dict.fromkeys(consumed or "ab", 1))
     assert may_differ(state, old=old, new=with_zones(**new), configuration=configuration) == expected
+
+
+@pytest.mark.parametrize(("tolerance", "expected"), [("1/10", True), ("1", False)])
+def test_hints_that_other_demand_makes_lose_traffic_are_asked_again(tolerance: str, expected: bool) -> None:
+    """Zone a lends zone b two of its seven endpoints. With more demand at home it would lend none of them: a quarter of
+    the traffic would stay in its zone that does not, and nobody is overloaded."""
+    allocation = Allocation(("a", "b"), (own_group("a"), own_group("b")), (5, 3, 2, 2))
+    state = changed(PROPORTIONAL, active=True, endpoints=12, consumed={"a": 8, "b": 4}, allocation=allocation)
+    old, new = with_zones(a=2, b=1), with_zones(a=7, b=5)
+    configuration = Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(tolerance)))
+    assert may_differ(state, old=old, new=new, configuration=configuration) == expected
 
 
 @pytest.mark.parametrize(

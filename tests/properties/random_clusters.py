@@ -287,6 +287,8 @@ _THRESHOLDS: Final = (
     *(HintsSettings(missing_cpu="disable"),) * 4,
     HintsSettings(start_threshold=Fraction(1, 2), keep_threshold=Fraction(1)),
     HintsSettings(start_threshold=Fraction(1, 100), keep_threshold=Fraction(1, 100)),
+    HintsSettings(in_zone_tolerance=Fraction(0)),
+    HintsSettings(in_zone_tolerance=Fraction(1)),
 )
 _GATES: Final = (
     *(Gates(), Gates(), Gates(), Gates(), Gates(), Gates(), Gates()),

@@ -35,7 +35,7 @@ DESIGN: Final[dict[str, Any]] = {
         "ServiceTopology": False,
     },
     "defaultApproach": "ClusterWide",
-    "hints": {"startThreshold": 0.2, "keepThreshold": 0.3, "missingCPU": "count-nodes"},
+    "hints": {"startThreshold": 0.2, "keepThreshold": 0.3, "missingCPU": "count-nodes", "inZoneTolerance": 0.1},
     "subsetting": {
         "algorithm": "local",
         "startingThreshold": 3,
@@ -46,7 +46,7 @@ DESIGN: Final[dict[str, Any]] = {
     },
     "maxEndpointsPerSlice": 100,
 }
-"""The document in the design, which spells out every default, with the tolerance that laziness turned out to need."""
+"""The document in the design, which spells out every default, with the tolerances that laziness turned out to need."""
 
 
 # --- defaults ---------------------------------------------------------------------------------------------------------
@@ -206,6 +206,14 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
         {"subsetting": {"inZoneTolerance": 1.0}},
         Configuration(subsetting=SubsettingSettings(in_zone_tolerance=Fraction(1))),
     ),
+    "no tolerance of hints": (
+        {"hints": {"inZoneTolerance": 0}},
+        Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(0))),
+    ),
+    "every tolerance of hints": (
+        {"hints": {"inZoneTolerance": 1}},
+        Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(1))),
+    ),
     "every key of subsetting": (
         {
             "subsetting": {
@@ -264,7 +272,7 @@ A_STARTING_THRESHOLD: Final = (
     "subsetting.startingThreshold: expected a number above 0 (3 is three endpoints a zone), at most 1000, got "
 )
 A_PADDING: Final = "subsetting.padding: expected a number of endpoints from 0 to 1000, got "
-A_TOLERANCE: Final = "subsetting.inZoneTolerance: expected a share of all traffic from 0 to 1 (0.1 is 10 %), got "
+A_TOLERANCE: Final = "inZoneTolerance: expected a share of all traffic from 0 to 1 (0.1 is 10 %), got "
 AN_OVERLOAD_THRESHOLD: Final = "subsetting.overloadThreshold: expected a share above 0 (0.5 is 50 %), at most 100, got "
 REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
     "no apiVersion": ({"apiVersion": None}, "apiVersion: expected zoneward.dev/v1alpha1, got None"),
@@ -310,7 +318,7 @@ REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
     ),
     "an unknown key of hints": (
         {"hints": {"threshold": 0.2}},
-        "hints.threshold: expected one of startThreshold, keepThreshold, missingCPU, got an unknown key",
+        f"hints.threshold: expected one of {', '.join(DESIGN['hints'])}, got an unknown key",
     ),
     "an unknown key of subsetting": (
         {"subsetting": {"zones": 3}},
@@ -389,10 +397,17 @@ REFUSED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
         {"subsetting": {"overloadThreshold": 101}},
         f"{AN_OVERLOAD_THRESHOLD}101",
     ),
-    "a tolerance that is text": ({"subsetting": {"inZoneTolerance": "10%"}}, f"{A_TOLERANCE}'10%'"),
-    "a tolerance that is true": ({"subsetting": {"inZoneTolerance": True}}, f"{A_TOLERANCE}True"),
-    "a tolerance below nothing": ({"subsetting": {"inZoneTolerance": -0.1}}, f"{A_TOLERANCE}-0.1"),
-    "a tolerance above all": ({"subsetting": {"inZoneTolerance": 1.1}}, f"{A_TOLERANCE}1.1"),
+    **{
+        f"a tolerance of {section} {what}": ({section: {"inZoneTolerance": value}}, f"{section}.{A_TOLERANCE}{value!r}")
+        for section in ("hints", "subsetting")
+        for what, value in {
+            "that is text": "10%",
+            "that is true": True,
+            "below nothing": -0.1,
+            "above all": 1.1,
+            "without end": float("inf"),
+        }.items()
+    },
     "a threshold that is text": (
         {"hints": {"startThreshold": "20%"}},
         "hints.startThreshold: expected a share above 0 (0.2 is 20 %), got '20%'",

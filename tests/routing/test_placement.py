@@ -1,6 +1,7 @@
 """Which endpoints go into which group: as many as allocated, as few moved as possible, whatever the order."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import permutations
 from random import Random
 
@@ -11,7 +12,7 @@ from tests.clusters import an_endpoint
 from zoneward.kube.objects import Identity
 from zoneward.routing.crowd import Cell, Member
 from zoneward.routing.groups import own_group
-from zoneward.routing.placement import Lot
+from zoneward.routing.placement import Lot, with_guests_kept
 from zoneward.routing.placement import place as place_lots
 
 ZONES = 3
@@ -131,3 +132,68 @@ def test_the_order_of_endpoints_does_not_matter(endpoints: list[tuple[int, int, 
         ZONES,
     )
     assert [straight[each] for each in order] == shuffled
+
+
+# --- guests -----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def lent(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
+    """An allocation in which some zones lend and others borrow, and one from before, both by group, then by home."""
+    zones = draw(st.integers(2, 4))
+    lenders = draw(st.sets(st.integers(0, zones - 1), min_size=1, max_size=zones - 1))
+    counts, before = [0] * (zones * zones), [0] * (zones * zones)
+    for home in range(zones):
+        counts[home * zones + home] = draw(st.integers(0, 2))
+        for zone in range(zones):
+            if home in lenders and zone not in lenders:
+                counts[zone * zones + home] = draw(st.integers(0, 2))
+            before[zone * zones + home] = draw(st.integers(0, 3))
+    return counts, before, zones
+
+
+def all_with_the_same_guests(counts: list[int], zones: int) -> list[list[int]]:
+    """Every allocation in which zones lend and borrow as many as in this one."""
+    cells = [cell for cell in range(zones * zones) if cell % zones != cell // zones]
+    lends = [sum(counts[cell] for cell in cells if cell % zones == zone) for zone in range(zones)]
+    borrows = [sum(counts[cell] for cell in cells if cell // zones == zone) for zone in range(zones)]
+    found = [list(counts)]
+    for cell in cells:
+        found[0][cell] = 0
+    for cell in cells:
+        home, zone = cell % zones, cell // zones
+        grown = []
+        for each in found:
+            lent_out = sum(each[other] for other in cells if other % zones == home)
+            borrowed = sum(each[other] for other in cells if other // zones == zone)
+            for number in range(min(lends[home] - lent_out, borrows[zone] - borrowed) + 1):
+                more = list(each)
+                more[cell] = number
+                grown.append(more)
+        found = grown
+    return [each for each in found if sum(each) == sum(counts)]
+
+
+@settings(max_examples=150)
+@given(lent())
+def test_as_many_guests_as_possible_stay(given_: tuple[list[int], list[int], int]) -> None:
+    """Of all ways to lend as many endpoints, tried one by one, none keeps more of them where they were."""
+    counts, before, zones = given_
+
+    def stay(allocation: Sequence[int]) -> int:
+        return sum(map(min, allocation, before))
+
+    found = list(with_guests_kept(counts, before, zones))
+    ways = all_with_the_same_guests(counts, zones)
+    assert found in ways
+    assert stay(found) == max(map(stay, ways))
+
+
+def test_a_guest_makes_room_for_one_that_has_no_other_place() -> None:
+    """Home 0 was in zones 2 and 3, home 1 in zone 2 alone: both stay only if the first is the one in zone 3."""
+    counts, before = [0] * 16, [0] * 16
+    counts[2 * 4 + 0] = counts[3 * 4 + 1] = 1
+    before[2 * 4 + 0] = before[3 * 4 + 0] = before[2 * 4 + 1] = 1
+    expected = [0] * 16
+    expected[3 * 4 + 0] = expected[2 * 4 + 1] = 1
+    assert list(with_guests_kept(counts, before, 4)) == expected

@@ -1,6 +1,7 @@
 """The plan of a Service: whose slices are touched, what is created, and what each kind of Service gets."""
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Final
 
 import pytest
@@ -29,7 +30,7 @@ from tests.clusters import (
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, ServicePort
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rule
 from zoneward.slices.plan import ServicePlan
@@ -156,7 +157,8 @@ def test_their_hints_keep_endpoints_in_place_but_the_start_threshold_holds() -> 
     endpoints = tuple(
         replace(each, hints=hints(swapped[each.target_ref.name])) for each in given.endpoints or () if each.target_ref
     )
-    family = only_family(CLUSTER.with_(slices=(replace(given, endpoints=endpoints),)).plan())
+    tolerant = Configuration(hints=HintsSettings(in_zone_tolerance=Fraction(1)))
+    family = only_family(CLUSTER.with_(slices=(replace(given, endpoints=endpoints),), configuration=tolerant).plan())
     assert hinted_zones(family.changes.create) == swapped
     (threshold,) = [rule for rule in family.decision.rules if rule.rule == "threshold-in-force"]
     assert threshold.detail == "not in force yet: starts below 20 %"

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from zoneward.routing import upstream
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.allocation import Allocation
 from zoneward.routing.asked import Approach
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
+from zoneward.routing.hinting import allocated_anew
 from zoneward.routing.hysteresis import threshold_in_force
 from zoneward.routing.reasons import Reason
 from zoneward.sources.resources import Key
@@ -28,8 +30,9 @@ from zoneward.sources.resources import Key
 class Counted:
     """What has to be known of one decision, for one Service and address family.
 
-    ``endpoints`` are the ready ones that count, each address once; ``consumed`` how many each zone consumes, where
-    hints balance. ``homeless``: some endpoint has no zone, or one where no traffic starts.
+    ``endpoints`` are the ready ones that count, each address once. Where hints balance, ``allocation`` says who serves
+    whom, and ``consumed`` how many endpoints each zone has. ``homeless``: some endpoint has no zone, or one where no
+    traffic starts.
     """
 
     approach: Approach
@@ -38,6 +41,7 @@ class Counted:
     reason: Reason
     endpoints: int
     consumed: Mapping[str, int] = field(default_factory=dict)
+    allocation: Allocation | None = None
     homeless: bool = False
 
 
@@ -55,6 +59,7 @@ def counted(decision: Decision, *, twins: int = 0, homeless: bool = False) -> Co
         reason=decision.reason,
         endpoints=decision.endpoints - twins,
         consumed=consumed,
+        allocation=allocation,
         homeless=homeless,
     )
 
@@ -118,10 +123,19 @@ def _hints_differ(state: Counted, old: Demand, new: Demand, configuration: Confi
     if not state.active:
         # It is off, and stays off while the minimums do not fit.
         return sum(needed.values()) <= number
-    # It is on, and stays as it is while nobody lacks its minimum and nobody serves a zone without demand.
-    return any(state.consumed.get(zone, 0) < least for zone, least in needed.items()) or any(
+    # It is on, and stays as it is while nobody lacks its minimum, nobody serves a zone without demand, and enough
+    # traffic stays in its zone.
+    if any(state.consumed.get(zone, 0) < least for zone, least in needed.items()) or any(
         consumed and zone not in needed for zone, consumed in state.consumed.items()
-    )
+    ):
+        return True
+    if state.allocation is None:
+        return False
+    demand = [new.reduced.get(zone, 0) for zone in state.allocation.zones]
+    heuristic = HEURISTICS[state.heuristic or ""]
+    settings = configuration.hints
+    lost = allocated_anew(state.allocation, heuristic, demand, threshold=threshold, settings=settings)[1]
+    return lost > settings.in_zone_tolerance
 
 
 def _upstream_hints_differ(state: Counted, new: Demand) -> bool:

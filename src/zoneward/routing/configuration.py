@@ -25,6 +25,7 @@ Encoding = Literal["slice-groups", "hints"]
 Algorithm = Literal["local", "local-shared", "local-weighted", "local-opt", "random"]
 WEIGHTED_ALGORITHMS: Final[tuple[Algorithm, ...]] = ("local-weighted", "local-opt")
 """Their groups have weights, which hints can't say."""
+_TOLERANCE_EXPECTED: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
 STARTING_THRESHOLD_EXPECTED: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
 
 
@@ -49,10 +50,13 @@ class HintsSettings:
     """Overload thresholds as shares above fair (0.2 = 20 %), and what Nodes without allocatable CPU mean.
 
     Hints start strictly below ``start_threshold`` and are kept strictly below ``keep_threshold`` (KEP-2433 § Overload).
+    Hints that are kept may leave ``in_zone_tolerance`` less of the traffic in its zone than an allocation from nothing
+    would (0.1 = 10 % of all traffic).
     """
 
     start_threshold: Fraction = Fraction(1, 5)
     keep_threshold: Fraction = Fraction(3, 10)
+    in_zone_tolerance: Fraction = Fraction(1, 10)
     missing_cpu: MissingCPU = "count-nodes"
 
 
@@ -135,7 +139,13 @@ class Configuration:
                 f"hints.keepThreshold: expected at least startThreshold ({float(self.hints.start_threshold):g}),"
                 f" got {float(self.hints.keep_threshold):g}"
             )
+        _check_tolerance("hints", self.hints.in_zone_tolerance)
         _check_subsetting(self.subsetting)
+
+
+def _check_tolerance(section: str, tolerance: Fraction) -> None:
+    if not 0 <= tolerance <= 1:
+        raise ConfigurationError(f"{section}.inZoneTolerance: expected {_TOLERANCE_EXPECTED}, got {_shown(tolerance)}")
 
 
 def _check_subsetting(settings: SubsettingSettings) -> None:
@@ -153,11 +163,7 @@ def _check_subsetting(settings: SubsettingSettings) -> None:
             "subsetting.overloadThreshold: expected a share above 0 (0.5 is 50 %), at most 100,"
             f" got {_shown(settings.overload_threshold)}"
         )
-    if not 0 <= settings.in_zone_tolerance <= 1:
-        raise ConfigurationError(
-            "subsetting.inZoneTolerance: expected a share of all traffic from 0 to 1 (0.1 is 10 %),"
-            f" got {_shown(settings.in_zone_tolerance)}"
-        )
+    _check_tolerance("subsetting", settings.in_zone_tolerance)
     if settings.encoding == "hints" and settings.algorithm in WEIGHTED_ALGORITHMS:
         raise ConfigurationError(
             f"subsetting.encoding: expected slice-groups with {settings.algorithm}, got hints, which have no weights"
@@ -265,15 +271,14 @@ _HINTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "startThreshold": lambda value: _share(value, "hints.startThreshold"),
     "keepThreshold": lambda value: _share(value, "hints.keepThreshold"),
     "missingCPU": lambda value: _choice(value, "hints.missingCPU", get_args(MissingCPU)),
+    "inZoneTolerance": lambda value: _share(value, "hints.inZoneTolerance", _TOLERANCE_EXPECTED),
 }
 _SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
     "algorithm": lambda value: _choice(value, "subsetting.algorithm", get_args(Algorithm)),
     "startingThreshold": lambda value: _share(value, "subsetting.startingThreshold", STARTING_THRESHOLD_EXPECTED),
     "padding": lambda value: _integer(value, "subsetting.padding"),
     "overloadThreshold": lambda value: _share(value, "subsetting.overloadThreshold"),
-    "inZoneTolerance": lambda value: _share(
-        value, "subsetting.inZoneTolerance", "a share of all traffic from 0 to 1 (0.1 is 10 %)"
-    ),
+    "inZoneTolerance": lambda value: _share(value, "subsetting.inZoneTolerance", _TOLERANCE_EXPECTED),
     "encoding": lambda value: _choice(value, "subsetting.encoding", get_args(Encoding)),
 }
 """How each key of these sections is read."""

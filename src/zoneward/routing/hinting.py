@@ -1,6 +1,7 @@
 """Decisions that hints carry: KEP-2433's heuristics, KEP-4444's and KEP-3015's distributions, and upstream's way."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from zoneward.routing import upstream
@@ -10,12 +11,14 @@ from zoneward.routing.allocation import Allocation, allocate
 from zoneward.routing.asked import Approach
 from zoneward.routing.assignment import Assignment
 from zoneward.routing.case import Case, lacking, percent
+from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.crowd import Cell, named
 from zoneward.routing.decision import Decision
 from zoneward.routing.hysteresis import threshold_in_force
-from zoneward.routing.placement import Lot, place
+from zoneward.routing.placement import Lot, place, with_guests_kept
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import counted, listed
+from zoneward.routing.tolerance import lost_in_zone
 
 
 def balanced(case: Case, heuristic: Heuristic) -> Decision:
@@ -152,14 +155,16 @@ def _allocated(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decisio
         # Where nobody starts traffic any more, nobody is to stay.
         if there >= 0 and not (heuristic.balances and zones[there] not in weights):
             counts[there * size + here] += len(lot)
+    demand = [weights.get(zone, 0) for zone in zones]
+    settings = case.configuration.hints
     allocation = allocate(
         heuristic,
         zones=zones,
-        demand=[weights.get(zone, 0) for zone in zones],
+        demand=demand,
         supply=supply,
         previous=counts,
         threshold=threshold,
-        start_threshold=case.configuration.hints.start_threshold,
+        start_threshold=settings.start_threshold,
     )
     if heuristic.balances:
         detail = _minimums(case, threshold)
@@ -167,6 +172,12 @@ def _allocated(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decisio
             return None
     if allocation is None:
         return None
+    if heuristic.balances and any(counts):
+        anew, lost = allocated_anew(allocation, heuristic, demand, threshold=threshold, settings=settings)
+        most = settings.in_zone_tolerance
+        detail = f"{lost * 100:.3g} % less traffic in its zone than allocated anew, {percent(most)} at most"
+        if not case.rules.ask("in-zone-tolerance", lost <= most, detail):
+            allocation = dataclasses.replace(anew, counts=with_guests_kept(anew.counts, counts, size))
     placed = place(lots, allocation.counts, size)
     at_home = sum(allocation.counts[zone * size + zone] for zone in range(size))
     away = sum(supply) - at_home
@@ -190,6 +201,27 @@ def _allocated(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decisio
         ),
         moved=placed.moved,
     )
+
+
+def allocated_anew(
+    kept: Allocation, heuristic: Heuristic, demand: Sequence[int], *, threshold: Fraction, settings: HintsSettings
+) -> tuple[Allocation, float]:
+    """The allocation of the same endpoints if none had been placed before, and the share of all traffic that stays in
+    its zone with that one and not with ``kept``.
+    """
+    size = len(kept.zones)
+    anew = allocate(
+        heuristic,
+        zones=kept.zones,
+        demand=demand,
+        supply=[sum(kept.counts[zone::size]) for zone in range(size)],
+        previous=[0] * (size * size),
+        threshold=threshold,
+        start_threshold=settings.start_threshold,
+    )
+    if anew is None:
+        raise AssertionError("expected an allocation wherever another keeps to the same threshold, got none")
+    return anew, lost_in_zone(kept, anew, demand)
 
 
 def _served_before(cell: Cell, index: Mapping[str, int]) -> int:

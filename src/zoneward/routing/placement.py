@@ -75,6 +75,48 @@ def place(lots: Iterable[Lot], counts: Sequence[int], zones: int) -> Placement:
     return found
 
 
+def with_guests_kept(counts: Sequence[int], before: Sequence[int], zones: int) -> tuple[int, ...]:
+    """The same allocation to zones of their own, with as many endpoints as possible in the group that they were in.
+
+    ``counts`` and ``before`` stand at ``group * zones + home``. How many endpoints each zone has, and how many of them
+    are its own, stays; only who of the others is where may change. No zone both lends and borrows.
+    """
+    lent = [sum(counts[home::zones]) - counts[home * zones + home] for home in range(zones)]
+    lacking = [sum(counts[zone * zones : (zone + 1) * zones]) - counts[zone * zones + zone] for zone in range(zones)]
+    found = [count if cell % zones == cell // zones else 0 for cell, count in enumerate(counts)]
+
+    def keep(home: int, most: int, seen: set[int]) -> int:
+        """Keep some more endpoints of ``home`` where they were, others making room for them: an augmenting path."""
+        for zone in set(range(zones)) - {home} - seen:
+            cell = zone * zones + home
+            room = min(most, before[cell] - found[cell])
+            if room <= 0:
+                continue
+            seen.add(zone)
+            kept = min(room, lacking[zone])
+            lacking[zone] -= kept
+            for other in range(zones) if not kept else ():
+                instead = zone * zones + other
+                if other != zone and found[instead] and (kept := keep(other, min(room, found[instead]), seen)):
+                    found[instead] -= kept
+                    break
+            if kept:
+                found[cell] += kept
+                return kept
+        return 0
+
+    for home in range(zones):
+        while lent[home] and (kept := keep(home, lent[home], set())):
+            lent[home] -= kept
+    for home in range(zones):
+        for zone in range(zones):
+            number = min(lent[home], lacking[zone])
+            found[zone * zones + home] += number
+            lent[home] -= number
+            lacking[zone] -= number
+    return tuple(found)
+
+
 def _place_rest(
     zone: int, column: Sequence[int], unplaced: Sequence[Lot], leaving: list[tuple[Member, Lot]], found: Placement
 ) -> None:

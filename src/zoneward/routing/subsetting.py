@@ -24,7 +24,8 @@ from zoneward.routing.hysteresis import are_enough, endpoints_needed
 from zoneward.routing.placement import Lot, Placement, place
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import counted, listed
-from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEASURES, measure
+from zoneward.routing.score import MAX_OVERLOAD
+from zoneward.routing.tolerance import lost_in_zone, measures_of
 
 BALANCED: Final = frozenset(f"{Approach.SUBSETTING}/{name}" for name in SUBSETTING_ALGORITHMS)
 """What slices say of the decisions that the starting threshold is for."""
@@ -133,10 +134,8 @@ class _Groups:
 
 
 def _lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _Groups | None:
-    """Only the update itself; None where that would overload somebody (KEP-2004 § Optimizations).
-
-    Or where it costs too much: every rollout replaces all endpoints, and where each new one goes to the group that
-    lacks one just then, little is left in its zone in the end. Laziness alone never notices.
+    """Only the update itself; None where that would overload somebody (KEP-2004 § Optimizations), or lose too much
+    traffic to other zones (`zoneward.routing.tolerance`).
     """
     zones = homes.zones
     shared = _shared(homes.before.values())
@@ -171,9 +170,9 @@ def _lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _Groups | None:
         return None
     allocation = allocation_of(zones, groups, composition, weights)
     anew = _balance(case, heuristic, homes)
-    lost = _measures(case, homes, anew)[IN_ZONE] - _measures(case, homes, allocation)[IN_ZONE] if anew else 0.0
+    lost = lost_in_zone(allocation, anew, homes.weights) if anew else 0.0
     most = case.configuration.subsetting.in_zone_tolerance
-    detail = f"below {limit} with the groups as they are, {max(lost, 0) * 100:.3g} % less traffic in its zone"
+    detail = f"below {limit} with the groups as they are, {lost * 100:.3g} % less traffic in its zone"
     if lost > most:
         case.rules.ask("lazy-rebalance", False, f"{detail}, {percent(most)} at most: they are balanced anew")
         return None
@@ -330,23 +329,7 @@ def _message(case: Case, heuristic: Heuristic, homes: Homes, allocation: Allocat
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
     used = sum(1 for number in range(len(allocation.groups)) if allocation.size(number))
     numbers = f"{counted(case.number, 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
-    worst = _measures(case, homes, allocation)[MAX_OVERLOAD]
+    worst = measures_of(allocation, homes.weights)[MAX_OVERLOAD]
     if worst < 1e-9:
         return f"every endpoint gets its fair part; {numbers}"
     return f"no endpoint gets more than {worst * 100:.3g} % above fair; {numbers}"
-
-
-def _measures(case: Case, homes: Homes, allocation: Allocation) -> list[float]:
-    """What the proposal measures, with every endpoint at home."""
-    weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
-    measures = [0.0] * MEASURES
-    measure(
-        homes.weights,
-        len(allocation.groups),
-        allocation.counts,
-        weights,
-        case.configuration.max_endpoints_per_slice,
-        measures,
-        [0.0] * len(homes.zones),
-    )
-    return measures
