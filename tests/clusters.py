@@ -159,12 +159,14 @@ def a_service(
     subsetting: str | None = None,
     algorithm: str | None = None,
     starting: str | None = None,
+    threshold: str | None = None,
     publish_not_ready: bool | None = None,
     uid: str = UID,
     deleting: bool = False,
 ) -> Service:
     """A Service. ``mode`` is the new topology annotation's value, ``old`` the old one's; ``selects`` off takes the
-    selector. ``subsetting``, ``algorithm`` and ``starting`` are the annotations of KEP-2004.
+    selector. ``subsetting``, ``algorithm`` and ``starting`` are the annotations of KEP-2004, ``threshold`` is that for
+    hints.
     """
     given = {
         names.TOPOLOGY_MODE_ANNOTATION: mode,
@@ -172,6 +174,7 @@ def a_service(
         names.SUBSETTING_ANNOTATION: subsetting,
         names.SUBSETTING_ALGORITHM_ANNOTATION: algorithm,
         names.STARTING_THRESHOLD_ANNOTATION: starting,
+        names.HINTS_THRESHOLD_ANNOTATION: threshold,
     }
     annotations = {name: value for name, value in given.items() if value is not None}
     if ports is None:

@@ -123,6 +123,19 @@ def test_hysteresis_decides_whether_hints_are_asked_again(
     assert may_differ(state, old=old, new=with_zones(**new), configuration=configuration) == expected
 
 
+@pytest.mark.parametrize(("threshold", "expected"), [(None, True), ("50%", False)])
+def test_a_service_s_own_threshold_decides_whether_it_is_asked_again(threshold: str | None, expected: bool) -> None:
+    """Demand in one of two zones grows until it is 40 % above fair there."""
+    cluster = Cluster(
+        service=a_service("Auto", threshold=threshold),
+        nodes=nodes_in({"a": 4, "b": 4}),
+        pods=pods_in({"a": 5, "b": 5}),
+    ).settled()
+    (family,) = cluster.plan().families
+    demands = {"old": cluster.surroundings.demand, "new": with_zones(a=7, b=3)}
+    assert may_differ(state_of(cluster, family), **demands, configuration=cluster.configuration) == expected
+
+
 @pytest.mark.parametrize(("tolerance", "expected"), [("1/10", True), ("1", False)])
 def test_hints_that_other_demand_makes_lose_traffic_are_asked_again(tolerance: str, expected: bool) -> None:
     """Zone a lends zone b two of its seven endpoints. With more demand at home it would lend none of them: a quarter of

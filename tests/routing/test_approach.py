@@ -1,6 +1,7 @@
 """Which setting wins, which values are known, and what each comes to (KEP-2433, KEP-4444, KEP-3015, KEP-2004)."""
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from itertools import product
 from typing import Final, NamedTuple, get_args
 
@@ -18,14 +19,17 @@ from zoneward.routing.configuration import (
     Configuration,
     DefaultApproach,
     Gates,
+    HintsSettings,
     SubsettingSettings,
 )
+from zoneward.routing.own_values import SHARE_EXPECTED
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules
 
 OLD: Final = names.TOPOLOGY_AWARE_HINTS_ANNOTATION
 NEW: Final = names.TOPOLOGY_MODE_ANNOTATION
 SUBSETTING: Final = names.SUBSETTING_ANNOTATION
+THRESHOLD: Final = names.HINTS_THRESHOLD_ANNOTATION
 
 
 def asked(service: Service, configuration: Configuration | None = None) -> Asked:
@@ -74,6 +78,7 @@ VALUES: Final[Mapping[str, Values]] = {
     " Auto": Values(UNKNOWN, UNKNOWN, UNKNOWN),
     "Disabled": Values("nothing", "nothing", UNKNOWN, subsetting="nothing"),
     "disabled": Values("nothing", "nothing", UNKNOWN),
+    "Disable": Values(UNKNOWN, UNKNOWN, UNKNOWN, subsetting="nothing"),
     "DISABLED": Values(UNKNOWN, UNKNOWN, UNKNOWN),
     "": Values("nothing", "nothing", UNKNOWN, subsetting="nothing"),
     "ProportionalZoneCPU": Values(PROPORTIONAL, UNKNOWN, UNKNOWN),
@@ -290,6 +295,22 @@ ACCEPTED: Final[Mapping[str, tuple[Service, bool | None, str]]] = {
         False,
         f"{names.STARTING_THRESHOLD_ANNOTATION}: '-1' is not {STARTING_THRESHOLD_EXPECTED}, so 3 is used",
     ),
+    "a threshold for hints": (a_service("Auto", threshold="25%"), True, f"{NEW}: Auto"),
+    "unknown threshold for hints": (
+        a_service("Auto", threshold="20"),
+        False,
+        f"{THRESHOLD}: '20' is not {SHARE_EXPECTED}, so 0.2 is used",
+    ),
+    "unknown threshold beside an unknown annotation": (
+        a_service("Banana", distribution="zoneward.dev/ProportionalZoneCPU", threshold="much"),
+        False,
+        f"{NEW}: 'Banana' is not a known value; {THRESHOLD}: 'much' is not {SHARE_EXPECTED}, so 0.2 is used",
+    ),
+    "a long unknown annotation": (
+        a_service("Auto" * 10000),
+        False,
+        f"{NEW}: '{'Auto' * 10}...' is not a known value",
+    ),
     "topologyKeys over subsetting": (
         a_service(subsetting="Auto", keys=("*",)),
         False,
@@ -315,6 +336,48 @@ def test_an_unknown_annotation_does_not_keep_the_field_from_working() -> None:
     found = asked(a_service("Banana", distribution="PreferSameZone"))
     assert found.heuristic is HEURISTICS["PreferSameZone"]
     assert found.accepted is False
+
+
+# --- a Service's own threshold ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "start", "keep"), [("0.5", "1/2", "7/10"), ("5%", "1/20", "1/4"), ("150%", "3/2", "17/10")]
+)
+@pytest.mark.parametrize("service", ["annotation", "field"])
+def test_a_service_has_its_own_threshold_and_is_kept_as_much_longer_as_configured(
+    own: str, start: str, keep: str, service: str
+) -> None:
+    given = a_service("Auto", threshold=own)
+    if service == "field":
+        given = a_service(distribution="zoneward.dev/ProportionalZoneCPU", threshold=own)
+    configuration = Configuration(hints=HintsSettings(start_threshold=Fraction(1, 10), missing_cpu="disable"))
+    found = asked(given, configuration)
+    expected = HintsSettings(start_threshold=Fraction(start), keep_threshold=Fraction(keep), missing_cpu="disable")
+    assert (found.hints, found.accepted) == (expected, True)
+    assert ("hints-threshold-annotation", True) in rules(given, configuration)
+
+
+@pytest.mark.parametrize("own", ["20", "0", "-1", "", "20 percent"])
+def test_without_a_valid_threshold_the_configured_ones_hold(own: str) -> None:
+    configuration = Configuration(hints=HintsSettings(start_threshold=Fraction(1, 4)))
+    assert asked(a_service("Auto", threshold=own), configuration).hints == configuration.hints
+    assert asked(a_service("Auto"), configuration).hints == configuration.hints
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        a_service("PreferZone", threshold="much"),
+        a_service(distribution="PreferSameZone", threshold="much"),
+        a_service(subsetting="Auto", threshold="much"),
+        a_service(threshold="much"),
+    ],
+    ids=["PreferZone", "PreferSameZone", "subsetting", "nothing"],
+)
+def test_a_threshold_matters_only_where_hints_balance(service: Service) -> None:
+    assert asked(service).accepted is not False
+    assert "hints-threshold-annotation" not in dict(rules(service))
 
 
 # --- gates ------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from zoneward.routing.asked import Approach
 from zoneward.routing.configuration import Configuration, Gates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event, events_of
+from zoneward.routing.own_values import SHARE_EXPECTED
 from zoneward.routing.reasons import Reason
 
 NODES: Final = nodes_in({"a": 4, "b": 4})
@@ -146,7 +147,7 @@ def test_every_reason_that_voids_hints_has_words() -> None:
         Reason.BEING_DELETED,
     }
     for reason in set(Reason) - silent - of_subsetting:
-        (event,) = events_of({"IPv4": a_decision(reason)}, in_force={}, told=())
+        (event,) = events_of(a_service("Auto"), {"IPv4": a_decision(reason)}, in_force={})
         assert (event.type, event.reason) == ("Warning", "TopologyAwareRoutingDisabled")
         assert event.message
 
@@ -193,10 +194,119 @@ def test_a_move_to_subsetting_and_back_tells_of_both() -> None:
         assert becomes(now, AUTO).plan().events == (SUBSETTING_REMOVED, ENABLED)
 
 
-def test_a_gate_that_goes_off_is_a_removal() -> None:
-    now = AUTO.with_(configuration=Configuration(gates=Gates(topology_aware_hints=False)))
-    assert becomes(AUTO, now).plan().events == (REMOVED,)
+OVERRIDDEN: Final = "spec.topologyKeys is set and overrides every newer setting"
+MISSPELT: Final = "service.kubernetes.io/topology-mode: 'Atuo' is not a known value"
+STILL_THERE: Final[Mapping[str, tuple[Cluster, Event]]] = {
+    "the gate of hints is off": (
+        AUTO.with_(configuration=Configuration(gates=Gates(topology_aware_hints=False))),
+        disabled("the feature gate TopologyAwareHints is off"),
+    ),
+    "misspelt": (AUTO.with_(service=a_service("Atuo")), disabled(MISSPELT)),
+    "misspelt, beside a distribution that works": (
+        AUTO.with_(service=a_service("Atuo", distribution="PreferSameZone")),
+        disabled(MISSPELT),
+    ),
+    "topologyKeys": (AUTO.with_(service=a_service("Auto", keys=("*",))), disabled(OVERRIDDEN)),
+}
+"""What stops hints while the annotation is there, and what is told of it."""
+
+
+@pytest.mark.parametrize("what", STILL_THERE)
+def test_what_stops_hints_while_the_annotation_is_there_is_told_and_no_removal(what: str) -> None:
+    now, event = STILL_THERE[what]
+    assert becomes(AUTO, now).plan().events == (event,)
     assert becomes(AUTO, now).settled().plan().events == ()
+    assert becomes(becomes(AUTO, now), AUTO).plan().events == (ENABLED,)
+
+
+def test_subsetting_that_stops_while_the_annotation_is_there_is_told_and_no_removal() -> None:
+    off = Configuration(gates=Gates(topology_aware_subsetting=False))
+    keys = a_service(subsetting="Auto", starting="0.5", keys=("*",))
+    for now, message in (
+        (ON_SUBSETTING.with_(configuration=off), "the feature gate TopologyAwareSubsetting is off"),
+        (ON_SUBSETTING.with_(service=a_service(subsetting="Atuo")), SUBSETTING_MISSPELT),
+        (ON_SUBSETTING.with_(service=keys), OVERRIDDEN),
+    ):
+        assert becomes(ON_SUBSETTING, now).plan().events == (subsetting_disabled(message),)
+        assert becomes(ON_SUBSETTING, now).settled().plan().events == ()
+
+
+def test_a_gate_of_subsetting_that_leaves_hints_in_its_place_tells_of_both() -> None:
+    service = a_service("Auto", subsetting="Auto", starting="0.5")
+    before = ON_SUBSETTING.with_(service=service)
+    now = before.with_(configuration=Configuration(gates=Gates(topology_aware_subsetting=False)))
+    told = subsetting_disabled("the feature gate TopologyAwareSubsetting is off")
+    assert becomes(before, now).plan().events == (told, ENABLED)
+    assert becomes(before, now).settled().plan().events == ()
+
+
+def test_subsetting_beside_an_annotation_that_stays_is_no_removal() -> None:
+    now = ON_SUBSETTING.with_(service=a_service("Auto", subsetting="Auto", starting="0.5"))
+    message = "Subsetting/local is asked for too and wins: endpointslice.kubernetes.io/subsetting: Auto"
+    overruled = Event("Normal", "TopologyAwareRoutingDisabled", message)
+    assert becomes(AUTO, now).plan().events == (overruled, SUBSETTING_ENABLED)
+    assert becomes(AUTO, now).settled().plan().events == ()
+
+
+@pytest.mark.parametrize("value", ["Disabled", "disabled", ""])
+def test_an_annotation_that_says_disabled_is_a_removal(value: str) -> None:
+    assert becomes(AUTO, AUTO.with_(service=a_service(value))).plan().events == (REMOVED,)
+    assert becomes(AUTO, AUTO.with_(service=a_service("Auto", old=value))).plan().events == (REMOVED,)
+
+
+@pytest.mark.parametrize("value", ["Disabled", "Disable", "Random", ""])
+def test_a_subsetting_annotation_that_says_disabled_is_a_removal(value: str) -> None:
+    now = ON_SUBSETTING.with_(service=a_service(subsetting=value))
+    assert becomes(ON_SUBSETTING, now).plan().events == (SUBSETTING_REMOVED,)
+
+
+# --- values that nobody knows -----------------------------------------------------------------------------------------
+
+SUBSETTING_MISSPELT: Final = "endpointslice.kubernetes.io/subsetting: 'Atuo' is not a known value"
+
+
+def unknown(message: str) -> Event:
+    return Event("Warning", "TrafficDistributionNotAccepted", message)
+
+
+UNKNOWN: Final[Mapping[str, tuple[Cluster, tuple[Event, ...]]]] = {
+    "hints": (AUTO.with_(service=a_service("Atuo")), (unknown(MISSPELT),)),
+    "hints, beside a distribution that works": (
+        AUTO.with_(service=a_service("Atuo", distribution="PreferSameZone")),
+        (unknown(MISSPELT),),
+    ),
+    "the field": (
+        AUTO.with_(service=a_service(distribution="PreferSame")),
+        (unknown("'spec.trafficDistribution: PreferSame' is not a known value"),),
+    ),
+    "subsetting": (AUTO.with_(service=a_service(subsetting="Atuo")), (unknown(SUBSETTING_MISSPELT),)),
+    "subsetting, beside hints that work": (
+        AUTO.with_(service=a_service("Auto", subsetting="Atuo")),
+        (ENABLED, unknown(SUBSETTING_MISSPELT)),
+    ),
+    "the threshold": (
+        AUTO.with_(service=a_service("Auto", threshold="20")),
+        (ENABLED, unknown(f"zoneward.dev/hints-threshold: '20' is not {SHARE_EXPECTED}, so 0.2 is used")),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_a_value_that_nobody_knows_is_told_once(what: str) -> None:
+    cluster, events = UNKNOWN[what]
+    assert becomes(AUTO.with_(service=a_service()), cluster).plan().events == events
+    assert cluster.settled().plan().events == ()
+    assert becomes(cluster, cluster.with_(pods=pods_in({"a": 4, "b": 4}))).plan().events == ()
+
+
+def test_another_value_that_nobody_knows_is_told_again() -> None:
+    first, second = (AUTO.with_(service=a_service(value)) for value in ("Atuo", "Atou"))
+    (event,) = becomes(first, second).plan().events
+    assert event == unknown(MISSPELT.replace("Atuo", "Atou"))
+
+
+def test_a_value_that_is_mended_is_told_as_what_it_asks_for() -> None:
+    assert becomes(AUTO.with_(service=a_service("Atuo")), AUTO).plan().events == (ENABLED,)
 
 
 def test_hints_that_were_never_on_are_removed_all_the_same() -> None:
@@ -266,11 +376,7 @@ NOTHING_TO_TELL: Final = {
     "PreferSameZone": a_service(distribution="PreferSameZone"),
     "PreferSameNode": a_service(distribution="PreferSameNode"),
     "Disabled": a_service("Disabled"),
-    "an unknown annotation": a_service("Banana"),
-    "an unknown annotation beside a distribution": a_service("Banana", distribution="PreferSameZone"),
-    "an unknown distribution": a_service(distribution="Banana"),
     "topologyKeys": a_service("Auto", keys=("*",)),
-    "an unknown subsetting annotation": a_service(subsetting="Banana"),
 }
 
 

@@ -138,6 +138,30 @@ def test_with_compat_upstream_no_tolerance_is_asked() -> None:
     assert {tolerated(only_family(plan)) for plan in plans} == {None}
 
 
+# --- a Service's own threshold ----------------------------------------------------------------------------------------
+
+
+def in_three_zones(pods: int, threshold: str | None) -> Cluster:
+    return Cluster(
+        service=a_service("Auto", threshold=threshold),
+        nodes=nodes_in({"a": 4, "b": 4, "c": 4}),
+        pods=pods_in({"a": pods - 2, "b": 1, "c": 1}),
+    )
+
+
+@pytest.mark.parametrize(("threshold", "is_on"), [(None, False), ("20%", False), ("0.33", False), ("34%", True)])
+def test_hints_start_below_the_service_s_own_threshold(threshold: str | None, is_on: bool) -> None:
+    """Four endpoints in three zones: one zone and another are a third above fair."""
+    assert only_family(in_three_zones(4, threshold).plan()).decision.active is is_on
+
+
+@pytest.mark.parametrize(("threshold", "stays"), [("25%", True), ("23%", False)])
+def test_hints_are_kept_ten_points_above_the_service_s_own_threshold(threshold: str, stays: bool) -> None:
+    before = in_three_zones(6, threshold).settled()
+    family = only_family(before.with_(pods=in_three_zones(4, threshold).pods).plan())
+    assert family.decision.active is stays
+
+
 # --- rollouts ---------------------------------------------------------------------------------------------------------
 
 

@@ -64,7 +64,8 @@ SUBSETTING: Final[Mapping[str | None, str]] = {
     "Require": REQUIRE,
     "Disabled": "nothing",
     "Random": "nothing",
-    "Disable": "UnknownValue",
+    "Disable": "nothing",
+    "disable": "UnknownValue",
     "auto": "UnknownValue",
     "AUTO": "UnknownValue",
     " Auto": "UnknownValue",
@@ -270,8 +271,10 @@ def test_every_question_is_a_rule(what: str) -> None:
 
 
 def test_rules_tell_what_was_read_and_what_it_comes_to() -> None:
-    details = {rule.rule: rule.detail for rule in asked(a_service(subsetting="Disable"))[1]}
-    assert details["subsetting-annotation"] == f"{ANNOTATION}: 'Disable' is not a known value, so it counts as Disabled"
+    details = {rule.rule: rule.detail for rule in asked(a_service(subsetting="Disables"))[1]}
+    assert (
+        details["subsetting-annotation"] == f"{ANNOTATION}: 'Disables' is not a known value, so it counts as Disabled"
+    )
     details = {rule.rule: rule.detail for rule in asked(a_service("Auto", distribution="X", subsetting="Prefer"))[1]}
     assert details["subsetting-annotation"] == f"{ANNOTATION}: Prefer asks for local"
     assert details["annotation"] == f"{names.TOPOLOGY_MODE_ANNOTATION}: Auto is set too, but subsetting wins"

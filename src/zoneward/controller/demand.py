@@ -17,7 +17,7 @@ from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.asked import Approach
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.hinting import allocated_anew
@@ -31,8 +31,8 @@ class Counted:
     """What has to be known of one decision, for one Service and address family.
 
     ``endpoints`` are the ready ones that count, each address once. Where hints balance, ``allocation`` says who serves
-    whom, and ``consumed`` how many endpoints each zone has. ``homeless``: some endpoint has no zone, or one where no
-    traffic starts.
+    whom, ``consumed`` how many endpoints each zone has, and ``hints_settings`` what was decided by. ``homeless``: some
+    endpoint has no zone, or one where no traffic starts.
     """
 
     approach: Approach
@@ -42,6 +42,7 @@ class Counted:
     endpoints: int
     consumed: Mapping[str, int] = field(default_factory=dict)
     allocation: Allocation | None = None
+    hints_settings: HintsSettings | None = None
     homeless: bool = False
 
 
@@ -60,6 +61,7 @@ def counted(decision: Decision, *, twins: int = 0, homeless: bool = False) -> Co
         endpoints=decision.endpoints - twins,
         consumed=consumed,
         allocation=allocation,
+        hints_settings=decision.hints_settings,
         homeless=homeless,
     )
 
@@ -115,7 +117,8 @@ def _hints_differ(state: Counted, old: Demand, new: Demand, configuration: Confi
         return True
     if number < len(new.zones) or state.reason is Reason.ENDPOINT_WITHOUT_ZONE:
         return False
-    threshold = threshold_in_force(configuration.hints, kept=state.active)
+    settings = state.hints_settings or configuration.hints
+    threshold = threshold_in_force(settings, kept=state.active)
     needed = {
         zone: least_endpoints(number, weight, new.total, threshold.numerator, threshold.denominator)
         for zone, weight in new.weight_of.items()
@@ -133,7 +136,6 @@ def _hints_differ(state: Counted, old: Demand, new: Demand, configuration: Confi
         return False
     demand = [new.reduced.get(zone, 0) for zone in state.allocation.zones]
     heuristic = HEURISTICS[state.heuristic or ""]
-    settings = configuration.hints
     lost = allocated_anew(state.allocation, heuristic, demand, threshold=threshold, settings=settings)[1]
     return lost > settings.in_zone_tolerance
 

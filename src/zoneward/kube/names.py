@@ -26,7 +26,8 @@ DISABLED_VALUES: Final = ("Disabled", "disabled", "")
 SUBSETTING_AUTO_VALUES: Final = ("Auto", "Prefer")
 """``Prefer`` is what the first version of KEP-2004 calls it."""
 SUBSETTING_REQUIRE: Final = "Require"
-SUBSETTING_DISABLED_VALUES: Final = ("Disabled", "Random")
+SUBSETTING_DISABLED_VALUES: Final = ("Disabled", "Disable", "Random")
+"""KEP-2004 § Configuration says ``Disabled``, and § Feature Enablement and Rollback ``Disable``."""
 PREFER_CLOSE: Final = "PreferClose"
 PREFER_SAME_ZONE: Final = "PreferSameZone"
 PREFER_SAME_NODE: Final = "PreferSameNode"
@@ -54,6 +55,8 @@ ZONES_ANNOTATION: Final = "zoneward.dev/zones"
 SUBSETTING_ALGORITHM_ANNOTATION: Final = "zoneward.dev/subsetting-algorithm"
 STARTING_THRESHOLD_ANNOTATION: Final = "zoneward.dev/starting-threshold"
 """On a Service: endpoints a zone from which subsetting starts."""
+HINTS_THRESHOLD_ANNOTATION: Final = "zoneward.dev/hints-threshold"
+"""On a Service: the overload below which hints of ``Auto`` start, as ``0.2`` or as ``20%``."""
 ACCEPTED_CONDITION: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED_CONDITION: Final = "zoneward.dev/TrafficDistributionProgrammed"
 HONORED_CONDITION: Final = "zoneward.dev/TrafficDistributionHonored"

@@ -17,8 +17,9 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms import registry
 from zoneward.routing.algorithms.registry import Heuristic
-from zoneward.routing.asked import Approach, Asked, gate_refusal, refused
+from zoneward.routing.asked import Approach, Asked, gate_refusal, not_accepted, refused
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.own_values import SHARE_EXPECTED, own_value, quoted, share_of
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules
 from zoneward.routing.subsetting_settings import asked_by_annotation, asked_by_default
@@ -88,9 +89,7 @@ def _beside(asked: Asked, other: Asked) -> Asked:
         return asked
     if asked.heuristic is None:
         return other if asked.refusal is None else asked
-    return dataclasses.replace(
-        asked, accepted=False, accepted_reason=other.accepted_reason, accepted_detail=other.accepted_detail
-    )
+    return not_accepted(asked, other.accepted_reason, other.accepted_detail)
 
 
 def _overruled(service: Service, configuration: Configuration, rules: Rules) -> None:
@@ -117,21 +116,53 @@ def _asked_for_hints(service: Service, configuration: Configuration, rules: Rule
         elif value in names.DISABLED_VALUES:
             rules.ask("annotation", False, f"{name}: {value or chr(34) * 2} asks for nothing")
         else:
-            rules.ask("annotation", False, f"{name}: {value!r} is not a known value, so it counts as not set")
-            unknown = f"{name}: {value!r} is not a known value"
+            unknown = f"{name}: {quoted(value)} is not a known value"
+            rules.ask("annotation", False, f"{unknown}, so it counts as not set")
     distribution = service.spec.traffic_distribution
     if annotation is not None and heuristic is not None:
         if distribution is not None:
             rules.ask("traffic-distribution", False, f"{distribution} is set too, but the annotation wins")
         setting = f"{annotation[0]}: {annotation[1]}"
         asked = Asked(Approach.HINTS, heuristic, accepted=True, accepted_detail=setting)
-        return gate_refusal(asked, configuration, rules) or asked
-    asked = _from_distribution(distribution, configuration, rules)
+        return gate_refusal(asked, configuration, rules) or _with_own_threshold(asked, service, configuration, rules)
+    asked = _with_own_threshold(_from_distribution(distribution, configuration, rules), service, configuration, rules)
     if unknown is None:
         return asked
     if asked.heuristic is None:
         return refused(Reason.UNKNOWN_VALUE, unknown)
-    return dataclasses.replace(asked, accepted=False, accepted_reason=Reason.UNKNOWN_VALUE, accepted_detail=unknown)
+    return not_accepted(asked, Reason.UNKNOWN_VALUE, unknown)
+
+
+def _with_own_threshold(asked: Asked, service: Service, configuration: Configuration, rules: Rules) -> Asked:
+    """The Service's own threshold for hints that balance; they are kept as much longer as configured."""
+    if asked.heuristic is None or not asked.heuristic.balances or configuration.upstream:
+        return asked
+    configured = configuration.hints
+    start, problem = own_value(
+        service,
+        names.HINTS_THRESHOLD_ANNOTATION,
+        rules,
+        rule="hints-threshold-annotation",
+        parse=share_of,
+        expected=SHARE_EXPECTED,
+        configured=configured.start_threshold,
+    )
+    keep = start + configured.keep_threshold - configured.start_threshold
+    hints = dataclasses.replace(configured, start_threshold=start, keep_threshold=keep)
+    asked = dataclasses.replace(asked, hints=hints)
+    return asked if problem is None else not_accepted(asked, Reason.UNKNOWN_VALUE, problem)
+
+
+def asks_for_hints(service: Service) -> bool:
+    """Whether a topology annotation is there and asks for something, be it known, allowed, overruled or none of it.
+
+    So does our own name for ``Auto`` in ``spec.trafficDistribution``.
+    """
+    annotation = topology_annotation(service)
+    distribution = registry.find(service.spec.traffic_distribution or "")
+    return (annotation is not None and annotation[1] not in names.DISABLED_VALUES) or (
+        distribution is not None and distribution.balances
+    )
 
 
 def _from_annotation(name: str, value: str, configuration: Configuration) -> Heuristic | None:
@@ -147,9 +178,8 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
     setting = f"spec.trafficDistribution: {value}"
     heuristic = _DISTRIBUTIONS.get(value) or (None if configuration.upstream else registry.find(value))
     if heuristic is None:
-        detail = f"{setting!r} is not a known value"
         rules.ask("traffic-distribution", False, f"{value!r} is not a known value, so it counts as not set")
-        return refused(Reason.UNKNOWN_VALUE, detail)
+        return refused(Reason.UNKNOWN_VALUE, f"{setting!r} is not a known value")
     rules.ask("traffic-distribution", True, f"{value} asks for {heuristic.name}")
     asked = Asked(Approach.TRAFFIC_DISTRIBUTION, heuristic, accepted=True, accepted_detail=setting)
     return gate_refusal(asked, configuration, rules, value=value) or asked

@@ -1,12 +1,12 @@
 """What the settings of a Service come to: an approach and a heuristic, or why there is none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
 from zoneward.kube import names
 from zoneward.routing.algorithms.registry import Heuristic
-from zoneward.routing.configuration import Configuration
+from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules
 
@@ -25,7 +25,7 @@ class Asked:
     ``heuristic`` is None where nothing is asked for or nothing may be done; ``refusal`` then says why something that
     was asked for may not be done. ``accepted`` is None where no setting is present, else whether all values were
     understood, with why not, and ``accepted_detail`` naming them. ``starting_threshold`` is for subsetting, in
-    endpoints a zone.
+    endpoints a zone; ``hints`` are the settings for hints where the Service has its own.
     """
 
     approach: Approach
@@ -36,6 +36,7 @@ class Asked:
     accepted_reason: Reason = Reason.ACCEPTED
     accepted_detail: str = ""
     starting_threshold: Fraction = Fraction(0)
+    hints: HintsSettings | None = None
 
 
 def refused(reason: Reason, detail: str) -> Asked:
@@ -49,6 +50,13 @@ def refused(reason: Reason, detail: str) -> Asked:
         accepted_reason=reason,
         accepted_detail=detail,
     )
+
+
+def not_accepted(asked: Asked, reason: Reason, detail: str) -> Asked:
+    """The same with one more setting that was not understood, before those that there are."""
+    if asked.accepted is False:
+        detail = f"{detail}; {asked.accepted_detail}"
+    return replace(asked, accepted=False, accepted_reason=reason, accepted_detail=detail)
 
 
 def gate_refusal(asked: Asked, configuration: Configuration, rules: Rules, *, value: str = "") -> Asked | None:

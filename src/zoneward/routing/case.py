@@ -31,6 +31,7 @@ class Case:
         self.configuration = configuration
         self.rules = Rules()
         self.asked = asked_for(service, configuration, self.rules)
+        self.hints = self.asked.hints or configuration.hints
 
     # --- rules that several approaches ask ------------------------------------------------------------------------
 
@@ -98,6 +99,7 @@ class Case:
             accepted_reason=asked.accepted_reason,
             accepted_message=asked.accepted_detail,
             ranges=ranges,
+            hints_settings=asked.hints,
             has_endpoints=self.crowd.size > 0,
             assignment=assignment,
         )

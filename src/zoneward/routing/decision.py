@@ -7,6 +7,7 @@ from zoneward.routing import upstream
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.asked import Approach
 from zoneward.routing.assignment import Assignment
+from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.groups import Group
 from zoneward.routing.late import Late
 from zoneward.routing.reasons import Reason
@@ -22,7 +23,8 @@ class Decision:
     for the slices that all zones consume). Both are made from ``assignment`` when they are first asked for, which must
     be before the endpoints change. ``endpoints`` counts the ready ones, and ``has_endpoints`` tells whether there are
     any, ready or not; ``moved`` those that now serve other zones than before. ``ranges`` are upstream's bounds per
-    zone, set only where upstream's own way of hinting is still to be taken.
+    zone, set only where upstream's own way of hinting is still to be taken. ``hints_settings`` are those that hints
+    were balanced by.
     """
 
     approach: Approach
@@ -41,6 +43,7 @@ class Decision:
     accepted_message: str = ""
     ranges: dict[str, upstream.ZoneRange] | None = None
     has_endpoints: bool = True
+    hints_settings: HintsSettings | None = None
     assignment: Assignment | None = field(default=None, compare=False, repr=False)
 
     @property

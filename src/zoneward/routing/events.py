@@ -12,18 +12,21 @@ from typing import Final, Literal
 import msgspec
 
 from zoneward.kube import names
-from zoneward.kube.objects import Condition
+from zoneward.kube.objects import Condition, Service
 from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.approach import asks_for_hints
 from zoneward.routing.asked import Approach
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.outcome import speaker, with_endpoints
 from zoneward.routing.reasons import Reason
+from zoneward.routing.subsetting_settings import asks_for_subsetting
 
 ENABLED: Final = "TopologyAwareRoutingEnabled"
 DISABLED: Final = "TopologyAwareRoutingDisabled"
 SUBSETTING_ENABLED: Final = "TopologyAwareSubsettingEnabled"
 SUBSETTING_DISABLED: Final = "TopologyAwareSubsettingDisabled"
+NOT_ACCEPTED: Final = "TrafficDistributionNotAccepted"
 UPSTREAM_ENABLED: Final = "TopologyAwareHintsEnabled"
 UPSTREAM_DISABLED: Final = "TopologyAwareHintsDisabled"
 
@@ -84,13 +87,13 @@ def told_last(conditions: Iterable[Condition]) -> Told | None:
 
 
 def events_of(
-    decisions: Mapping[str, Decision], *, in_force: Mapping[str, str | None], told: Iterable[Condition]
+    service: Service, decisions: Mapping[str, Decision], *, in_force: Mapping[str, str | None]
 ) -> tuple[Event, ...]:
     """The events that a Service's new decisions are worth, by address type.
 
-    ``told`` are the Service's conditions, the memory of what was told last. Where it has none of ours, ``in_force``
-    stands in for them: what the existing slices of each address type were written for. Nothing is told twice. Of
-    subsetting by default nothing is told: such a Service has no conditions, and nothing would remember it.
+    The Service's conditions are the memory of what was told last. Where it has none of ours, ``in_force`` stands in for
+    them: what the existing slices of each address type were written for. Nothing is told twice. Of subsetting by
+    default nothing is told: such a Service has no conditions, and nothing would remember it.
     """
     spoken = speaker(decisions)
     if spoken is None:
@@ -99,10 +102,11 @@ def events_of(
     if decision.reason is Reason.BEING_DELETED:
         return ()
     matter = _matter(decision.asked_for or "") if decision.accepted is not None else None
+    told = (service.status.conditions or ()) if service.status else ()
     last = told_last(told) or _in_force(matter, {family: in_force.get(family) for family in with_endpoints(decisions)})
     events = []
     if last.matter is not None and last.matter is not matter:
-        events.append(_removed(last.matter))
+        events.append(_over(last.matter, service, decision))
     if matter is not None:
         before = last if last.matter is matter else Told(matter, on=False)
         if decision.active:
@@ -110,7 +114,29 @@ def events_of(
                 events.append(_enabled(matter))
         elif before.on or before.reason != decision.reason:
             events.append(_disabled(matter, decision))
+    if _is_misspelt(decision, told) and all(event.message != decision.accepted_message for event in events):
+        events.append(Event("Warning", NOT_ACCEPTED, decision.accepted_message))
     return tuple(events)
+
+
+def _is_misspelt(decision: Decision, told: Iterable[Condition]) -> bool:
+    """Whether some value is not a known one, and nobody was told of it yet."""
+    if decision.accepted is not False or decision.accepted_reason is not Reason.UNKNOWN_VALUE:
+        return False
+    last = condition_of(told, names.ACCEPTED_CONDITION)
+    return last is None or (last.status, last.message) != ("False", decision.accepted_message)
+
+
+def _over(matter: Matter, service: Service, decision: Decision) -> Event:
+    """What asked for hints or subsetting before does so no more. Where the annotation is still there, what overrules it
+    is told: to hear that it was removed would lead nobody to a gate or to a misspelt value.
+    """
+    if not (asks_for_hints(service) if matter is Matter.HINTS else asks_for_subsetting(service)):
+        return _removed(matter)
+    reason = DISABLED if matter is Matter.HINTS else SUBSETTING_DISABLED
+    if decision.accepted is False:
+        return Event("Warning", reason, decision.accepted_message)
+    return Event("Normal", reason, f"{decision.asked_for} is asked for too and wins: {decision.accepted_message}")
 
 
 def _enabled(matter: Matter) -> Event:

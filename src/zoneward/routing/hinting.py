@@ -33,9 +33,8 @@ def balanced(case: Case, heuristic: Heuristic) -> Decision:
     )
     if refusal is not None:
         return refusal
-    settings = case.configuration.hints
     kept = case.in_force == f"{case.asked.approach}/{heuristic.name}"
-    threshold = threshold_in_force(settings, kept=kept)
+    threshold = threshold_in_force(case.hints, kept=kept)
     case.rules.ask(
         "threshold-in-force",
         True,
@@ -62,7 +61,7 @@ def own_zone(case: Case, heuristic: Heuristic) -> Decision:
     refusal = _zone_refusal(case)
     if refusal is not None and case.asked.approach is Approach.HINTS:
         return refusal
-    decision = _allocated(case, heuristic, case.configuration.hints.start_threshold)
+    decision = _allocated(case, heuristic, case.hints.start_threshold)
     if decision is None:
         raise AssertionError(f"{heuristic.name} refused, though it has no threshold")
     if refusal is None:
@@ -156,7 +155,7 @@ def _allocated(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decisio
         if there >= 0 and not (heuristic.balances and zones[there] not in weights):
             counts[there * size + here] += len(lot)
     demand = [weights.get(zone, 0) for zone in zones]
-    settings = case.configuration.hints
+    settings = case.hints
     allocation = allocate(
         heuristic,
         zones=zones,

@@ -1,6 +1,5 @@
 """What a Service says about subsetting, and what the controller's default says for it (KEP-2004 § Configuration)."""
 
-import dataclasses
 import re
 from fractions import Fraction
 from typing import Final
@@ -8,8 +7,9 @@ from typing import Final
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms import registry
-from zoneward.routing.asked import Approach, Asked, gate_refusal, refused
+from zoneward.routing.asked import Approach, Asked, gate_refusal, not_accepted, refused
 from zoneward.routing.configuration import STARTING_THRESHOLD_EXPECTED, Configuration, is_starting_threshold
+from zoneward.routing.own_values import own_value, quoted
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rules
 
@@ -26,7 +26,7 @@ def asked_by_annotation(service: Service, configuration: Configuration, rules: R
         rules.ask("subsetting-annotation", False, f"{setting} asks for none")
         return Asked(Approach.CLUSTER_WIDE, None)
     if value != names.SUBSETTING_REQUIRE and value not in names.SUBSETTING_AUTO_VALUES:
-        problem = f"{names.SUBSETTING_ANNOTATION}: {value!r} is not a known value"
+        problem = f"{names.SUBSETTING_ANNOTATION}: {quoted(value)} is not a known value"
         rules.ask("subsetting-annotation", False, f"{problem}, so it counts as Disabled")
         return refused(Reason.UNKNOWN_VALUE, problem)
     if value == names.SUBSETTING_REQUIRE:
@@ -64,21 +64,22 @@ def _tuned(
     own = annotations.get(names.SUBSETTING_ALGORITHM_ANNOTATION)
     if own is not None:
         known = own in registry.SUBSETTING_ALGORITHMS
-        text = f"{names.SUBSETTING_ALGORITHM_ANNOTATION}: {own!r}"
+        text = f"{names.SUBSETTING_ALGORITHM_ANNOTATION}: {quoted(own)}"
         if rules.ask("subsetting-algorithm", known, text if known else f"{text} is none of them, {algorithm} is used"):
             algorithm = own
         else:
             problems.append(f"{text} is not a known value, so {algorithm} is used")
-    threshold = settings.starting_threshold
-    own = annotations.get(names.STARTING_THRESHOLD_ANNOTATION)
-    if own is not None:
-        valid = _NUMBER.fullmatch(own) is not None and is_starting_threshold(Fraction(own))
-        text = f"{names.STARTING_THRESHOLD_ANNOTATION}: {own[:40]!r}"
-        wrong = f"{text} is not {STARTING_THRESHOLD_EXPECTED}, so {float(threshold):g} is used"
-        if rules.ask("starting-threshold-annotation", valid, text if valid else wrong):
-            threshold = Fraction(own)
-        else:
-            problems.append(wrong)
+    threshold, problem = own_value(
+        service,
+        names.STARTING_THRESHOLD_ANNOTATION,
+        rules,
+        rule="starting-threshold-annotation",
+        parse=_starting_threshold,
+        expected=STARTING_THRESHOLD_EXPECTED,
+        configured=settings.starting_threshold,
+    )
+    if problem is not None:
+        problems.append(problem)
     asked = Asked(
         Approach.SUBSETTING,
         registry.SUBSETTING_ALGORITHMS[algorithm],
@@ -86,7 +87,14 @@ def _tuned(
         accepted_detail=detail,
         starting_threshold=threshold,
     )
-    if not problems:
-        return asked
-    detail = "; ".join(problems)
-    return dataclasses.replace(asked, accepted=False, accepted_reason=Reason.UNKNOWN_VALUE, accepted_detail=detail)
+    return not_accepted(asked, Reason.UNKNOWN_VALUE, "; ".join(problems)) if problems else asked
+
+
+def _starting_threshold(text: str) -> Fraction | None:
+    return Fraction(text) if _NUMBER.fullmatch(text) and is_starting_threshold(Fraction(text)) else None
+
+
+def asks_for_subsetting(service: Service) -> bool:
+    """Whether the annotation is there and asks for something, be it known, allowed, overruled or none of it."""
+    value = (service.metadata.annotations or {}).get(names.SUBSETTING_ANNOTATION, "")
+    return value not in ("", *names.SUBSETTING_DISABLED_VALUES)

@@ -159,7 +159,7 @@ class KeptService:
             events = upstream_events_of(decisions, told=told)
         else:
             said = {each: agreed(self._books[each].said) if each in self._books else None for each in (IPV4, IPV6)}
-            events = events_of(decisions, in_force=said, told=told)
+            events = events_of(service, decisions, in_force=said)
         return ServicePlan(service, tuple(plans), conditions_of(decisions), events, self._surplus())
 
     def _made(self) -> dict[str, KeptFamily]:
