@@ -113,6 +113,40 @@ def test_as_is_reads_the_slices_of_the_snapshot(zoneward: Commands) -> None:
     assert len(found["bank-gateway:https"]["allReachable"]) == 2
 
 
+def test_as_is_hints_beside_topology_keys_are_ignored(zoneward: Commands, tmp_path: Path) -> None:
+    """As by a proxy of that time: the slices still have hints, from another controller or from before."""
+    used = {}
+    for keys in (None, ["kubernetes.io/hostname"]):
+        node = {"metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "a"}}}
+        service = {
+            "metadata": {"name": "cart", "namespace": "shop"},
+            "spec": {"clusterIP": "10.96.0.1", "selector": {"app": "cart"}, "ports": [{"name": "http", "port": 80}]},
+        }
+        if keys is not None:
+            service["spec"]["topologyKeys"] = keys
+        endpoints = [
+            {"addresses": [f"10.0.0.{number}"], "zone": zone, "hints": {"forZones": [{"name": zone}]}}
+            for number, zone in enumerate("ab")
+        ]
+        slice_ = {
+            "metadata": {"name": "cart-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": "cart"}},
+            "addressType": "IPv4",
+            "endpoints": endpoints,
+            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+        }
+        items = [
+            {"apiVersion": "v1", "kind": "Node"} | node,
+            {"apiVersion": "v1", "kind": "Service"} | service,
+            {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"} | slice_,
+        ]
+        file = tmp_path / "cluster.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        result = zoneward("route", "-f", str(file), "--node", "n1", "--as-is", "-o", "json")
+        (port,) = json.loads(result.out)["ports"]
+        used[keys is None] = port["rule"], len(port["cluster"])
+    assert used == {True: ("zone-hints", 1), False: ("all", 2)}
+
+
 def test_the_table_has_a_line_for_every_port_and_fits_100_columns(zoneward: Commands) -> None:
     lines = zoneward("route", "--sample", "--node", NODE).out.splitlines()
     assert max(map(len, lines)) <= 100

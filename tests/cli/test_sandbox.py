@@ -223,6 +223,36 @@ def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
     assert "spec.ports" in line
 
 
+def test_with_gates_off_it_drops_hints_that_a_slice_has_none_of(tmp_path: Path) -> None:
+    """As a server does whose gates went off after a slice was stored (upstream's ``dropDisabledFields``)."""
+    file, path = tmp_path / "objects.json", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    hints = {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]}
+
+    def a_slice(name: str, hints: dict[str, Any] | None) -> dict[str, Any]:
+        endpoint = {"addresses": ["10.0.0.1"]} | ({} if hints is None else {"hints": hints})
+        head = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}
+        metadata = {"name": name, "namespace": "default"}
+        return head | {"metadata": metadata, "addressType": "IPv4", "endpoints": [endpoint], "ports": []}
+
+    def hints_after_writing(running: Running, name: str) -> Any:
+        stored = running.ask("GET", f"{path}/{name}")
+        stored["endpoints"] = a_slice(name, hints)["endpoints"]
+        return running.ask("PUT", f"{path}/{name}", stored)["endpoints"][0].get("hints")
+
+    file.write_text(json.dumps({"kind": "List", "items": [a_slice("hinted", hints), a_slice("plain", None)]}))
+    for gates, is_without, kept in (
+        ("TopologyAwareHints=false", "plain", None),
+        ("PreferSameTrafficDistribution=false", "plain", {"forZones": hints["forZones"]}),
+        ("TopologyAwareHints=false,PreferSameTrafficDistribution=false", "plain", None),
+    ):
+        with a_sandbox(tmp_path, "-f", str(file), "--feature-gates", gates, "-q") as running:
+            assert hints_after_writing(running, is_without) == kept
+            assert hints_after_writing(running, "hinted") == hints
+            made = running.ask("POST", path, a_slice("made", hints))
+            assert made["endpoints"][0].get("hints") == kept
+            running.end()
+
+
 def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "objects.yaml"
     file.write_text("\n---\n".join("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}" for _ in range(2)))
@@ -237,6 +267,8 @@ def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
     [
         (("--sample", "-f", "x.yaml"), "-f and --sample: expected one of them, got both"),
         (("--fault", "nothing@1"), "--fault: expected one of latency, 500"),
+        (("--feature-gates", "Hints=false"), "--feature-gates: expected one of TopologyAwareHints, "),
+        (("--feature-gates", "TopologyAwareHints=no"), "--feature-gates: expected TopologyAwareHints=true or"),
         (("--tls-key", "x"), "--tls-certificate and --tls-key: expected both or none of them"),
         (("--tls-key", "x", "--tls-certificate", "y"), "expected a certificate and its key in PEM"),
         (("-f", "is-not-there.yaml"), "is-not-there.yaml"),

@@ -379,6 +379,14 @@ def test_a_gate_that_is_off_in_the_proxy_hides_its_hints(gates: Gates, expected:
     assert hints_heeded(a_service("Auto"), CURRENT, gates) == expected
 
 
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_beside_topology_keys_no_hints_are_heeded(consumer: str) -> None:
+    """Hints may be there all the same, from before or from another controller."""
+    service = a_service("Auto", distribution="PreferSameNode", keys=("kubernetes.io/hostname",))
+    assert hints_heeded(service, CONSUMERS[consumer], Gates()) == NO_HINTS
+    assert hints_heeded(a_service("Auto", keys=()), CURRENT, Gates()) == ALL_HINTS
+
+
 # --- endpoints of slices ----------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from tests.vectors import test_validation
 from tests.vectors.cases import Case, load
 
 from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.catalog import Gates
+from zoneward.sources.sandbox.catalog import GATES, Gates, parse_gates
 
 Object = dict[str, Any]
 Sandboxes = Callable[[Gates], Asked]
@@ -22,12 +22,6 @@ Sandboxes = Callable[[Gates], Asked]
 
 SLICES: Final = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 SERVICES: Final = "/api/v1/namespaces/default/services"
-GATES: Final = {
-    "TopologyAwareHints": "topology_aware_hints",
-    "PreferSameTrafficDistribution": "prefer_same_traffic_distribution",
-    "ServiceTrafficDistribution": "service_traffic_distribution",
-}
-"""Upstream's names and ours."""
 CURRENT: Final = Gates()
 
 
@@ -221,7 +215,8 @@ def wrong(answer: Answer) -> list[tuple[str, str]]:
 
 
 def of(switches: Mapping[str, bool]) -> Gates:
-    return Gates(**{GATES[name]: is_on for name, is_on in switches.items()})
+    """As the option ``--feature-gates`` gives them."""
+    return parse_gates(f"{name}={str(is_on).lower()}" for name, is_on in switches.items())
 
 
 def names(hints: Object, field: str) -> list[str]:

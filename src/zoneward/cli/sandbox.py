@@ -55,6 +55,14 @@ import click
     metavar="NUMBER",
     help="The same seed gives the same faults.",
 )
+@click.option(
+    "--feature-gates",
+    "gates",
+    multiple=True,
+    metavar="GATE=BOOL",
+    help="Be an API server with these gates, as in TopologyAwareHints=false,PreferSameTrafficDistribution=false: hints"
+    " that a stored EndpointSlice has none of are dropped. May be repeated.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No notes on standard error.")
 def command(
     *,
@@ -69,6 +77,7 @@ def command(
     play: str | None,
     faults: tuple[str, ...],
     fault_seed: int,
+    gates: tuple[str, ...],
     quiet: bool,
 ) -> None:
     """Run an API server in memory that kubectl and every command of Zoneward can talk to: Services, Nodes, Pods,
@@ -98,6 +107,7 @@ def command(
             play=play,
             faults=faults,
             fault_seed=fault_seed,
+            gates=gates,
             quiet=quiet,
         )
     )

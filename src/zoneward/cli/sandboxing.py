@@ -24,6 +24,7 @@ from zoneward.kube.malformed import Malformed
 from zoneward.kube.yaml_documents import whole_documents
 from zoneward.sources.files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.sources.sandbox.beginning import begun
+from zoneward.sources.sandbox.catalog import Gates, parse_gates
 from zoneward.sources.sandbox.faults import Faults, parse_fault
 from zoneward.sources.sandbox.filling import fill
 from zoneward.sources.sandbox.registry import Registry
@@ -56,18 +57,20 @@ class Asked:
     play: str | None
     faults: tuple[str, ...]
     fault_seed: int
+    gates: tuple[str, ...]
     quiet: bool
 
 
 def run(asked: Asked) -> None:
     """Until SIGTERM or SIGINT. Raises InputError or a usage error, before anything is served or written."""
     faults = _faults(asked)
+    gates = _gates(asked)
     trust = _trust(asked)
     if asked.kubeconfig is not None:
         _refuse_another(asked.kubeconfig)
     play = None if asked.play is None else _play(asked.play)
     with uncollected():
-        registry = begun()
+        registry = begun(gates=gates)
         notes = list(_filled(registry, asked))
     # What is there now mostly stays: looking through it again and again would be in vain.
     gc.freeze()
@@ -158,6 +161,13 @@ def _faults(asked: Asked) -> Faults | None:
         except ValueError as error:
             raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
     return Faults(tuple(found), seed=asked.fault_seed) if found else None
+
+
+def _gates(asked: Asked) -> Gates:
+    try:
+        return parse_gates(asked.gates)
+    except ValueError as error:
+        raise click.UsageError(f"--feature-gates: {error}") from None
 
 
 def _play(file: str) -> "Play":

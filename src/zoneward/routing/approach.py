@@ -141,8 +141,7 @@ def _with_own_threshold(asked: Asked, service: Service, configuration: Configura
     start, problem = own_value(
         service,
         names.HINTS_THRESHOLD_ANNOTATION,
-        rules,
-        rule="hints-threshold-annotation",
+        ask=lambda passed, detail: rules.ask("hints-threshold-annotation", passed, detail),
         parse=share_of,
         expected=SHARE_EXPECTED,
         configured=configured.start_threshold,

@@ -129,14 +129,17 @@ def _is_misspelt(decision: Decision, told: Iterable[Condition]) -> bool:
 
 def _over(matter: Matter, service: Service, decision: Decision) -> Event:
     """What asked for hints or subsetting before does so no more. Where the annotation is still there, what overrules it
-    is told: to hear that it was removed would lead nobody to a gate or to a misspelt value.
+    is told: to hear that it was removed would lead nobody to a gate or to a misspelt value. Nothing but subsetting wins
+    over an annotation that is understood, so that is about hints.
     """
     if not (asks_for_hints(service) if matter is Matter.HINTS else asks_for_subsetting(service)):
         return _removed(matter)
-    reason = DISABLED if matter is Matter.HINTS else SUBSETTING_DISABLED
-    if decision.accepted is False:
-        return Event("Warning", reason, decision.accepted_message)
-    return Event("Normal", reason, f"{decision.asked_for} is asked for too and wins: {decision.accepted_message}")
+    if decision.accepted is not False:
+        wins = f"{decision.asked_for} is asked for too and wins: {decision.accepted_message}"
+        return Event("Normal", DISABLED, wins)
+    if matter is Matter.HINTS:
+        return Event("Warning", DISABLED, decision.accepted_message)
+    return Event("Warning", SUBSETTING_DISABLED, decision.accepted_message)
 
 
 def _enabled(matter: Matter) -> Event:

@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import Final
 
 from zoneward.kube.objects import Service
-from zoneward.routing.rules import Rules
 
 _SHOWN: Final = 40
 """Characters of a value in messages: an annotation may have 256 KiB, and a condition has 32."""
@@ -34,21 +33,20 @@ def share_of(text: str) -> Fraction | None:
 def own_value(
     service: Service,
     annotation: str,
-    rules: Rules,
     *,
-    rule: str,
+    ask: Callable[[bool, str], bool],
     parse: Callable[[str], Fraction | None],
     expected: str,
     configured: Fraction,
 ) -> tuple[Fraction, str | None]:
-    """The value that counts, and what is wrong with the Service's own; nothing is asked where it has none."""
+    """The value that counts, and what is wrong with the Service's own; the rule is only asked where it has one."""
     text = (service.metadata.annotations or {}).get(annotation)
     if text is None:
         return configured, None
     value = parse(text)
     setting = f"{annotation}: {quoted(text)}"
     wrong = f"{setting} is not {expected}, so {float(configured):g} is used"
-    if rules.ask(rule, value is not None, wrong if value is None else setting):
+    if ask(value is not None, wrong if value is None else setting):
         assert value is not None
         return value, None
     return configured, wrong

@@ -151,7 +151,12 @@ def policies_of(service: Service, gates: Gates | None = None) -> Policies:
 
 
 def hints_heeded(service: Service, consumer: Consumer, gates: Gates) -> HintsHeeded:
-    """Which hints a proxy of some age and with some gates heeds for a Service."""
+    """Which hints a proxy of some age and with some gates heeds for a Service.
+
+    None beside ``topologyKeys``, whoever wrote them (KEP-2433 § Interoperability).
+    """
+    if service.spec.topology_keys:
+        return HintsHeeded(zones=False, nodes=False)
     zones = consumer.zone_hints == "always"
     if consumer.zone_hints == "annotated":
         annotation = topology_annotation(service)

@@ -72,8 +72,7 @@ def _tuned(
     threshold, problem = own_value(
         service,
         names.STARTING_THRESHOLD_ANNOTATION,
-        rules,
-        rule="starting-threshold-annotation",
+        ask=lambda passed, detail: rules.ask("starting-threshold-annotation", passed, detail),
         parse=_starting_threshold,
         expected=STARTING_THRESHOLD_EXPECTED,
         configured=settings.starting_threshold,

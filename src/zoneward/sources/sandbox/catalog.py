@@ -1,5 +1,6 @@
 """All kinds that the sandbox has, each put together from its rules and its table."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,6 +36,30 @@ class Gates:
     topology_aware_hints: bool = True
     prefer_same_traffic_distribution: bool = True
     service_traffic_distribution: bool = True
+
+
+GATES: Final = {
+    "TopologyAwareHints": "topology_aware_hints",
+    "PreferSameTrafficDistribution": "prefer_same_traffic_distribution",
+    "ServiceTrafficDistribution": "service_traffic_distribution",
+}
+"""Upstream's names and ours."""
+
+
+def parse_gates(texts: Iterable[str]) -> Gates:
+    """Gates written as for kube-apiserver: ``TopologyAwareHints=false,...``; what comes last counts.
+
+    Raises ValueError that says what was expected and what was found.
+    """
+    found = {}
+    for each in (part for text in texts for part in text.split(",")):
+        name, _, value = each.partition("=")
+        if name not in GATES:
+            raise ValueError(f"expected one of {', '.join(GATES)}, got {name!r}")
+        if value not in ("true", "false"):
+            raise ValueError(f"expected {name}=true or {name}=false, got {each!r}")
+        found[GATES[name]] = value == "true"
+    return Gates(**found)
 
 
 def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
