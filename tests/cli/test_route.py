@@ -120,10 +120,13 @@ def test_as_is_hints_beside_topology_keys_are_ignored(zoneward: Commands, tmp_pa
         node = {"metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "a"}}}
         service = {
             "metadata": {"name": "cart", "namespace": "shop"},
-            "spec": {"clusterIP": "10.96.0.1", "selector": {"app": "cart"}, "ports": [{"name": "http", "port": 80}]},
+            "spec": {
+                "clusterIP": "10.96.0.1",
+                "selector": {"app": "cart"},
+                "ports": [{"name": "http", "port": 80}],
+                "topologyKeys": keys,
+            },
         }
-        if keys is not None:
-            service["spec"]["topologyKeys"] = keys
         endpoints = [
             {"addresses": [f"10.0.0.{number}"], "zone": zone, "hints": {"forZones": [{"name": zone}]}}
             for number, zone in enumerate("ab")
