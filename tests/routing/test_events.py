@@ -305,6 +305,16 @@ def test_another_value_that_nobody_knows_is_told_again() -> None:
     assert event == unknown(MISSPELT.replace("Atuo", "Atou"))
 
 
+def test_a_value_that_was_told_in_a_message_that_is_left_out_is_not_told_again() -> None:
+    """As in an anonymized snapshot."""
+    cluster = AUTO.with_(service=a_service("Atuo")).settled()
+    status = cluster.service.status
+    assert status is not None
+    conditions = tuple(replace(each, message="") for each in status.conditions or ())
+    service = replace(cluster.service, status=replace(status, conditions=conditions))
+    assert cluster.with_(service=service).plan().events == ()
+
+
 def test_a_value_that_is_mended_is_told_as_what_it_asks_for() -> None:
     assert becomes(AUTO.with_(service=a_service("Atuo")), AUTO).plan().events == (ENABLED,)
 
