@@ -19,6 +19,7 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service
 from zoneward.kube.reading import read
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.asked import Approach
+from zoneward.routing.events import NOT_ACCEPTED
 from zoneward.routing.reasons import Reason
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 from zoneward.sources import pseudonyms
@@ -135,7 +136,8 @@ def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
 def plan_told(plan: ServicePlan, names: dict[str, str]) -> list[object]:
     return [
         *(family_told(family, names) for family in plan.families),
-        [(event.type, event.reason) for event in plan.events],
+        # Whether a misspelt value was told before is read from a message, and an anonymized snapshot has none.
+        [(event.type, event.reason) for event in plan.events if event.reason != NOT_ACCEPTED],
         [(each.type, each.status, each.reason) for each in plan.conditions],
         slices_told(plan.surplus, names, named=True),
     ]
