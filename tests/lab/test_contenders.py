@@ -13,13 +13,15 @@ from tests.properties.random_clusters import examples
 from zoneward.kube.input_error import InputError
 from zoneward.lab.contenders import ALGORITHMS, OVERLOAD, PARAMETERS, PER_SLICE, STARTING, Contender, OwnRule
 from zoneward.lab.contenders import contenders_for as found
-from zoneward.routing.algorithms.registry import HEURISTICS, SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
 from zoneward.routing.algorithms.same_zone import same_zone
 
-FIVE = ("random", "local", "local-shared", "local-weighted", "local-opt")
+SIX = ("random", "local", "local-kep-tool", "local-shared", "local-weighted", "local-opt")
+"""Those of the proposal: its five, one of them as the prose and as the tool has it."""
 HAVING = {
     "random": (PER_SLICE,),
     "local": PARAMETERS,
+    "local-kep-tool": PARAMETERS,
     "local-shared": PARAMETERS,
     "local-weighted": (STARTING, PER_SLICE),
     "local-opt": (STARTING, PER_SLICE),
@@ -43,16 +45,16 @@ def labels(written: Sequence[str], sweeps: Sequence[str] = (), own: OwnRule | No
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_all_are_the_five_of_the_proposal_in_its_order_and_then_those_for_hints() -> None:
-    assert labels(["all"]) == [*FIVE, "ProportionalZoneCPU", "PreferSameZone", "cluster-wide"] == list(ALGORITHMS)
-    assert {*SUBSETTING_ALGORITHMS} == {*FIVE}
+def test_all_are_those_of_the_proposal_in_its_order_and_then_those_for_hints() -> None:
+    assert labels(["all"]) == [*SIX, "ProportionalZoneCPU", "PreferSameZone", "cluster-wide"] == list(ALGORITHMS)
+    assert {*SUBSETTING_ALGORITHMS, LOCAL_KEP_TOOL.name} == {*SIX}
 
 
 @pytest.mark.parametrize(
     ("alias", "label"),
     [
         ("Original", "random"),
-        ("Local", "local"),
+        ("Local", "local-kep-tool"),
         ("LocalShared", "local-shared"),
         ("LocalWeighted", "local-weighted"),
         ("LocalOpt", "local-opt"),
@@ -65,13 +67,14 @@ def test_a_name_of_the_proposals_tool_stands_for_ours(alias: str, label: str) ->
 
 
 def test_an_alias_takes_parameters() -> None:
-    assert labels(["Local:startingThreshold=2"]) == ["local:startingThreshold=2"]
+    assert labels(["Local:startingThreshold=2"]) == ["local-kep-tool:startingThreshold=2"]
 
 
-@pytest.mark.parametrize("name", [*FIVE, "ProportionalZoneCPU", "PreferSameZone"])
+@pytest.mark.parametrize("name", [*SIX, "ProportionalZoneCPU", "PreferSameZone"])
 def test_the_rule_is_the_very_function_of_the_registry(name: str) -> None:
-    assert only(name).rule is HEURISTICS[name].allocate
-    assert only(name).weighs == HEURISTICS[name].weighs == (name in ("local-weighted", "local-opt"))
+    heuristic = {**HEURISTICS, LOCAL_KEP_TOOL.name: LOCAL_KEP_TOOL}[name]
+    assert only(name).rule is heuristic.allocate
+    assert only(name).weighs == heuristic.weighs == (name in ("local-weighted", "local-opt"))
 
 
 def test_cluster_wide_is_one_group_for_all() -> None:
@@ -92,6 +95,7 @@ def test_machine_code_has_a_name_of_its_own_for_each_rule() -> None:
     [
         ("random", "0", "1/2"),
         ("local", "3", "1/2"),
+        ("local-kep-tool", "3", "1/2"),
         ("local-shared", "1", "1/2"),
         ("local-weighted", "0", "1/2"),
         ("local-opt", "0", "1/2"),

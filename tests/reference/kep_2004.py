@@ -1,4 +1,4 @@
-"""The five algorithms of KEP-2004 and their score, written out a second time: slowly, sentence by sentence.
+"""The algorithms of KEP-2004 and their score, written out a second time: slowly, sentence by sentence.
 
 Nothing here is shared with the product, so that an error would have to be made twice to stay unseen. The sentences are
 those of the evaluation that reproduces the proposal's table. Numbers are ints and doubles throughout, never exact
@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-ALGORITHMS = ("random", "local", "local-shared", "local-weighted", "local-opt")
+ALGORITHMS = ("random", "local", "local-kep-tool", "local-shared", "local-weighted", "local-opt")
+"""The five of the proposal; ``local-kep-tool`` is ``local`` as the proposal's tool has it."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,6 @@ class Score:
     slices: float
 
 
-class Endless(Exception):  # noqa: N818  (no error of the caller's)
-    """The rules, taken at their word, come to no end on this input."""
-
-
 class Heap:
     """A binary heap of zones, step for step that of Go's ``container/heap``.
 
@@ -59,10 +56,6 @@ class Heap:
 
     def __len__(self) -> int:
         return len(self._zones)
-
-    def zones(self) -> tuple[int, ...]:
-        """Those in the queue, the top first, the others as they lie."""
-        return tuple(self._zones)
 
     def top(self) -> int:
         return self._zones[0]
@@ -148,12 +141,8 @@ class OwnGroups:
         return self.r[a] / self.n(a) > self.r[b] / self.n(b)
 
     def give_queue(self) -> Heap:
-        """All zones that contribute, pushed in index order."""
-        givers = Heap(self.gives_before)
-        for zone in self.zones:
-            if self.can_give(zone):
-                givers.push(zone)
-        return givers
+        """All zones that contribute, heapified from index order."""
+        return Heap(self.gives_before, [zone for zone in self.zones if self.can_give(zone)])
 
     def move_one(self, giver: int, receiving: list[int]) -> None:
         """One endpoint of the giver's group goes to another: one located in the giver itself if its group still has
@@ -197,16 +186,17 @@ def allocate(
 
     First the zones' own groups, in index order; then the others in the order in which the rules come to them: the
     merged group and the pool of ``local-shared``; the single endpoints of ``local-weighted`` in the order of their
-    zones, and its left-over surplus; the global group of ``local-opt``.
+    zones, and its left-over surpluses; the global group of ``local-opt``.
 
-    There is at least one endpoint. ``starting_threshold`` is for ``local`` alone. Raises Endless where the rules of
-    ``local-shared`` come to no end.
+    There is at least one endpoint. ``starting_threshold`` is for the two of ``local`` alone.
     """
     groups: list[Group] | None
     if algorithm == "random":
         groups = [_one_for_all(endpoints)]
     elif algorithm == "local":
         groups = _local(nodes, endpoints, overload_threshold, starting_threshold)
+    elif algorithm == "local-kep-tool":
+        groups = _local_kep_tool(nodes, endpoints, overload_threshold, starting_threshold)
     elif algorithm == "local-shared":
         groups = _local_shared(nodes, endpoints, overload_threshold)
     elif algorithm == "local-weighted":
@@ -227,19 +217,43 @@ def _local(
     nodes: Sequence[int], endpoints: Sequence[int], threshold: float, starting_threshold: int
 ) -> list[Group] | None:
     own = OwnGroups(nodes, endpoints, threshold)
+    if _lifted(own, starting_threshold) is None:
+        return None
 
+    # "All zones have at least the flooring number of expected endpoints in their local SliceGroup." In whole numbers,
+    # so that no zone is left below it.
+    floor = [own.total * nodes[zone] // sum(nodes) for zone in own.zones]
+    # "Zones in `endpoints_available` pool only provide extra endpoints when they have endpoints > expected endpoints":
+    # who has more than it expects has more than the floor of it.
+    givers = Heap(own.gives_before, [zone for zone in own.zones if own.can_give(zone) and own.n(zone) > floor[zone]])
+    # "Assign endpoints from zones in `endpoints_available` pool to zones with endpoints fewer than expected endpoints":
+    # those that lack the floor, the most loaded one first.
+    receivers = Heap(own.receives_before, [zone for zone in own.zones if own.n(zone) < floor[zone]])
+    while len(receivers) > 0:
+        receiver = receivers.pop()
+        while own.n(receiver) < floor[receiver]:
+            # "This ends when (...) `endpoints_available` pool is empty."
+            if len(givers) == 0:
+                return own.as_groups()
+            giver = givers.pop()
+            own.move_one(giver, own.located[receiver])
+            if own.can_give(giver) and own.n(giver) > floor[giver]:
+                givers.push(giver)
+    return own.as_groups()
+
+
+def _lifted(own: OwnGroups, starting_threshold: int) -> Heap | None:
+    """Both phases 1: every zone below the threshold. The give queue as it is then, or None where that ends in
+    random."""
     # T < 3 x zones -> random.
-    if own.total < starting_threshold * len(nodes):
+    if own.total < starting_threshold * len(own.zones):
         return None
 
     # A zone contributes if n > 1 and it would not be above after giving one.
     givers = own.give_queue()
 
     # Phase 1: pop the worst zone that is above;
-    receivers = Heap(own.receives_before)
-    for zone in own.zones:
-        if own.is_above(zone):
-            receivers.push(zone)
+    receivers = Heap(own.receives_before, [zone for zone in own.zones if own.is_above(zone)])
     while len(receivers) > 0:
         receiver = receivers.pop()
         # give it one endpoint at a time from the give queue until it is not above
@@ -247,6 +261,16 @@ def _local(
             # (a giver that still contributes is pushed back); queue empty -> random.
             if not own.draw_one(givers, own.located[receiver]):
                 return None
+    return givers
+
+
+def _local_kep_tool(
+    nodes: Sequence[int], endpoints: Sequence[int], threshold: float, starting_threshold: int
+) -> list[Group] | None:
+    own = OwnGroups(nodes, endpoints, threshold)
+    givers = _lifted(own, starting_threshold)
+    if givers is None:
+        return None
 
     # Phase 2: heapify all zones as receivers.
     receivers = Heap(own.receives_before, own.zones)
@@ -296,67 +320,48 @@ def _local_shared(nodes: Sequence[int], endpoints: Sequence[int], threshold: flo
             return None
 
     # Then zones with n - T r <= -1 get trunc(T r - n) endpoints, in name order, one at a time from the give queue; no
-    # giver left -> random.
+    # giver left -> random. What they lack is counted at the start: who gave to the merged group gets nothing back.
     for zone in served:
-        if own.excess(zone) <= -1:
-            for _ in range(math.trunc(own.total * own.r[zone] - own.n(zone))):
+        if endpoints[zone] - own.total * own.r[zone] <= -1:
+            for _ in range(math.trunc(own.total * own.r[zone] - endpoints[zone])):
                 if not own.draw_one(givers, own.located[zone]):
                     return None
 
     # The receive queue is filled only now, with all zones that have endpoints.
-    receivers = Heap(own.receives_before)
-    for zone in served:
-        receivers.push(zone)
+    receivers = Heap(own.receives_before, served)
 
     # Zones that are above are then popped for good from the receive queue:
     above = []
     while len(receivers) > 0 and own.is_above(receivers.top()):
         above.append(receivers.pop())
-    above.sort()
     pooled = []
     if above:
-        surplus = 0
-        for zone in givers.zones():
-            surplus += math.trunc(max(0.0, own.excess(zone)))
-        if surplus >= len(above):
-            # each gets one endpoint, in name order, if the givers with a surplus >= 1 suffice;
-            for zone in above:
-                # Givers with less are discarded on the way; none left -> random.
-                while len(givers) > 0 and own.excess(givers.top()) < 1:
-                    givers.pop()
-                if not own.draw_one(givers, own.located[zone]):
-                    return None
-        else:
-            # otherwise they pool into one shared group
+        # each gets one endpoint, in the order of the queue, while the top of the give queue has a surplus >= 1.
+        helped = 0
+        while helped < len(above) and len(givers) > 0 and own.excess(givers.top()) >= 1:
+            own.draw_one(givers, own.located[above[helped]])
+            helped += 1
+        # If that does not suffice, they pool all that they have then into one shared group
+        if helped < len(above):
             pooled = above
-            needed = 0.0
             for zone in pooled:
-                needed += own.total * own.r[zone]
                 for place in own.zones:
                     pool[place] += own.located[zone][place]
                     own.located[zone][place] = 0
             # that draws further contributors until sum(T r) / n - 1 < 0.5; if that fails -> random.
-            while not needed / sum(pool) - 1 < threshold:
+            while not _load(own, pooled, sum(pool)) - 1 < threshold:
                 if not own.draw_one(givers, pool):
                     return None
 
     # Last, givers with a surplus >= 1 hand single endpoints to the top of the receive queue.
-    seen = set()
     while len(givers) > 0 and len(receivers) > 0:
-        # Everything that decides what comes next: should it come back, it does so for ever. On the inputs of the table
-        # it never does.
-        state = (tuple(own.n(zone) for zone in own.zones), givers.zones(), receivers.zones())
-        if state in seen:
-            raise Endless(f"the same endpoints are handed round for ever: nodes {nodes}, endpoints {endpoints}")
-        seen.add(state)
-
         giver = givers.pop()
         if own.excess(giver) < 1:
             break
         receiver = receivers.pop()
         own.move_one(giver, own.located[receiver])
         receivers.push(receiver)
-        if own.excess(giver) >= 1:
+        if own.can_give(giver):
             givers.push(giver)
 
     # The merged group serves the empty zones, the pool those that it is of.
@@ -365,6 +370,14 @@ def _local_shared(nodes: Sequence[int], endpoints: Sequence[int], threshold: flo
         Group(tuple(merged), tuple(1.0 if zone in empty else 0.0 for zone in own.zones)),
         Group(tuple(pool), tuple(1.0 if zone in pooled else 0.0 for zone in own.zones)),
     ]
+
+
+def _load(own: OwnGroups, zones: Sequence[int], n: int) -> float:
+    """sum(T r) / n, each quotient by itself."""
+    load = 0.0
+    for zone in zones:
+        load += own.total * own.r[zone] / n
+    return load
 
 
 def _local_opt(nodes: Sequence[int], endpoints: Sequence[int]) -> list[Group]:
@@ -420,30 +433,27 @@ def _local_weighted(nodes: Sequence[int], endpoints: Sequence[int]) -> list[Grou
             whole_needs[zone] = float(_first_fit(-whole[zone], offered, own.located[zone]))
     fractional_needs = [-fraction[zone] if fraction[zone] < 0 else 0.0 for zone in own.zones]
 
-    # Each positive fraction f makes one single-endpoint group,
-    singles = []
-    for zone in own.zones:
-        f = fraction[zone]
-        if f > 0:
-            located = [0] * len(nodes)
-            located[zone] = 1
-            # with weight 1 - f for its own zone
-            weights = [0.0] * len(nodes)
-            weights[zone] = 1 - f
-            # and the rest to zones in need, in list order, fractional needs first, then left-over integer needs.
-            for needs in (fractional_needs, whole_needs):
-                for other in own.zones:
-                    part = min(f, needs[other])
-                    weights[other] += part
-                    needs[other] -= part
-                    f -= part
-            singles.append(Group(tuple(located), tuple(weights)))
+    def serving(zone: int, number: int, local: float, rest: float) -> Group:
+        located = [0] * len(nodes)
+        located[zone] = number
+        weights = [0.0] * len(nodes)
+        weights[zone] = local
+        for needs in (fractional_needs, whole_needs):
+            for other in own.zones:
+                part = min(rest, needs[other])
+                weights[other] += part / number
+                needs[other] -= part
+                rest -= part
+        return Group(tuple(located), tuple(weights))
 
-    # A left-over integer surplus forms a group of its own: of m endpoints, with weight (fractional need left) / m for
-    # each zone that has one.
-    m = sum(offered)
-    left_over = Group(tuple(offered), tuple(need / m if m > 0 else 0.0 for need in fractional_needs))
-    return [*own.as_groups(), *singles, left_over]
+    # Each positive fraction f makes one single-endpoint group, with weight 1 - f for its own zone and the rest to zones
+    # in need, in list order, fractional needs first, then left-over integer needs.
+    singles = [serving(zone, 1, 1 - fraction[zone], fraction[zone]) for zone in own.zones if fraction[zone] > 0]
+
+    # A left-over integer surplus forms a group of its own, in each zone that has one, which serves zones in need in the
+    # same way: of m endpoints, with weight (need) / m.
+    left_over = [serving(zone, offered[zone], 0.0, float(offered[zone])) for zone in own.zones if offered[zone] > 0]
+    return [*own.as_groups(), *singles, *left_over]
 
 
 def score(groups: Sequence[Group] | None, nodes: Sequence[int], endpoints: Sequence[int]) -> Score:

@@ -11,19 +11,24 @@ from statistics import fmean, stdev
 
 import pytest
 from tests.reference import kep_2004, make_cases
-from tests.reference.kep_2004 import ALGORITHMS, Endless, Group, Score, allocate, score
+from tests.reference.kep_2004 import ALGORITHMS, Group, Score, allocate, score
 from tests.reference.make_cases import CASES, content
 
 SAMPLE = 10_000
 
 TABLE = {
     "random": Score(72.4785, 38.84, 100.00, 100.00, 100.00, 100.00),
-    "local": Score(86.7121, 84.33, 97.87, 98.62, 98.25, 63.10),
+    "local": Score(86.8011, 84.23, 98.30, 98.88, 98.59, 63.07),
+    "local-kep-tool": Score(86.7121, 84.33, 97.87, 98.62, 98.25, 63.10),
     "local-shared": Score(86.8917, 84.13, 98.73, 99.15, 98.94, 63.06),
     "local-weighted": Score(84.3368, 83.90, 100.00, 100.00, 100.00, 43.88),
     "local-opt": Score(84.8909, 83.74, 99.31, 99.64, 99.47, 49.45),
 }
-"""The means over all 39,273,145 inputs: the total to four decimals, the rest as printed."""
+"""The means over all 39,273,145 inputs: the total to four decimals, the rest as printed. That of ``local`` is the
+product's: the proposal's is ``local-kep-tool``."""
+
+BALANCING = ("local", "local-kep-tool", "local-shared")
+"""Those that may end in random."""
 
 Input = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -107,18 +112,11 @@ def test_case_files_hold_enough(algorithm: str) -> None:
     assert len(cases) >= 320
     assert {len(case["nodes"]) for case in cases} == {2, 3, 4, 5, 8, 12, 30}
     random_ = sum(case["groups"] is None for case in cases)
-    assert (5 <= random_ <= 100) if algorithm in ("local", "local-shared") else random_ == 0
+    assert (5 <= random_ <= 100) if algorithm in BALANCING else random_ == 0
     for case in cases:
         if case["groups"] is not None:
             groups = tuple(Group(tuple(group["located"]), tuple(group["weights"])) for group in case["groups"])
             check_division(tuple(case["nodes"]), tuple(case["endpoints"]), groups)
-
-
-def test_rules_of_local_shared_may_come_to_no_end() -> None:
-    """Three zones pool and draw one endpoint; the fourth still has a surplus, and is the only receiver there is: it
-    hands one endpoint after the other to itself."""
-    with pytest.raises(Endless):
-        allocate("local-shared", (3, 30, 3, 3), (1, 22, 1, 1))
 
 
 def test_traffic_of_a_zone_that_no_endpoint_is_for_goes_to_all() -> None:

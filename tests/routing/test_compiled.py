@@ -15,13 +15,13 @@ import pytest
 
 from zoneward.routing import compiled as door
 from zoneward.routing.algorithms.lazy import only_the_update
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL
 from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 from zoneward.routing.compiled import compiled, is_available
 from zoneward.routing.score import MEASURES, measure
 
 FUNCTIONS: Final[list[Callable[..., Any]]] = [
-    *(heuristic.allocate for heuristic in HEURISTICS.values()),
+    *(heuristic.allocate for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL)),
     only_the_update,
     measure,
 ]
@@ -64,17 +64,17 @@ def every_result(door: Callable[[Any], Callable[..., Any]], arrays: Arrays, draw
     zones = len(demand)
     flat_demand, flat_supply, parameters = arrays(demand), arrays(supply), arrays((1, 2, 1, 5))
     found: dict[str, list[Any]] = {}
-    for name, heuristic in HEURISTICS.items():
+    for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL):
         composition, weights = arrays([0] * (most_groups(zones) * zones)), arrays([0.0] * (most_groups(zones) * zones))
         room = arrays([7] * (zones * SCRATCH_PER_ZONE)), arrays([7.0] * (zones * REALS_PER_ZONE))
         rule = door(heuristic.allocate)
         groups = rule(flat_demand, flat_supply, parameters, arrays(previous), composition, weights, *room)
         if groups == IMPOSSIBLE or not any(supply):
-            found[name] = [int(groups)]
+            found[heuristic.name] = [int(groups)]
             continue
         measures = arrays([7.0] * MEASURES)
         door(measure)(flat_demand, groups, composition, weights, 100, measures, arrays([7.0] * zones))
-        found[name] = [int(groups), *map(int, composition), *map(float, weights), *map(float, measures)]
+        found[heuristic.name] = [int(groups), *map(int, composition), *map(float, weights), *map(float, measures)]
     composition = arrays(previous)
     own = arrays([1.0 if group == zone else 0.0 for group in range(zones) for zone in range(zones)])
     room = arrays([7] * zones), arrays([7.0] * (2 * zones))

@@ -5,7 +5,7 @@ import click
 from zoneward.cli.options import Options
 from zoneward.routing.scores import ENCODINGS
 
-_FIVE = "random,local,local-shared,local-weighted,local-opt"
+_OF_THE_PROPOSAL = "random,local,local-kep-tool,local-shared,local-weighted,local-opt"
 
 
 @click.command("simulate")
@@ -21,7 +21,7 @@ _FIVE = "random,local,local-shared,local-weighted,local-opt"
     "algorithms",
     multiple=True,
     metavar="NAME[,NAME...]",
-    help="Which algorithms: see above.  [default: the five of KEP-2004, random to local-opt]",
+    help="Which algorithms: see above.  [default: those of KEP-2004, random to local-opt]",
 )
 @click.option("--algorithm-file", metavar="FILE.py:FUNCTION", help="A rule of your own, beside those of -a.")
 @click.option(
@@ -128,8 +128,9 @@ def command(
 
     \b
     Algorithms, or all of them:
-      random, local, local-shared, local-weighted, local-opt,
+      random, local, local-kep-tool, local-shared, local-weighted, local-opt,
       ProportionalZoneCPU, PreferSameZone, cluster-wide
+    local-kep-tool is local as the proposal's own tool has it; clusters have local.
     Their parameters, where they have them:
       local:startingThreshold=3,overloadThreshold=0.5,maxEndpointsPerSlice=100
 
@@ -141,7 +142,7 @@ def command(
     zoneward simulate -d inputs.csv -a local -o csv --like topology-simulator
     """
     if not algorithms and algorithm_file is None:
-        algorithms = (_FIVE,)
+        algorithms = (_OF_THE_PROPOSAL,)
     if (like is not None and output != "csv") or (output == "parquet" and to is None):
         wrong = "--like: expected -o csv with it" if like else "-o parquet: expected --to DIRECTORY"
         raise click.UsageError(wrong)

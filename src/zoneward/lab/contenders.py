@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final
 
 from zoneward.kube.input_error import InputError, show
-from zoneward.routing.algorithms.registry import HEURISTICS, SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL, Heuristic
 from zoneward.routing.algorithms.results import Allocate
 from zoneward.routing.approach import NO_APPROACH
 
@@ -24,6 +24,7 @@ _CLUSTER_WIDE: Final = "cluster-wide"
 _RANDOM: Final = "random"
 _DEFAULTS: Final[Mapping[str, Mapping[str, Fraction]]] = {
     "local": {STARTING: Fraction(3), OVERLOAD: Fraction(1, 2)},
+    LOCAL_KEP_TOOL.name: {STARTING: Fraction(3), OVERLOAD: Fraction(1, 2)},
     "local-shared": {STARTING: Fraction(1), OVERLOAD: Fraction(1, 2)},
     "local-weighted": {STARTING: Fraction(0)},
     "local-opt": {STARTING: Fraction(0)},
@@ -32,15 +33,16 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Fraction]]] = {
 """Those of the proposals, where an algorithm has any (KEP-2004 § Auto Approach, KEP-2433 § Overload)."""
 _ALIASES: Final = {
     "Original": _RANDOM,
-    "Local": "local",
+    "Local": LOCAL_KEP_TOOL.name,
     "LocalShared": "local-shared",
     "LocalWeighted": "local-weighted",
     "LocalOpt": "local-opt",
     NO_APPROACH: _CLUSTER_WIDE,
 }
 """The names of the proposal's tool, and that of `compare`."""
+_HEURISTICS: Final[Mapping[str, Heuristic]] = {**HEURISTICS, LOCAL_KEP_TOOL.name: LOCAL_KEP_TOOL}
 ALGORITHMS: Final = (
-    *("random", *(name for name in SUBSETTING_ALGORITHMS if name != _RANDOM)),
+    *("random", "local", LOCAL_KEP_TOOL.name, "local-shared", "local-weighted", "local-opt"),
     *("ProportionalZoneCPU", "PreferSameZone", _CLUSTER_WIDE),
 )
 """What ``--algorithm all`` means, in the proposal's order."""
@@ -182,7 +184,7 @@ def _contender(name: str, given: Mapping[str, Fraction], own: OwnRule | None) ->
         rule, key, weighs, plain = own.rule, own.key, False, own.plain
     else:
         settings = {**_DEFAULTS.get(name, {}), **given}
-        heuristic = HEURISTICS[_RANDOM if name == _CLUSTER_WIDE else name]
+        heuristic = _HEURISTICS[_RANDOM if name == _CLUSTER_WIDE else name]
         rule, key, weighs, plain = heuristic.allocate, heuristic.allocate.__name__, heuristic.weighs, False
     return Contender(
         label=label,

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.reference import kep_2004
 
-from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.registry import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
 from zoneward.routing.algorithms.results import (
     IMPOSSIBLE,
     REALS_PER_ZONE,
@@ -94,7 +94,7 @@ def run(rule: Allocate, demand: Sequence[int], supply: Sequence[int], threshold:
 
 
 def rule_of(algorithm: str) -> Allocate:
-    return SUBSETTING_ALGORITHMS[algorithm].allocate
+    return {**SUBSETTING_ALGORITHMS, LOCAL_KEP_TOOL.name: LOCAL_KEP_TOOL}[algorithm].allocate
 
 
 def score_of(result: Result | None, demand: Sequence[int], supply: Sequence[int]) -> kep_2004.Score:

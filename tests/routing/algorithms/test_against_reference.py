@@ -4,10 +4,17 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from tests.reference.kep_2004 import Endless, allocate, score
-from tests.routing.algorithms.running import Result, difference, rule_of, run
+from tests.reference.kep_2004 import allocate, score
+from tests.routing.algorithms.running import difference, rule_of, run
 
-NUMBER = {"local": 6500, "local-shared": 6500, "local-weighted": 3500, "local-opt": 2500, "random": 1000}
+NUMBER = {
+    "local": 4000,
+    "local-kep-tool": 4000,
+    "local-shared": 6000,
+    "local-weighted": 3000,
+    "local-opt": 2000,
+    "random": 1000,
+}
 SEED = 20040
 
 Input = tuple[list[int], list[int]]
@@ -52,7 +59,7 @@ def _any(rng: random.Random) -> Input:
 
 
 def _one_large_zone(rng: random.Random) -> Input:
-    """Where local-shared pools, and where its rules may go round in circles."""
+    """Where local-shared pools."""
     zones, small = rng.randint(3, 8), rng.randint(1, 4)
     demand = [small + rng.choice((0, 0, 0, 1)) for _ in range(zones)]
     supply = [rng.choice((0, 1, 1, 1, 1, 2)) for _ in range(zones)]
@@ -63,33 +70,19 @@ def _one_large_zone(rng: random.Random) -> Input:
 
 @pytest.mark.parametrize("algorithm", NUMBER)
 def test_groups_weights_and_scores_are_those_of_the_reference(algorithm: str) -> None:
-    """Where the rules of local-shared come to no end, the product does, with every endpoint in a group."""
     different = []
-    endless = impossible = 0
+    impossible = 0
     for demand, supply in drawn(algorithm):
         result = run(rule_of(algorithm), demand, supply)
-        try:
-            groups = allocate(algorithm, demand, supply, starting_threshold=0)
-        except Endless:
-            endless += 1
-            check_that_it_ended(result, demand, supply)
-            continue
+        groups = allocate(algorithm, demand, supply, starting_threshold=0)
         impossible += groups is None
         wrong = difference(result, groups, score(groups, demand, supply), demand, supply)
         if wrong:
             different.append(wrong)
     assert not different, "\n".join([f"seed {SEED}: {len(different)} inputs differ", *different[:3]])
     # What is drawn has to reach every way out.
-    balances = algorithm in ("local", "local-shared")
+    balances = algorithm in ("local", "local-kep-tool", "local-shared")
     assert (impossible > 500) if balances else impossible == 0
-    assert (endless > 20) if algorithm == "local-shared" else endless == 0
-
-
-def check_that_it_ended(result: Result | None, demand: list[int], supply: list[int]) -> None:
-    case = f"demand {demand}, supply {supply}"
-    assert len(demand) >= 4, case
-    assert result is not None, case
-    assert [sum(column) for column in zip(*result.located, strict=True)] == supply, case
 
 
 def test_there_are_20_000_inputs() -> None:

@@ -111,6 +111,28 @@ def test_filling_stops_where_less_than_one_is_lacking_or_left() -> None:
     assert located([1, 1], [14, 9]) == [[12, 0], [2, 9]]
 
 
+def test_every_zone_gets_at_least_the_floor_of_what_it_expects() -> None:
+    """4.33 expected in each: three for zone A are 44 % above, and nobody has a whole endpoint to spare any more. Zone B
+    gives one all the same, and keeps its own four."""
+    assert located([1, 1, 1], [0, 5, 8]) == [[0, 1, 3], [0, 4, 0], [0, 0, 5]]
+
+
+def test_a_zone_is_filled_though_a_more_loaded_one_lacks_less_than_one() -> None:
+    """Zone A has 7 for 8.33, 19 % above. Zone C has one for 1.25, 25 % above, and no whole one is lacking there."""
+    assert located([20, 1, 3], [7, 2, 1]) == [[7, 1, 0], [0, 1, 0], [0, 0, 1]]
+
+
+def test_a_zone_gives_what_it_has_above_what_it_expects_and_no_more() -> None:
+    """Five of zone B are for 3.1. Zone C lacks one of 14 first, and two of 15 then."""
+    assert located([28, 31, 141], [2, 5, 13]) == [[2, 0, 0], [0, 4, 0], [0, 1, 13]]
+    assert located([19, 31, 150], [2, 5, 13]) == [[2, 0, 0], [0, 3, 0], [0, 2, 13]]
+
+
+def test_filling_ends_where_nobody_can_give_and_stay_below_the_threshold() -> None:
+    """Zone A lacks one of the four that it expects. Zone C has two for 1.78, and with one it would be 78 % above."""
+    assert located([18, 1, 8], [3, 2, 1]) == [[3, 0, 0], [0, 1, 0], [0, 1, 1]]
+
+
 def test_a_zone_that_gives_fills_the_most_loaded_zone_first() -> None:
     """Ten expected in each. Zone B lacks two, zone C three; zone A has five to spare."""
     assert located([1, 1, 1], [15, 8, 7]) == [[10, 0, 0], [2, 8, 0], [3, 0, 7]]

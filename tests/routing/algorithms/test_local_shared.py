@@ -7,7 +7,6 @@ import pytest
 from tests.routing.algorithms.running import HALF, Row, run
 
 from zoneward.routing.algorithms.local_shared import local_shared
-from zoneward.routing.score import MAX_OVERLOAD
 
 
 def located(demand: Sequence[int], supply: Sequence[int], threshold: Fraction = HALF) -> list[list[int]] | None:
@@ -80,6 +79,11 @@ def test_zones_get_the_whole_endpoints_that_they_lack() -> None:
     assert located([1, 1, 1], [15, 8, 7]) == [[10, 0, 0], [2, 8, 0], [3, 0, 7], [0, 0, 0], [0, 0, 0]]
 
 
+def test_a_zone_that_gave_to_the_merged_group_gets_nothing_back() -> None:
+    """22 of 36 go to zone C. That leaves zone A with 11 of the twelve that it expects, and it lacked none before."""
+    assert located([5, 1, 9], [27, 9, 0]) == [[11, 0, 0], [0, 3, 0], [0, 0, 0], [16, 6, 0], [0, 0, 0]]
+
+
 # --- zones that are above nevertheless --------------------------------------------------------------------------------
 
 
@@ -112,11 +116,6 @@ def test_a_whole_endpoint_to_spare_goes_to_the_most_loaded_zone() -> None:
     assert located([35, 37, 28], [3, 3, 4]) == [[3, 0, 0], [0, 3, 1], [0, 0, 3], [0, 0, 0], [0, 0, 0]]
 
 
-def test_it_ends_where_the_exact_rules_go_round_in_circles() -> None:
-    """Three zones pool and draw one endpoint. Zone B still has more than one to spare, and is the only one that could
-    receive it: by the letter it hands endpoints to itself for ever."""
-    demand, supply = (3, 30, 3, 3), (1, 22, 1, 1)
-    result = run(local_shared, demand, supply)
-    assert result is not None
-    assert result.used == [((0, 21, 0, 0), (0.0, 1.0, 0.0, 0.0)), ((1, 1, 1, 1), (1.0, 0.0, 1.0, 1.0))]
-    assert result.measures()[MAX_OVERLOAD] < HALF
+def test_what_zones_spare_goes_to_the_pool_where_it_does_not_suffice_for_each() -> None:
+    """1.92 expected by each of three zones with one endpoint; zone B has 2.8 to spare. Two go, and are too few."""
+    assert shared([3, 30, 3, 3], [1, 22, 1, 1]) == [((1, 2, 1, 1), (1.0, 0.0, 1.0, 1.0))]

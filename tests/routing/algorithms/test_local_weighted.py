@@ -72,6 +72,16 @@ def test_the_weight_of_a_left_over_group_is_divided_by_its_endpoints() -> None:
     assert used([4, 3, 3, 3, 3], [4, 1, 1, 1, 1])[-1] == ((2, 0, 0, 0, 0), (0.0, 0.25, 0.25, 0.25, 0.25))
 
 
+def test_each_zone_with_whole_endpoints_left_over_has_a_group_for_them() -> None:
+    """Zones A and D have 1.03 to spare each: two single endpoints for fractions, and one whole endpoint each, which
+    zones in need are served by one after the other."""
+    *_, of_a, of_d = used([8, 8, 5, 8, 4], [2, 0, 0, 2, 0])
+    assert of_a[0] == (1, 0, 0, 0, 0)
+    assert of_a[1] == pytest.approx((0, 0.909, 0.091, 0, 0), abs=0.001)
+    assert of_d[0] == (0, 0, 0, 1, 0)
+    assert of_d[1] == pytest.approx((0, 0, 0.515, 0, 0.485), abs=0.001)
+
+
 def test_one_endpoint_serves_all_where_there_is_no_other() -> None:
     """Zone A gets a half, zones B and C a quarter each."""
     assert used([2, 1, 1], [1, 0, 0]) == [((1, 0, 0), (0.5, 0.25, 0.25))]

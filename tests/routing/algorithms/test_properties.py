@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import isfinite
+from math import floor, isfinite
 from typing import Final
 
 import pytest
@@ -44,7 +44,7 @@ def test_every_endpoint_is_in_exactly_one_group_and_every_zone_has_one_that_serv
     demand, supply = drawn
     result = run(rule_of(algorithm), demand, supply)
     if result is None:
-        assert algorithm in ("local", "local-shared")
+        assert algorithm in ("local", "local-kep-tool", "local-shared")
         return
     assert all(number >= 0 for number in result.composition)
     assert [sum(column) for column in zip(*result.located, strict=True)] == supply
@@ -83,13 +83,36 @@ def check_below(result: Result, overloads: list[Fraction], threshold: Fraction) 
         assert result.measures()[MAX_OVERLOAD] < threshold
 
 
+@pytest.mark.parametrize("algorithm", ["local", "local-kep-tool"])
 @PROPERTY
 @given(inputs(), st.sampled_from((Fraction(1, 4), HALF, Fraction(1))))
-def test_local_is_below_the_threshold_or_impossible(drawn: Input, threshold: Fraction) -> None:
-    result = run(rule_of("local"), *drawn, threshold)
+def test_local_is_below_the_threshold_or_impossible(algorithm: str, drawn: Input, threshold: Fraction) -> None:
+    result = run(rule_of(algorithm), *drawn, threshold)
     event("impossible" if result is None else "possible")
     if result is not None:
         check_below(result, exact_overloads(result), threshold)
+
+
+@PROPERTY
+@given(inputs(), st.sampled_from((Fraction(1, 4), HALF, Fraction(1))))
+@example(([1, 1, 1], [0, 5, 8]), HALF)
+@example(([18, 1, 8], [3, 2, 1]), HALF)
+def test_local_ends_with_the_floor_everywhere_or_with_nobody_who_can_give(drawn: Input, threshold: Fraction) -> None:
+    """KEP-2004 § Distribution of EndpointSlices, step 5. Who gives has more than it expects, and is below the threshold
+    with one less."""
+    demand, _ = drawn
+    result = run(rule_of("local"), *drawn, threshold)
+    if result is None:
+        return
+    expected = [Fraction(sum(result.sizes) * each, sum(demand)) for each in demand]
+    lacking = [count < floor(fair) for count, fair in zip(result.sizes, expected, strict=True)]
+    giving = [
+        # As doubles have it, somebody may be just at the threshold who is not.
+        count > max(fair, 1) and fair / (count - 1) - 1 < threshold - Fraction(1, 10**9)
+        for count, fair in zip(result.sizes, expected, strict=True)
+    ]
+    event("a zone lacks one" if any(lacking) else "no zone lacks one")
+    assert not any(lacking) or not any(giving)
 
 
 @PROPERTY
@@ -122,7 +145,7 @@ def test_local_shared_below_a_half_only_rounds_what_zones_without_endpoints_get(
         check_below(result, overloads, threshold)
 
 
-@pytest.mark.parametrize("algorithm", ["local", "local-shared"])
+@pytest.mark.parametrize("algorithm", ["local", "local-kep-tool", "local-shared"])
 def test_which_side_of_the_threshold_is_decided_by_doubles(algorithm: str) -> None:
     """1.5 expected on one endpoint is exactly 50 %, but 47 * (3 / 94) / 1 - 1 is a little less, and nobody moves."""
     result = run(rule_of(algorithm), [3, 91], [1, 46])
@@ -169,10 +192,11 @@ def _reordered(result: Result | None, order: Sequence[int]) -> list[Row] | None:
     )
 
 
+@pytest.mark.parametrize("algorithm", ["local", "local-kep-tool"])
 @PROPERTY
 @given(ordered(8, most_empty=1))
-def test_the_order_of_zones_decides_only_ties_of_local(drawn: Ordered) -> None:
-    first, other = in_both_orders("local", drawn)
+def test_the_order_of_zones_decides_only_ties_of_local(algorithm: str, drawn: Ordered) -> None:
+    first, other = in_both_orders(algorithm, drawn)
     assert first == other
 
 

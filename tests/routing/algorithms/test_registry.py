@@ -6,13 +6,15 @@ import pytest
 
 from zoneward.kube import names
 from zoneward.routing.algorithms.local import local
+from zoneward.routing.algorithms.local_kep_tool import local_kep_tool
 from zoneward.routing.algorithms.local_opt import local_opt
 from zoneward.routing.algorithms.local_shared import local_shared
 from zoneward.routing.algorithms.local_weighted import local_weighted
 from zoneward.routing.algorithms.one_group import one_group
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
-from zoneward.routing.algorithms.registry import HEURISTICS, SUBSETTING_ALGORITHMS, Heuristic, find
+from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS, Heuristic, find
 from zoneward.routing.algorithms.same_zone import same_zone
+from zoneward.routing.approach import WHAT_IF_VALUES
 from zoneward.routing.configuration import WEIGHTED_ALGORITHMS, Algorithm
 
 
@@ -39,6 +41,12 @@ def test_the_algorithms_of_subsetting_are_those_that_balance_and_that_a_configur
     }
     assert tuple(SUBSETTING_ALGORITHMS) == get_args(Algorithm)
     assert tuple(name for name, each in SUBSETTING_ALGORITHMS.items() if each.weighs) == WEIGHTED_ALGORITHMS
+
+
+def test_no_setting_of_a_cluster_can_ask_for_what_the_proposals_tool_makes_of_local() -> None:
+    assert LOCAL_KEP_TOOL == Heuristic("local-kep-tool", local_kep_tool, balances=True, subsets=True)
+    assert LOCAL_KEP_TOOL.name not in {*HEURISTICS, *SUBSETTING_ALGORITHMS, *get_args(Algorithm), *WHAT_IF_VALUES}
+    assert find(f"{names.DOMAIN}/{LOCAL_KEP_TOOL.name}") is None
 
 
 @pytest.mark.parametrize("name", HEURISTICS)

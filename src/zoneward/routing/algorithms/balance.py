@@ -6,7 +6,7 @@ table depends on the last bit. ``count`` holds how many endpoints each group has
 
 from collections.abc import MutableSequence, Sequence
 
-from zoneward.routing.algorithms.heap import GIVERS, pop, push, push_and_pop
+from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, heapify, pop, push, push_and_pop
 from zoneward.routing.algorithms.results import Integers
 
 
@@ -66,6 +66,50 @@ def spare(zone: int, total: int, share: Sequence[float], count: Integers) -> int
 def lacking(zone: int, total: int, share: Sequence[float], count: Integers) -> int:
     """Endpoints that a zone can get while its surplus is minus one or less; none where not positive."""
     return int(total * share[zone]) - count[zone]
+
+
+def queue_givers(givers: int, fewest: int, zones: int, scratch: MutableSequence[int], share: Sequence[float]) -> int:
+    """Queue every zone that has more endpoints than it must keep; returns how many these are.
+
+    ``scratch`` is laid out as for `give`.
+    """
+    giving = 0
+    for zone in range(zones):
+        if scratch[zone] > scratch[fewest + zone]:
+            scratch[givers + giving] = zone
+            giving += 1
+    heapify(GIVERS, scratch, givers, giving, share, scratch)
+    return giving
+
+
+def lift(
+    givers: int,
+    receivers: int,
+    fewest: int,
+    zones: int,
+    composition: MutableSequence[int],
+    scratch: MutableSequence[int],
+    share: Sequence[float],
+) -> int:
+    """Endpoints for every zone that has fewer than it must have, the most loaded zone first, from zones that have more;
+    returns how many givers are left in the queue, or -1 where these can't give enough. What they can, they have given
+    then.
+
+    ``scratch`` is laid out as for `give`, with room for another queue from ``receivers`` on.
+    """
+    giving = queue_givers(givers, fewest, zones, scratch, share)
+    receiving = 0
+    for zone in range(zones):
+        if scratch[zone] < scratch[fewest + zone]:
+            scratch[receivers + receiving] = zone
+            receiving += 1
+    heapify(RECEIVERS, scratch, receivers, receiving, share, scratch)
+    while receiving > 0 and giving >= 0:
+        receiver = pop(RECEIVERS, scratch, receivers, receiving, share, scratch)
+        receiving -= 1
+        number = scratch[fewest + receiver] - scratch[receiver]
+        giving = give(receiver, number, giving, givers, fewest, zones, composition, scratch, share)
+    return giving
 
 
 def give(

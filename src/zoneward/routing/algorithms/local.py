@@ -1,14 +1,20 @@
 """local: every zone its own group, filled from zones that have more than they need (KEP-2004 § Local).
 
-Where the proposal's prose is silent, its tool decides (``docs/subsetting.md`` § The algorithms). The starting threshold
-is no part of this: it is asked before.
+It follows the prose to its end; `zoneward.routing.algorithms.local_kep_tool` ends as the tool of the proposal does. Where
+the prose is silent, the tool decides (``docs/subsetting.md`` § The algorithms). The starting threshold is no part of
+this: it is asked before.
 """
 
 from collections.abc import MutableSequence
+from typing import Final
 
-from zoneward.routing.algorithms.balance import all_at_home, fewest_below, give, lacking, move, spare
-from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, heapify, pop, push
+from zoneward.routing.algorithms.balance import all_at_home, fewest_below, lift
 from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+
+FEWEST_AT: Final = 1
+GIVERS_AT: Final = 2
+RECEIVERS_AT: Final = 3
+"""Where a stretch of the scratch space begins, in zones: after the counts what each zone must have, then two queues."""
 
 
 def local(
@@ -21,50 +27,47 @@ def local(
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
 ) -> int:
-    """First lift every zone below the threshold, then every zone to less than one endpoint under what it expects.
+    """First lift every zone below the threshold, then every zone to the floor of what it expects.
 
-    Impossible where some zone can't be lifted: the proposal downgrades to one group for all then.
+    Impossible where some zone can't be lifted below the threshold: the proposal downgrades to one group for all then.
+    Zones that can't be lifted to the floor stay where they are.
+    """
+    zones = len(demand)
+    if lift_below_threshold(demand, supply, parameters, composition, weights, scratch, reals) < 0:
+        return IMPOSSIBLE
+    total = 0
+    total_demand = 0
+    for zone in range(zones):
+        total += supply[zone]
+        total_demand += demand[zone]
+    for zone in range(zones):
+        # A zone that has more than it expects has more than the floor of it, and keeps that.
+        floor = total * demand[zone] // total_demand
+        scratch[FEWEST_AT * zones + zone] = max(scratch[FEWEST_AT * zones + zone], floor)
+    lift(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)
+    return zones
+
+
+def lift_below_threshold(
+    demand: Integers,
+    supply: Integers,
+    parameters: Integers,
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> int:
+    """Every endpoint into its own zone's group, then every zone below the threshold; returns how many zones are queued
+    that can give still more, or `IMPOSSIBLE`.
+
+    Counts are left at the beginning of ``scratch``, `FEWEST_AT`, `GIVERS_AT` and `RECEIVERS_AT` behind them, shares at
+    the beginning of ``reals``.
     """
     zones = len(demand)
     limit = parameters[0] / parameters[1]
-    count, share = scratch, reals
-    # Counts, then what each zone must have, then two heaps.
-    fewest, givers, receivers = zones, 2 * zones, 3 * zones
-    total = all_at_home(demand, supply, composition, weights, count, share)
+    total = all_at_home(demand, supply, composition, weights, scratch, reals)
     if total == 0:
         return IMPOSSIBLE
-    giving = 0
-    receiving = 0
     for zone in range(zones):
-        scratch[fewest + zone] = fewest_below(limit, total * share[zone])
-        if count[zone] > scratch[fewest + zone]:
-            push(GIVERS, scratch, givers, giving, zone, share, count)
-            giving += 1
-        if count[zone] < scratch[fewest + zone]:
-            push(RECEIVERS, scratch, receivers, receiving, zone, share, count)
-            receiving += 1
-
-    while receiving > 0:
-        receiver = pop(RECEIVERS, scratch, receivers, receiving, share, count)
-        receiving -= 1
-        number = scratch[fewest + receiver] - count[receiver]
-        giving = give(receiver, number, giving, givers, fewest, zones, composition, scratch, share)
-        if giving < 0:
-            return IMPOSSIBLE
-
-    for zone in range(zones):
-        scratch[receivers + zone] = zone
-    heapify(RECEIVERS, scratch, receivers, zones, share, count)
-    while giving > 0:
-        giver = pop(GIVERS, scratch, givers, giving, share, count)
-        giving -= 1
-        if spare(giver, total, share, count) <= 0:
-            return zones
-        while spare(giver, total, share, count) > 0:
-            receiver = pop(RECEIVERS, scratch, receivers, zones, share, count)
-            number = min(spare(giver, total, share, count), lacking(receiver, total, share, count))
-            if number <= 0:
-                return zones
-            move(number, giver, receiver, zones, composition, count)
-            push(RECEIVERS, scratch, receivers, zones - 1, receiver, share, count)
-    return zones
+        scratch[FEWEST_AT * zones + zone] = fewest_below(limit, total * reals[zone])
+    return lift(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)

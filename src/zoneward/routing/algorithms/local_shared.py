@@ -6,8 +6,8 @@ The order of the steps is that of the proposal's tool (``docs/subsetting.md`` §
 from collections.abc import MutableSequence, Sequence
 from math import ceil, floor
 
-from zoneward.routing.algorithms.balance import all_at_home, fewest_below, give, move_one, surplus
-from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, pop, push
+from zoneward.routing.algorithms.balance import all_at_home, fewest_below, give, move_one, queue_givers, surplus
+from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, heapify, pop, push
 from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
 
 
@@ -37,12 +37,9 @@ def local_shared(
         return IMPOSSIBLE
     count[merged] = 0
     count[pooled] = 0
-    giving = 0
     for zone in range(zones):
         scratch[fewest + zone] = fewest_below(limit, total * share[zone])
-        if count[zone] > scratch[fewest + zone]:
-            push(GIVERS, scratch, givers, giving, zone, share, count)
-            giving += 1
+    giving = queue_givers(givers, fewest, zones, scratch, share)
 
     number = _merge_target(zones, total, supply, share)
     giving = give(merged, number, giving, givers, fewest, zones, composition, scratch, share)
@@ -55,7 +52,8 @@ def local_shared(
 
     for zone in range(zones):
         if supply[zone] > 0:
-            number = int(total * share[zone] - count[zone])
+            # What it lacked at the start: a zone that gave to the merged group gets nothing back.
+            number = int(total * share[zone] - supply[zone])
             giving = give(zone, number, giving, givers, fewest, zones, composition, scratch, share)
             if giving < 0:
                 return IMPOSSIBLE
@@ -63,15 +61,13 @@ def local_shared(
     receiving = 0
     for zone in range(zones):
         if supply[zone] > 0:
-            push(RECEIVERS, scratch, receivers, receiving, zone, share, count)
+            scratch[receivers + receiving] = zone
             receiving += 1
-    for zone in range(zones):
-        scratch[overloaded + zone] = 0
+    heapify(RECEIVERS, scratch, receivers, receiving, share, count)
     number = 0
     while receiving > 0 and count[scratch[receivers]] < scratch[fewest + scratch[receivers]]:
-        zone = pop(RECEIVERS, scratch, receivers, receiving, share, count)
+        scratch[overloaded + number] = pop(RECEIVERS, scratch, receivers, receiving, share, count)
         receiving -= 1
-        scratch[overloaded + zone] = 1
         number += 1
     if number > 0:
         giving = _relieve(
@@ -92,8 +88,8 @@ def local_shared(
         if giving < 0:
             return IMPOSSIBLE
 
-    # With more than three zones the proposal's tool may hand endpoints in circles here and never end: as many steps as
-    # there are endpoints are enough wherever it ends.
+    # Queues are not sifted again where counts change, so that nothing but this bound promises an end. No input is known
+    # that needs as many steps.
     for _ in range(total):
         if giving == 0 or receiving == 0:
             break
@@ -104,8 +100,7 @@ def local_shared(
         receiver = pop(RECEIVERS, scratch, receivers, receiving, share, count)
         move_one(giver, receiver, zones, composition, count)
         push(RECEIVERS, scratch, receivers, receiving - 1, receiver, share, count)
-        # Only a zone without demand has one to spare with its last one, and no load to compare then.
-        if surplus(giver, total, share, count) >= 1 and count[giver] > 1:
+        if count[giver] > scratch[fewest + giver]:
             push(GIVERS, scratch, givers, giving, giver, share, count)
             giving += 1
     return zones + 2
@@ -138,34 +133,38 @@ def _relieve(
     scratch: MutableSequence[int],
     share: Sequence[float],
 ) -> int:
-    """Help the ``number`` zones that are still overloaded; returns the givers left in the queue, or -1.
+    """Help the ``number`` zones that are still overloaded, listed in ``scratch`` from ``overloaded`` on; returns the
+    givers left in the queue, or -1.
 
-    One endpoint each where the givers have that many to spare; else they pool what they have and draw more.
+    One endpoint each from givers that have one to spare; where these are too few, the zones pool what they have then
+    and draw more.
     """
-    spare = 0
-    for position in range(giving):
-        spare += max(0, int(surplus(scratch[givers + position], total, share, scratch)))
-    if spare >= number:
-        for zone in range(zones):
-            if scratch[overloaded + zone]:
-                # Givers that can spare none leave the queue.
-                while giving > 0 and surplus(scratch[givers], total, share, scratch) < 1:
-                    pop(GIVERS, scratch, givers, giving, share, scratch)
-                    giving -= 1
-                giving = give(zone, 1, giving, givers, fewest, zones, composition, scratch, share)
-                if giving < 0:
-                    return -1
+    helped = 0
+    while helped < number and giving > 0 and surplus(scratch[givers], total, share, scratch) >= 1:
+        zone = scratch[overloaded + helped]
+        giving = give(zone, 1, giving, givers, fewest, zones, composition, scratch, share)
+        helped += 1
+    if helped == number:
         return giving
-    expected = 0.0
-    for zone in range(zones):
-        if scratch[overloaded + zone]:
-            expected += total * share[zone]
-            scratch[pooled] += scratch[zone]
-            scratch[zone] = 0
-            for located in range(zones):
-                composition[pooled * zones + located] += composition[zone * zones + located]
-                composition[zone * zones + located] = 0
-            weights[zone * zones + zone] = 0.0
-            weights[pooled * zones + zone] = 1.0
-    draws = fewest_below(limit, expected) - scratch[pooled]
-    return give(pooled, draws, giving, givers, fewest, zones, composition, scratch, share)
+    for position in range(number):
+        zone = scratch[overloaded + position]
+        scratch[pooled] += scratch[zone]
+        scratch[zone] = 0
+        for located in range(zones):
+            composition[pooled * zones + located] += composition[zone * zones + located]
+            composition[zone * zones + located] = 0
+        weights[zone * zones + zone] = 0.0
+        weights[pooled * zones + zone] = 1.0
+    while giving >= 0 and _pooled_load(number, overloaded, pooled, total, scratch, share) - 1 >= limit:
+        giving = give(pooled, 1, giving, givers, fewest, zones, composition, scratch, share)
+    return giving
+
+
+def _pooled_load(
+    number: int, overloaded: int, pooled: int, total: int, scratch: Integers, share: Sequence[float]
+) -> float:
+    """What the zones that pool expect, for each endpoint of the pool; quotients are added, as the table was made."""
+    load = 0.0
+    for position in range(number):
+        load += total * share[scratch[overloaded + position]] / scratch[pooled]
+    return load

@@ -19,10 +19,10 @@ def local_weighted(
     """Whole endpoints first; then a group of one endpoint for every fraction that a zone has to spare.
 
     Such an endpoint serves its own zone with the part that is left and zones in need with the rest. Whole endpoints
-    that nobody needs whole form one last group. Comparisons with 0 are exact, as in the proposal's tool.
+    that nobody needs whole form a group for each zone that has some. Comparisons with 0 are exact, as in the proposal's
+    tool.
     """
     zones = len(demand)
-    last = 2 * zones
     # Whole endpoints to spare (negative: in need), and the fractions beside them.
     whole = zones
     share, fraction, needed = reals, zones, 2 * zones
@@ -46,32 +46,44 @@ def local_weighted(
 
     for zone in range(zones):
         reals[needed + zone] = float(max(-scratch[whole + zone], 0))
+    # A zone that spares nothing has no group here, and fewer zones have whole endpoints left than need fractions of
+    # them: together with the own groups these are at most two for each zone.
+    group = zones
     for zone in range(zones):
-        rest = reals[fraction + zone]
-        if rest > 0:
-            group = zones + zone
+        if reals[fraction + zone] > 0:
             composition[group * zones + zone] = 1
-            weights[group * zones + zone] = 1 - rest
-            for other in range(zones):
-                if rest > 0 and reals[fraction + other] < 0:
-                    part = min(rest, -reals[fraction + other])
-                    weights[group * zones + other] += part
-                    reals[fraction + other] += part
-                    rest -= part
-            for other in range(zones):
-                if rest > 0 and reals[needed + other] > 0:
-                    part = min(rest, reals[needed + other])
-                    weights[group * zones + other] += part
-                    reals[needed + other] -= part
-                    rest -= part
-
-    left = 0
+            weights[group * zones + zone] = 1 - reals[fraction + zone]
+            _serve(group, 1, reals[fraction + zone], zones, weights, reals, fraction, needed)
+            group += 1
     for zone in range(zones):
-        spare_whole = max(scratch[whole + zone], 0)
-        composition[last * zones + zone] = spare_whole
-        left += spare_whole
-    if left > 0:
-        for zone in range(zones):
-            if reals[fraction + zone] < 0:
-                weights[last * zones + zone] = -reals[fraction + zone] / left
-    return last + 1
+        if scratch[whole + zone] > 0:
+            composition[group * zones + zone] = scratch[whole + zone]
+            _serve(group, scratch[whole + zone], float(scratch[whole + zone]), zones, weights, reals, fraction, needed)
+            group += 1
+    return group
+
+
+def _serve(
+    group: int,
+    number: int,
+    rest: float,
+    zones: int,
+    weights: MutableSequence[float],
+    reals: MutableSequence[float],
+    fraction: int,
+    needed: int,
+) -> None:
+    """Give ``rest`` of a group's ``number`` endpoints to zones in need, in their order: first to those that need a
+    fraction, then to those that still need whole ones."""
+    for zone in range(zones):
+        if rest > 0 and reals[fraction + zone] < 0:
+            part = min(rest, -reals[fraction + zone])
+            weights[group * zones + zone] += part / number
+            reals[fraction + zone] += part
+            rest -= part
+    for zone in range(zones):
+        if rest > 0 and reals[needed + zone] > 0:
+            part = min(rest, reals[needed + zone])
+            weights[group * zones + zone] += part / number
+            reals[needed + zone] -= part
+            rest -= part

@@ -6,6 +6,7 @@ from typing import Final
 
 from zoneward.kube import names
 from zoneward.routing.algorithms.local import local
+from zoneward.routing.algorithms.local_kep_tool import local_kep_tool
 from zoneward.routing.algorithms.local_opt import local_opt
 from zoneward.routing.algorithms.local_shared import local_shared
 from zoneward.routing.algorithms.local_weighted import local_weighted
@@ -37,6 +38,8 @@ PREFER_ZONE: Final = Heuristic("PreferZone", same_zone)
 PREFER_SAME_ZONE: Final = Heuristic(names.PREFER_SAME_ZONE, same_zone)
 PREFER_SAME_NODE: Final = Heuristic(names.PREFER_SAME_NODE, same_zone, node_hints=True)
 REQUIRE_ZONE: Final = Heuristic("RequireZone", same_zone, subsets=True)
+LOCAL_KEP_TOOL: Final = Heuristic("local-kep-tool", local_kep_tool, balances=True, subsets=True)
+"""For the lab alone: it reproduces the proposal's table, and no setting of a cluster can ask for it."""
 
 SUBSETTING_ALGORITHMS: Final[Mapping[str, Heuristic]] = {
     heuristic.name: heuristic

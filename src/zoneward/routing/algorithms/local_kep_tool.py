@@ -1,0 +1,51 @@
+"""local-kep-tool: `local` as the proposal's tool has it, by which the proposal's table was made (``evaluation.md``
+§ The algorithms). For the lab alone.
+
+It ends earlier than the proposal's prose: when the zone that would give next has less than one endpoint to spare, or
+when the most loaded zone lacks less than one, whatever the others have.
+"""
+
+from collections.abc import MutableSequence
+
+from zoneward.routing.algorithms.balance import lacking, move, spare
+from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, heapify, pop, push
+from zoneward.routing.algorithms.local import GIVERS_AT, RECEIVERS_AT, lift_below_threshold
+from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+
+
+def local_kep_tool(
+    demand: Integers,
+    supply: Integers,
+    parameters: Integers,
+    previous: Integers,  # noqa: ARG001 -- as for `local`
+    composition: MutableSequence[int],
+    weights: MutableSequence[float],
+    scratch: MutableSequence[int],
+    reals: MutableSequence[float],
+) -> int:
+    """First lift every zone below the threshold, then hand whole endpoints from zones with one to spare to zones that
+    lack one. Impossible as `local` is."""
+    zones = len(demand)
+    giving = lift_below_threshold(demand, supply, parameters, composition, weights, scratch, reals)
+    if giving < 0:
+        return IMPOSSIBLE
+    count, share = scratch, reals
+    givers, receivers = GIVERS_AT * zones, RECEIVERS_AT * zones
+    total = 0
+    for zone in range(zones):
+        total += supply[zone]
+        scratch[receivers + zone] = zone
+    heapify(RECEIVERS, scratch, receivers, zones, share, count)
+    while giving > 0:
+        giver = pop(GIVERS, scratch, givers, giving, share, count)
+        giving -= 1
+        if spare(giver, total, share, count) <= 0:
+            return zones
+        while spare(giver, total, share, count) > 0:
+            receiver = pop(RECEIVERS, scratch, receivers, zones, share, count)
+            number = min(spare(giver, total, share, count), lacking(receiver, total, share, count))
+            if number <= 0:
+                return zones
+            move(number, giver, receiver, zones, composition, count)
+            push(RECEIVERS, scratch, receivers, zones - 1, receiver, share, count)
+    return zones
