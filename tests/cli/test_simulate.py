@@ -53,12 +53,12 @@ def test_help_imports_nothing_of_the_lab() -> None:
     assert [name for name in loaded if name.startswith(heavy)] == []
 
 
-def test_the_default_is_the_table_of_the_five(zoneward: Commands) -> None:
+def test_the_default_is_the_table_of_the_proposal_with_local_twice(zoneward: Commands) -> None:
     lines = zoneward("simulate", "-q", "--sample-size", "2000").out.splitlines()
     assert lines[0] == "kep: 2,000 inputs, a sample of 39,273,145"
     assert lines[1].split()[:3] == ["ALGORITHM", "TOTAL", "IN-ZONE"]
-    names = [line.split()[0] for line in lines[3:8]]
-    assert names == ["random", "local", "local-shared", "local-weighted", "local-opt"]
+    names = [line.split()[0] for line in lines[3:9]]
+    assert names == ["random", "local", "local-kep-tool", "local-shared", "local-weighted", "local-opt"]
 
 
 def test_csv_says_the_same_as_json(zoneward: Commands) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from tests.cli.running import Commands
 
-KNOWN = "all, random, local, local-shared, local-weighted, local-opt, ProportionalZoneCPU, PreferSameZone, cluster-wide"
+KNOWN = (
+    "all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, PreferSameZone, "
+    "cluster-wide"
+)
 PAIRS = "startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpointsPerSlice=NUMBER"
 LISTS = PAIRS.replace("NUMBER", "NUMBER[,NUMBER...]")
-DATASETS = "kep, kep-permuted, small, uniform, cluster, or a CSV file"
+DATASETS = "kep, kep-permuted, representative, small, medium, few, uniform, cluster, or a CSV file"
 WRONG: dict[tuple[str, ...], str] = {
     ("-d", "nope"): f"--dataset: expected one of {DATASETS}, got 'nope'",
     ("-d", "nope.csv"): "nope.csv: no such file or directory",
@@ -56,7 +59,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("-o", "csv", "--quantiles", "5"): "--quantiles: expected -o table, json or html with it, got csv",
     ("-o", "csv", "--differences"): "--differences: expected -o table, json or html with it, got csv",
     ("--like", "topology-simulator"): "--like: expected -o csv with it",
-    ("-o", "csv", "--like", "topology-simulator"): "--like: expected one algorithm, got 5",
+    ("-o", "csv", "--like", "topology-simulator"): "--like: expected one algorithm, got 6",
     ("-o", "csv", "--like", "topology-simulator", "--bounds"): (
         "--bounds: expected -o table, csv, json or html with it, got --like"
     ),
@@ -151,4 +154,4 @@ def test_a_table_needs_neither_polars_nor_matplotlib(tmp_path: Path) -> None:
     ]
     done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("small: 3,000 inputs, a sample of 934,340\n")
+    assert done.stdout.startswith("small: 3,000 inputs, a sample of 389,400\n")

@@ -160,7 +160,7 @@ def test_commas_stand_between_names_and_between_parameters(written: list[str], e
     ("written", "expected"),
     [
         (["local", "local"], ["local"]),
-        (["Local", "local"], ["local"]),
+        (["LocalShared", "local-shared"], ["local-shared"]),
         (["local", "all"], ["local", *(name for name in ALGORITHMS if name != "local")]),
         (["local:startingThreshold=2", "local:startingThreshold=2.0"], ["local:startingThreshold=2"]),
         (
@@ -285,8 +285,8 @@ def test_nobody_is_asked_for() -> None:
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 ONE_OF = (
-    "expected one of all, random, local, local-shared, local-weighted, local-opt, ProportionalZoneCPU, PreferSameZone, "
-    "cluster-wide"
+    "expected one of all, random, local, local-kep-tool, local-shared, local-weighted, local-opt, ProportionalZoneCPU, "
+    "PreferSameZone, cluster-wide"
 )
 THREE = "expected startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpointsPerSlice=NUMBER"
 
@@ -306,7 +306,7 @@ THREE = "expected startingThreshold=NUMBER, overloadThreshold=NUMBER, maxEndpoin
         ("local:startingThreshold", f"--algorithm: local: {THREE}, got 'startingThreshold'"),
         ("local:starting=3", f"--algorithm: local: {THREE}, got 'starting=3'"),
         ("local:=3", f"--algorithm: local: {THREE}, got '=3'"),
-        ("Local:starting=3", f"--algorithm: local: {THREE}, got 'starting=3'"),
+        ("Local:starting=3", f"--algorithm: local-kep-tool: {THREE}, got 'starting=3'"),
         (
             "random:startingThreshold=3",
             "--algorithm: random: expected maxEndpointsPerSlice=NUMBER, got 'startingThreshold=3'",

@@ -36,7 +36,7 @@ KEP_ROWS = 39_273_145
 FIRST_PART = 38_907_000
 KEP = Computed("kep")
 PERMUTED = Computed("kep-permuted", seed=2004)
-SMALL = Computed("small")
+FEW = Computed("few")
 UNIFORM = Computed("uniform", seed=7, zones=Range(2, 5), nodes=Range(1, 4), endpoints=Range(0, 9), inputs=40_000)
 
 
@@ -130,18 +130,37 @@ def test_any_row_of_kep_is_that_of_three_nested_loops() -> None:
     assert {tuple(each) for each in inputs.demand.tolist()} == {*nodes, (30, 30, 30)}
 
 
-# --- small ------------------------------------------------------------------------------------------------------------
+# --- few, small, medium, representative -------------------------------------------------------------------------------
 
 
-def test_small_holds_every_input_of_kep_with_at_most_50_endpoints() -> None:
+def test_few_holds_every_input_of_kep_with_at_most_50_endpoints() -> None:
     """Each once, in the same order."""
     few = [triple for triple in ascending(range(51)) if 0 < sum(triple) <= 50]
-    inputs = together(SMALL)
-    assert SMALL.rows == len(inputs.numbers) == 220 * len(few) == 934_340
-    assert inputs.numbers.tolist() == list(range(SMALL.rows))
+    inputs = together(FEW)
+    assert FEW.rows == len(inputs.numbers) == 220 * len(few) == 934_340
+    assert inputs.numbers.tolist() == list(range(FEW.rows))
     assert inputs.supply.tolist() == [list(triple) for triple in few] * 220
     assert inputs.demand[:: len(few)].tolist() == [list(triple) for triple in ascending(range(1, 11))]
     assert (inputs.demand.reshape(220, -1, 3) == inputs.demand[:: len(few), None]).all()
+
+
+@pytest.mark.parametrize(("name", "most", "rows"), [("small", 20, 389_400), ("medium", 50, 5_153_500)])
+def test_small_and_medium_are_as_kep_with_fewer_endpoints_in_a_zone(name: str, most: int, rows: int) -> None:
+    nodes, endpoints = ascending(range(1, 11)), ascending(range(most + 1))[1:]
+    inputs = sampled(name, 20_000)
+    assert Computed(name).rows == len(nodes) * len(endpoints) == rows
+    for number, demand, supply in zip(
+        inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
+    ):
+        wanted = nodes[number // len(endpoints)], endpoints[number % len(endpoints)]
+        assert (tuple(demand), tuple(supply)) == wanted, number
+
+
+def test_representative_holds_the_19_inputs_of_the_proposals_tool() -> None:
+    rows = listed(Computed("representative"))
+    assert len(rows) == Computed("representative").rows == 19
+    assert rows[1] == (1, (30, 30, 30), (100, 100, 0))
+    assert rows[-1] == (18, (50, 60, 70), (100, 120, 140))
 
 
 # --- kep-permuted -----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from zoneward.lab.scoring import (
     slices_share,
     totals,
 )
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL
 from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES
 
@@ -177,7 +177,9 @@ def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
 
 
 def test_every_algorithm_of_the_lab_is_one_of_the_registry() -> None:
-    assert {contender.rule for contender in contenders_for(["all"])} <= {each.allocate for each in HEURISTICS.values()}
+    assert {contender.rule for contender in contenders_for(["all"])} <= {
+        each.allocate for each in (*HEURISTICS.values(), LOCAL_KEP_TOOL)
+    }
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------

@@ -319,7 +319,7 @@ def test_what_never_differs_has_an_interval_of_nothing() -> None:
 
 def test_an_interval_holds_the_mean_of_the_whole_in_19_of_20_samples() -> None:
     """Of 400 samples of 100 rows each, between 361 and 393: it is missed once in a million."""
-    wanted = Wanted(contenders=contenders_for(["local,local-shared"]), encodings=(HINTS,))
+    wanted = Wanted(contenders=contenders_for(["local-kep-tool,local-shared"]), encodings=(HINTS,))
     rng = np.random.default_rng(95)
     demand, supply = rng.integers(1, 11, (40_000, 3)), rng.integers(0, 101, (40_000, 3))
     whole = Inputs(np.arange(40_000), demand, supply)

@@ -118,13 +118,16 @@ def command(
 
     \b
     Datasets:
-      kep           39,273,145 inputs of three zones, those of KEP-2004
-      kep-permuted  the same, endpoints and nodes not sorted alike
-      small         those of kep with at most 50 endpoints
-      uniform       by chance; all with their defaults:
-                    uniform:zones=3,nodes=1-10,endpoints=0-100,inputs=1000000
-      cluster       the Services of -f, of --sample, or of the cluster of the current context
-      FILE          rows such as: name,1 10,2 20,1 0 (nodes and endpoints)
+      kep             39,273,145 inputs of three zones, those of KEP-2004
+      kep-permuted    the same, endpoints and nodes not sorted alike
+      representative  the 19 inputs that come with the proposal's tool
+      small           the small dataset of KEP-2004: at most 20 endpoints in a zone
+      medium          at most 50 endpoints in a zone
+      few             those of kep with at most 50 endpoints
+      uniform         by chance; all with their defaults:
+                      uniform:zones=3,nodes=1-10,endpoints=0-100,inputs=1000000
+      cluster         the Services of -f, of --sample, or of the cluster of the current context
+      FILE            rows such as: name,1 10,2 20,1 0 (nodes and endpoints)
 
     \b
     Algorithms, or all of them:

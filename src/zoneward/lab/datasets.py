@@ -81,6 +81,21 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Listed:
+    """Rows that are written down, one by one."""
+
+    nodes: Integers
+    endpoints: Integers
+
+    @property
+    def rows(self) -> int:
+        return len(self.nodes)
+
+    def at(self, numbers: Integers) -> tuple[Integers, Integers]:
+        return self.nodes[numbers], self.endpoints[numbers]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Permuted:
     """Another part's rows with their endpoints in any order over the zones, each order as likely as the others."""
 
@@ -241,18 +256,49 @@ def _parts(dataset: Computed) -> tuple[Part, ...]:
             Uniform(zones, stop - start, dataset.nodes, dataset.endpoints, dataset.seed, start)
             for zones, (start, stop) in zip(sizes, pairwise(bounds), strict=True)
         )
+    if dataset.name == "representative":
+        rows = np.array(REPRESENTATIVE, np.int64)
+        return (Listed(rows[:, 0], rows[:, 1]),)
     nodes = _triples(range(1, 11))
+    if dataset.name in MOST_IN_A_ZONE:
+        return (Product(nodes, _triples(range(MOST_IN_A_ZONE[dataset.name] + 1))[1:]),)
     endpoints = _triples(range(101))[1:]
-    if dataset.name == "small":
-        return (Product(nodes, endpoints[endpoints.sum(axis=1) <= SMALL]),)
+    if dataset.name == "few":
+        return (Product(nodes, endpoints[endpoints.sum(axis=1) <= FEW]),)
     kep = (Product(nodes, endpoints), Product(np.full((1, 3), 30, np.int64), _triples(range(100, 1001, 7))))
     if dataset.name == "kep":
         return kep
     return tuple(Permuted(part, dataset.seed, first) for part, first in zip(kep, (0, kep[0].rows), strict=True))
 
 
-SMALL: Final = 50
-"""The most endpoints of an input in ``small``."""
+REPRESENTATIVE: Final = (
+    ((30, 30, 30), (100, 0, 0)),
+    ((30, 30, 30), (100, 100, 0)),
+    ((30, 30, 30), (100, 10, 10)),
+    ((30, 30, 30), (1, 1, 1)),
+    ((30, 30, 30), (2, 1, 0)),
+    ((30, 30, 30), (1, 0, 0)),
+    ((30, 30, 30), (2, 0, 0)),
+    ((30, 30, 30), (3, 2, 2)),
+    ((30, 30, 30), (10, 9, 12)),
+    ((30, 30, 30), (60, 65, 55)),
+    ((300, 300, 300), (654, 704, 555)),
+    ((40, 30, 20), (40, 30, 20)),
+    ((40, 30, 20), (70, 25, 15)),
+    ((1, 2, 2), (3, 2, 2)),
+    ((15, 20, 12), (10, 18, 10)),
+    ((54, 58, 74), (80, 90, 105)),
+    ((3, 2, 1), (3, 2, 1)),
+    ((10, 11, 12), (20, 22, 24)),
+    ((50, 60, 70), (100, 120, 140)),
+)
+"""Nodes and endpoints of each zone: the inputs that come with the proposal's tool (``example/topology-sim-input.csv``),
+which the proposal calls representative data points."""
+MOST_IN_A_ZONE: Final = {"small": 20, "medium": 50}
+"""The most endpoints of a zone. That of ``small`` is the one with which the proposal's table for it comes out; of
+``medium`` the proposal says nothing but the name."""
+FEW: Final = 50
+"""The most endpoints of an input in ``few``."""
 
 
 def _triples(values: range) -> Integers:

@@ -44,7 +44,7 @@ def test_the_algorithms_of_subsetting_are_those_that_balance_and_that_a_configur
 
 
 def test_no_setting_of_a_cluster_can_ask_for_what_the_proposals_tool_makes_of_local() -> None:
-    assert LOCAL_KEP_TOOL == Heuristic("local-kep-tool", local_kep_tool, balances=True, subsets=True)
+    assert Heuristic("local-kep-tool", local_kep_tool, balances=True, subsets=True) == LOCAL_KEP_TOOL
     assert LOCAL_KEP_TOOL.name not in {*HEURISTICS, *SUBSETTING_ALGORITHMS, *get_args(Algorithm), *WHAT_IF_VALUES}
     assert find(f"{names.DOMAIN}/{LOCAL_KEP_TOOL.name}") is None
 
