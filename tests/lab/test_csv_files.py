@@ -133,7 +133,7 @@ def test_random_inputs_come_back(tmp_path: Path, zones: int, untidy: bool) -> No
     names = ["plain", "two words", "", "Zürich 東京", *(['a, "b"', "a,b", '"'] if untidy else [])]
     text = StringIO()
     writer = csv.writer(text, lineterminator="\r\n" if untidy else "\n")
-    writer.writerow(["name", *(f"zone {zone}" for zone in range(zones))])
+    writer.writerow(["name", *(f"zone {zone:02}" for zone in range(zones))])
     expected = []
     for number in range(500):
         nodes = [rng.choice([0, 1, 7, 1_000_000]) for _ in range(zones - 1)] + [1]
@@ -149,6 +149,12 @@ def test_random_inputs_come_back(tmp_path: Path, zones: int, untidy: bool) -> No
     dataset = CsvFile(_written(tmp_path, b"\xef\xbb\xbf" + content + b"\r\n \n\n" if untidy else content[:-1]))
     assert dataset.rows == 500
     assert _rows(dataset) == expected
+
+
+def test_zones_take_part_in_the_order_of_their_names(tmp_path: Path) -> None:
+    """As in clusters, and in the proposal's tool: letter for letter."""
+    path = _written(tmp_path, b"name,zone2,zone10,Zone3\nx,1 2,3 4,5 6\n")
+    assert _rows(CsvFile(path)) == [(0, "x", [5, 3, 1], [6, 4, 2])]
 
 
 def test_row_without_endpoints_is_an_input(tmp_path: Path) -> None:

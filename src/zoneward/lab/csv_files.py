@@ -3,6 +3,7 @@ simulator, ``process/input-parser.go``).
 
 The first line is ``name`` and the names of the zones; then comes a row an input: its name, and for each zone a cell
 with nodes and endpoints, ``1 zone empty,30 100,30 100,30 0``. `zoneward.lab.csv_rows` says what a row may look like.
+Zones take part in the order of their names, as in the tool: where two are alike, the first one goes first.
 """
 
 import stat
@@ -92,7 +93,9 @@ class CsvFile:
             raise _error(self.name, int(stretch.numbers[row]) + _FIRST_ROW, misfit)
         self.skipped += len(stretch.ends) - len(rows.lines)
         if rows.names:
-            yield Held(Inputs(stretch.numbers[rows.lines], rows.demand, rows.supply, rows.names))
+            by_name = sorted(range(len(self.zones)), key=self.zones.__getitem__)
+            demand, supply = (np.ascontiguousarray(part[:, by_name]) for part in (rows.demand, rows.supply))
+            yield Held(Inputs(stretch.numbers[rows.lines], demand, supply, rows.names))
 
     def _checked(self, whole: Iterator[Stretch]) -> Iterator[Stretch]:
         found = 0
