@@ -154,8 +154,8 @@ def test_few_is_scored_whole(algorithm: str, total: float) -> None:
 def swept() -> dict[str, float]:
     """Totals over the small dataset by label."""
     contenders = contenders_for(["random", "local-kep-tool"], sweeps=["startingThreshold=1,2,3,4,5"])
-    found = simulate(Wanted(contenders=contenders), Computed("small"), runner=Threads(2))
-    return {each.algorithm: each.credits["total"] for each in found.means}
+    found = means(simulate(Wanted(contenders=contenders), Computed("small"), runner=Threads(2)))
+    return {algorithm: credits_["total"] for (algorithm, _), credits_ in found.items()}
 
 
 @pytest.mark.parametrize(("starting", "published"), [(1, 80.05), (2, 80.07), (3, 80.07), (4, 80.05), (5, 79.98)])
