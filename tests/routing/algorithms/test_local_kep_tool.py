@@ -1,4 +1,4 @@
-"""local-kep-tool, where it differs from local: ``evaluation.md`` § The algorithms."""
+"""local-kep-tool, where it differs from local (``docs/subsetting.md`` § The algorithms)."""
 
 from collections.abc import Sequence
 
