@@ -142,7 +142,7 @@ def command(
     zoneward simulate --sample-size 200000 -a all --encoding both --bounds
     zoneward simulate -d small -a local --sweep startingThreshold=1,2,3,4,5
     zoneward simulate -f cluster.json -a all
-    zoneward simulate -d inputs.csv -a local -o csv --like topology-simulator
+    zoneward simulate -d inputs.csv -a Local -o csv --like topology-simulator
     """
     if not algorithms and algorithm_file is None:
         algorithms = (_OF_THE_PROPOSAL,)
