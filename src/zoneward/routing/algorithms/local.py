@@ -1,6 +1,6 @@
 """local: every zone its own group, filled from zones that have more than they need (KEP-2004 § Local).
 
-It follows the prose to its end; `zoneward.routing.algorithms.local_kep_tool` ends as the tool of the proposal does. Where
+It follows the prose to its end; `zoneward.routing.algorithms.local_kep_tool` ends as the proposal's tool does. Where
 the prose is silent, the tool decides (``docs/subsetting.md`` § The algorithms). The starting threshold is no part of
 this: it is asked before.
 """
