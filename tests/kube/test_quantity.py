@@ -41,8 +41,8 @@ VALUES: dict[str | int | float, Fraction] = {
     -1: Fraction(-1),
     3.92: Fraction(392, 100),
     0.1: Fraction(1, 10),
-    "1E999999999": Fraction(10**999),
-    "1e-1000": Fraction(1, 10**999),
+    "1E999999999": Fraction(10**1000),
+    "1e-1000": Fraction(1, 10**1000),
     1e22: Fraction(10**22),
 }
 NO_QUANTITIES: list[str | int | float] = [
