@@ -9,6 +9,7 @@ from pathlib import Path
 import zoneward
 from zoneward.controller.conditions import TYPES
 from zoneward.controller.honored import HonoredReason
+from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.proxy import telling
 from zoneward.routing.events import _MESSAGES
 from zoneward.routing.reasons import Reason
@@ -25,7 +26,7 @@ def section(heading: str) -> str:
 
 def events() -> Iterator[tuple[str, str]]:
     """Type and reason wherever the code makes an event."""
-    for path in sorted([*SOURCE.glob("routing/*.py"), *SOURCE.glob("controller/*.py")]):
+    for path in sorted(path for part in ("routing", "controller", "daemon") for path in SOURCE.glob(f"{part}/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "Event" or len(node.args) < 2:
                 continue
@@ -50,7 +51,13 @@ def test_every_event_of_the_node_proxy_has_a_row_that_says_what_to_do_and_no_oth
     of_proxy = section("Events").split("\n### Events of the node proxy\n")[1]
     rows = re.findall(r"^\| Warning \| `(\w+)` \| \S.* \| \S.* \|$", of_proxy, re.MULTILINE)
     assert sorted(rows) == sorted(
-        [telling.ADDRESS_CONTESTED, telling.NO_HEALTH_PORT, telling.NOT_PROGRAMMED, telling.PARTLY_PROGRAMMED]
+        [
+            telling.ADDRESS_CONTESTED,
+            telling.NO_HEALTH_PORT,
+            telling.NOT_PROGRAMMED,
+            telling.PARTLY_PROGRAMMED,
+            UNREADABLE,
+        ]
     )
     assert telling.CONTROLLER in of_proxy
 

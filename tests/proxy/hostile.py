@@ -1,8 +1,9 @@
 """What a lying API server says: every text and number of a Service, its slices and its Node may be anything."""
 
 import copy
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 import msgspec
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection import ZONEWARD
 
+T = TypeVar("T")
 SETTINGS: Final = ProxySettings(cluster_cidrs=("10.244.0.0/16", "fd00:244::/64"), service_cidrs=("10.96.0.0/12",))
 _PORTS: Final = [
     {"name": "web", "protocol": "TCP", "port": 80, "nodePort": 30_080},
@@ -162,8 +164,8 @@ def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
     node = msgspec.convert(document["node"], Node)
     options = layout_options(SETTINGS, node)
     asked: dict[Family, list[Served]] = {family: [] for family in FAMILIES}
-    slices = [msgspec.convert(each, EndpointSlice) for each in document["slices"]]
-    for service in (msgspec.convert(each, Service) for each in document["services"]):
+    slices = list(_readable(document["slices"], EndpointSlice))
+    for service in _readable(document["services"], Service):
         own = [
             each
             for each in slices
@@ -172,6 +174,13 @@ def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
         for each in served(service, own, node=This(name="n1", zone="a"), consumer=ZONEWARD, gates=Gates()):
             asked[each.family].append(each)
     return {family: _whole(family, some, options, node) for family, some in asked.items()}
+
+
+def _readable(documents: Iterable[Mapping[str, Any]], kind: type[T]) -> Iterator[T]:
+    """All but those that a watch sets aside."""
+    for each in documents:
+        with suppress(msgspec.ValidationError):
+            yield msgspec.convert(each, kind)
 
 
 def _whole(family: Family, some: list[Served], options: LayoutOptions, node: Node) -> Ruleset:

@@ -125,7 +125,7 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxySettings) -
     found = _served(snapshot, node, options, configuration, settings, note=_note)
     if asked.does == "print":
         head = f"Of node {asked.node}, zone {zone_of(node) or '(none)'}. In place of what there is: nft -f FILE"
-        click.echo(comment(head))
+        print_line(comment(head))
         for family in FAMILIES:
             changes = difference(None, whole(family, found[family], options=options))
             click.echo(text(replace(changes, replaces=True)), nl=False)
