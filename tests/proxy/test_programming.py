@@ -164,6 +164,32 @@ def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
     within(run)
 
 
+def test_a_refused_service_is_tried_again_at_an_audit_that_is_asked_for_during_a_look() -> None:
+    async def run(proxy: Proxy) -> None:
+        proxy.kernel.faults.refused = {"c-2"}
+        proxy.put(a_service(1, 1), a_service(2, 5, 6))
+        await settled(proxy)
+        assert list(proxy.table.refused) == [("shop", "s2")]
+        proxy.kernel.faults.refused = set()
+        ask, audited = proxy.kernel.ask, asyncio.Event()
+
+        async def ask_and_audit(request: bytes) -> bytes:
+            found = await ask(request)
+            if not audited.is_set():
+                audited.set()
+                proxy.table.audit()
+            return found
+
+        # Once all is settled, the first who asks the kernel is a look.
+        proxy.kernel.ask = ask_and_audit  # type: ignore[method-assign]
+        await audited.wait()
+        await settled(proxy)
+        assert proxy.has(a_service(1, 1), a_service(2, 5, 6))
+        assert not proxy.table.refused
+
+    within(run)
+
+
 def test_a_refused_change_leaves_what_was_there_and_what_follows_is_right() -> None:
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1, 2), a_service(2, 5))

@@ -235,7 +235,9 @@ class FamilyTable:
                     await self._audit(kept)
                 elif self._is_due_look:
                     self._is_due_look = False
-                    self._is_due_audit = not await self._watch.is_untouched(self._expected(kept))
+                    if not await self._watch.is_untouched(self._expected(kept)):
+                        # Only ever set here: an audit may have become due meanwhile.
+                        self._is_due_audit = True
                 elif self._waiting:
                     await self._step(kept)
                 else:
