@@ -215,7 +215,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=200)
 @given(steps=steps, node=st.sampled_from([frozenset[str](), frozenset({NODE})]), data=st.data())
 def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
     steps: list[tuple[str, Served | None]], node: frozenset[str], data: st.DataObject

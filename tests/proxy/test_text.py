@@ -70,7 +70,7 @@ def check(document: Mapping[str, Any]) -> None:
         assert (batch(changes, ruleset.sets) is not None) == any(ruleset.elements.values())
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=100)
 @given(document=documents())
 def test_no_text_of_others_becomes_a_word_of_nft(document: Mapping[str, Any]) -> None:
     check(document)
