@@ -61,8 +61,8 @@ def test_what_is_private_is_for_its_owner_alone_from_the_first_moment(tmp_path: 
     with whole_file(tmp_path / "out", private=True):
         assert [mode(each) for each in tmp_path.iterdir()] == [0o600]
     assert mode(tmp_path / "out") == 0o600
-    write(tmp_path / "shared")
-    assert mode(tmp_path / "shared") == 0o644
+    write(tmp_path / "public")
+    assert mode(tmp_path / "public") == 0o644
 
 
 @pytest.mark.usefixtures("_usual_umask")
