@@ -1,12 +1,12 @@
 """API servers that are killed and come back with all that they had, at the same address."""
 
 import json
-import random
 import socket
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -17,6 +17,8 @@ from tests.contract.api import Api, ApiError, Object
 _PATIENCE: Final = 30.0
 _BELOW_EPHEMERAL: Final = range(20_000, 30_000)
 """While it is away nobody may be given its port to connect from."""
+_NEVER_GIVEN: Final = iter(SystemRandom().sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)))
+"""Each once: a server that was killed comes back to its port, where no other of this process may stand meanwhile."""
 _PROGRAM: Final = Path(__file__).with_name("lasting_sandbox.py")
 _TOKEN: Final = "the-same-at-each-start"
 _KEPT: Final = (
@@ -114,8 +116,8 @@ def _wait_for(api: Api, process: Process) -> None:
 
 
 def _free_port() -> int:
-    while True:
-        port = random.choice(_BELOW_EPHEMERAL)
+    for port in _NEVER_GIVEN:
         with socket.socket() as tried, suppress(OSError):
             tried.bind(("127.0.0.1", port))
             return port
+    raise AssertionError("no port is free")

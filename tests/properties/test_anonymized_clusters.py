@@ -11,10 +11,11 @@ from unittest.mock import patch
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.clusters import SERVICE, Cluster, a_service, endpoints_in, nodes_in, pods_in, rounded
+from tests.clusters import SERVICE, Cluster, a_service, a_slice, endpoints_in, nodes_in, pods_in, rounded
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.kube.adoption import SELECTOR_ANNOTATION, as_mark
+from zoneward.kube.names import APPROACH_ANNOTATION
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
 from zoneward.kube.reading import read
 from zoneward.routing.algorithms.registry import HEURISTICS
@@ -45,11 +46,16 @@ def ports_of(thing: Service | EndpointSlice) -> tuple[ServicePort | EndpointPort
     return (thing.spec.ports if isinstance(thing, Service) else thing.ports) or ()
 
 
+def approach_said(slice_: EndpointSlice) -> str:
+    return (slice_.metadata.annotations or {}).get(APPROACH_ANNOTATION, "")
+
+
 def other_names(before: Snapshot, after: Snapshot) -> dict[str, str]:
     """What stands for the addresses, Pods, Nodes and slices of one snapshot in another with the same objects."""
     pairs: list[tuple[str, str]] = []
     for each, now in zip(before.slices, after.slices, strict=True):
         pairs.append((each.metadata.name, now.metadata.name))
+        pairs.append((approach_said(each), approach_said(now)))
         for endpoint, there in zip(each.endpoints or (), now.endpoints or (), strict=True):
             pairs += zip(endpoint.addresses or (), there.addresses or (), strict=True)
             pairs.append((endpoint.node_name or "", there.node_name or ""))
@@ -96,7 +102,7 @@ def slices_told(slices: Iterable[EndpointSlice], names: dict[str, str], *, named
                 names[each.metadata.name] if named else "",
                 (each.address_type, [port_told(port, names) for port in each.ports or ()]),
                 sorted(names.get(key, key) for key in each.metadata.labels or ()),
-                sorted((each.metadata.annotations or {}).items()),
+                sorted((key, names.get(value, value)) for key, value in (each.metadata.annotations or {}).items()),
                 [endpoint_told(endpoint, names) for endpoint in each.endpoints or ()],
             )
         )
@@ -149,8 +155,15 @@ def one_zone_for_five() -> Cluster:
     return Cluster(service=service, nodes=nodes_in(dict.fromkeys("abcde", 4)), pods=pods_in({"a": 12}))
 
 
+def unknown_approach_in_force() -> Cluster:
+    """Under the rules of the built-in controller a slice of ours is another's, and keeps its annotation."""
+    slices = (a_slice("cart-1", in_force="?"),)
+    return Cluster(service=a_service(mode="Auto"), nodes=nodes_in({"a": 4}), slices=slices)
+
+
 @given(clusters(), st.sampled_from((False, False, False, True)), st.sampled_from((True, True, True, False)))
 @example(cluster=one_zone_for_five(), upstream=False, pods_known=True)
+@example(cluster=unknown_approach_in_force(), upstream=True, pods_known=True)
 @examples(120)
 def test_the_plan_of_an_anonymized_cluster_is_the_same(cluster: Cluster, upstream: bool, pods_known: bool) -> None:
     if upstream:
