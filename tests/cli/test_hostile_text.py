@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,10 +64,13 @@ def with_ends(value: Any, end: str, *, annotations: bool, key: str = "") -> Any:
     return value + end if isinstance(value, str) else value
 
 
+@cache
+def sample() -> tuple[dict[str, Any], ...]:
+    return tuple(each for each in yaml.load_all(SAMPLE.read_bytes(), Loader=yaml.CSafeLoader) if each)
+
+
 def cluster(folder: Path, end: str, *, annotations: bool) -> Path:
-    documents = [
-        with_ends(each, end, annotations=annotations) for each in yaml.safe_load_all(SAMPLE.read_text()) if each
-    ]
+    documents = [with_ends(each, end, annotations=annotations) for each in sample()]
     documents.append({"apiVersion": "v1", "kind": f"Odd{end}"})
     file = folder / f"cluster-{len(end)}.json"
     file.write_text("\n".join(map(json.dumps, documents)))

@@ -25,8 +25,8 @@ from tests.controller.model.schedules import Schedule, schedules
 from tests.controller.model.world import World
 from tests.properties.random_clusters import examples
 
-SCHEDULES: Final = 1_000
-CASES: Final = 20
+SCHEDULES: Final = 300
+CASES: Final = 6
 """Among which the schedules are split, so that they can run at the same time."""
 
 
