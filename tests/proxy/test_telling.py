@@ -175,6 +175,24 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_given_up_with_the_serv
     on_a_node(work)
 
 
+def test_an_event_that_comes_while_the_one_before_is_written_is_written_too() -> None:
+    async def work(scene: Scene) -> None:
+        create = scene.teller._writer.create
+
+        async def create_and_tell(*args: Any) -> Any:
+            created = await create(*args)
+            if len(scene.events()) == 1:
+                scene.seconds += QUIET
+                scene.teller.tell(a_service(), NOT_PROGRAMMED, "no, still not")
+            return created
+
+        scene.teller._writer.create = create_and_tell  # type: ignore[assignment]
+        scene.teller.tell(a_service(), NOT_PROGRAMMED, "no")
+        await scene.until(lambda: len(scene.events()) == 2)
+
+    on_a_node(work)
+
+
 def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> None:
     async def work(scene: Scene) -> None:
         scene.teller.tell(a_service(), NOT_PROGRAMMED, "no")

@@ -99,10 +99,9 @@ class Teller:
             await self._something.wait()
             self._something.clear()
             while self._waiting:
-                told = next(iter(self._waiting))
                 await self._pace()
-                await self._write(self._waiting[told])
-                del self._waiting[told]
+                # While it is written the next one of its kind may come.
+                await self._write(self._waiting.pop(next(iter(self._waiting))))
 
     async def _write(self, event: Written) -> None:
         pause = _FIRST_PAUSE
