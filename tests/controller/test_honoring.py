@@ -14,6 +14,7 @@ from tests.sources.recording import until
 from zoneward.controller import honoring
 from zoneward.controller.loop import Controller
 from zoneward.controller.telling import Teller
+from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.sources.api_errors import CallFailed, Forbidden
@@ -22,6 +23,7 @@ from zoneward.sources.resources import LEASES, Key
 from zoneward.sources.sandbox.kinds import Kind
 from zoneward.sources.sandbox.store import Change
 from zoneward.sources.transport import Transport
+from zoneward.sources.unreadable import Unreadable
 from zoneward.sources.writing import Writer, encoded
 
 NAMESPACE: Final = "kube-system"
@@ -136,6 +138,29 @@ def test_where_no_proxy_of_ours_runs_nothing_is_told() -> None:
     async def run() -> None:
         async with a_scene() as scene, leading(scene):
             await scene.stays(None)
+
+    asyncio.run(run())
+
+
+def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
+    async def run() -> None:
+        async with a_scene() as scene:
+            log = Lines()
+            async with leading(scene, log=log) as controller:
+                found = Unreadable(
+                    resource=LEASES,
+                    namespace=NAMESPACE,
+                    name="odd",
+                    uid="u",
+                    version="5",
+                    problem="spec: expected a mapping",
+                )
+                honoring_ = controller._honoring
+                assert honoring_ is not None
+                honoring_.proxies.leases.set_aside(found)
+                assert "an object cannot be read and is set aside" in log.events
+                assert controller.unreadable == (found,)
+                await until(lambda: any(each["reason"] == UNREADABLE for each in scene.place.objects("events")))
 
     asyncio.run(run())
 

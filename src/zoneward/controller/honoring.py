@@ -37,6 +37,7 @@ from zoneward.sources.cache import Cache
 from zoneward.sources.connection import Connection
 from zoneward.sources.node_leases import QUERY
 from zoneward.sources.resources import LEASES, Key, key_of, version_of
+from zoneward.sources.unreadable import OnUnreadable
 from zoneward.sources.watching import Reflector, Timing
 
 LATE: Final = 90.0
@@ -80,7 +81,7 @@ class Honoring:
     """`run` it, beside a teller that tells. `conditions` adds our condition to those of a plan.
 
     ``namespace`` is that of the proxies' Leases. ``version`` is the one up to which the cache has all slices. ``clock``
-    counts seconds; ``on_trouble`` is told why Leases cannot be followed.
+    counts seconds; ``on_trouble`` is told why Leases cannot be followed, ``on_unreadable`` of those that can't be read.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Honoring:
         timing: Timing | None = None,
         random: Random | None = None,
         on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
+        on_unreadable: OnUnreadable = lambda _found: None,
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -108,7 +110,9 @@ class Honoring:
         self.slices_version = 0
         """Up to which the cache has all slices: for whoever follows them to set."""
         self.proxies: Final = NodeProxies(
-            has_node=lambda name: cache.nodes.get("", name) is not None, clock=self._clock
+            has_node=lambda name: cache.nodes.get("", name) is not None,
+            clock=self._clock,
+            on_unreadable=on_unreadable,
         )
         self._seen: Mapping[str, Proxies] = {}
         self._saw_all = False

@@ -121,6 +121,7 @@ class Controller:
                 log=self._log,
                 timing=timing,
                 on_trouble=lambda error: on_trouble(LEASES, error),
+                on_unreadable=self._set_aside,
             )
         self._syncer = Syncer(
             connection,
@@ -228,6 +229,12 @@ class Controller:
             trigger_time=trigger_time,
             taken=SliceNames(self.cache, namespace),
         )
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """The objects that are set aside, Leases of node proxies among them."""
+        leases = () if self._honoring is None else self._honoring.proxies.leases.unreadable.values()
+        return (*self.cache.unreadable, *leases)
 
     @property
     def is_settled(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 from zoneward.sources.node_leases import LIVES, RENEWED, Programmed, read
 from zoneward.sources.resources import Key, Lease
 from zoneward.sources.store import Store
+from zoneward.sources.unreadable import OnUnreadable
 
 FIRST: Final = 1.5 * RENEWED
 """Seconds in which a Lease that was there before us must be renewed. All proxies that live do so."""
@@ -68,9 +69,16 @@ class _Proxy:
 
 
 class NodeProxies:
-    """Feed `leases` by a reflector; `look` now and then. ``has_node`` says whether there is a Node of a name."""
+    """Feed `leases` by a reflector; `look` now and then. ``has_node`` says whether there is a Node of a name,
+    ``on_unreadable`` is told of Leases that cannot be read."""
 
-    def __init__(self, *, has_node: Callable[[str], bool], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        has_node: Callable[[str], bool],
+        clock: Callable[[], float],
+        on_unreadable: OnUnreadable = lambda _found: None,
+    ) -> None:
         self._has_node, self._clock = has_node, clock
         self._proxies: dict[Key, _Proxy] = {}
         self._began: float | None = None
@@ -81,7 +89,7 @@ class NodeProxies:
         """Until when silence was not the proxies' own."""
         self._present: dict[str, float] = {}
         """When there last were proxies of a name."""
-        self.leases: Final = Store[Lease](self._change, listed=self._listed)
+        self.leases: Final = Store[Lease](self._change, listed=self._listed, on_unreadable=on_unreadable)
 
     def __len__(self) -> int:
         return len(self._proxies)

@@ -369,7 +369,7 @@ class Replica:
             is_synced=self._controller.cache.synced.is_set(),
             watch_trouble=0.0 if lasting is None else self._clock() - lasting[0],
             contested=len(self._controller.contested),
-            unreadable=numbers(self._controller.cache.unreadable, (each.kind for each in RESOURCES)),
+            unreadable=numbers(self._controller.unreadable, (each.kind for each in (*RESOURCES, LEASES))),
         )
 
     def _queue(self) -> Mapping[str, Any]:
