@@ -1,5 +1,6 @@
 """Endpoints objects, as the built-in controller writes them (pkg/controller/endpoint); beside the real one in e2e."""
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -229,3 +230,20 @@ def test_above_a_thousand_addresses_those_that_are_ready_go_first(
 )
 def test_whose_are_ours_to_keep(service: Service, kept: bool) -> None:
     assert is_kept(service) == kept
+
+
+def test_an_object_of_many_addresses_and_ports_is_compared_without_making_every_pair() -> None:
+    ports = [{"name": f"p{number}", "port": number} for number in range(1, 1_001)]
+    addresses = [{"ip": f"10.{number >> 8}.{number & 255}.1"} for number in range(1_000)]
+    subsets = msgspec.convert([{"addresses": addresses, "ports": ports}], tuple[LegacySubset, ...])
+    ours = renewed(None, a_service(), [a_pod(1)])
+    assert ours is not None
+    there = replace(ours, subsets=subsets)
+    tracemalloc.start()
+    try:
+        wanted = renewed(there, a_service(), [a_pod(1)])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert wanted is not None
+    assert most < 2**20, "a million pairs take 200 MB"

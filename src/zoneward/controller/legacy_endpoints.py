@@ -53,7 +53,7 @@ def renewed(
         if (
             is_marked_so == (subsets is not whole)
             and _said(metadata.labels) == _said(_labels(service))
-            and (there.subsets == subsets or _facts(there.subsets or ()) == _facts(subsets))
+            and (there.subsets == subsets or _are_equal(there.subsets or (), subsets))
         ):
             return None
     annotations = dict(metadata.annotations or {})
@@ -162,6 +162,19 @@ def _said(labels: Mapping[str, str] | None) -> dict[str, str]:
 
 def _port(port: EndpointPort) -> _Port:
     return port.name or "", port.port or 0, port.protocol or "TCP", port.app_protocol or ""
+
+
+def _are_equal(there: Iterable[LegacySubset], wanted: Iterable[LegacySubset]) -> bool:
+    """Whether both say the same, however they are packed. What is there may be anybody's: an object of 1 MB can have
+    100 million pairs of address and port, which are therefore counted before they are made."""
+    return _number(there) == _number(wanted) and _facts(there) == _facts(wanted)
+
+
+def _number(subsets: Iterable[LegacySubset]) -> int:
+    return sum(
+        (len(each.addresses or ()) + len(each.not_ready_addresses or ())) * (len(each.ports or ()) or 1)
+        for each in subsets
+    )
 
 
 def _facts(subsets: Iterable[LegacySubset]) -> set[tuple[LegacyAddress, bool, _Port | None]]:
