@@ -57,6 +57,11 @@ def test_a_lease_that_was_let_go_is_taken_at_once_and_the_change_is_counted() ->
     assert spec.lease_transitions == 4
 
 
+def test_a_count_of_changes_that_is_full_stays_as_it_is() -> None:
+    lease = claimed(seen(a_lease("", leaseTransitions=2**31 - 1), before=None, at=100.0))
+    assert lease.spec.lease_transitions == 2**31 - 1, "an API server refuses more"
+
+
 def test_our_own_is_renewed_and_nothing_else_of_it_changes() -> None:
     spec = claimed(seen(a_lease("me"), before=None, at=100.0)).spec
     assert (spec.acquire_time, spec.renew_time, spec.lease_transitions) == ("first", STAMP, 3)

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from tests.contract.objects import a_node, a_pod, a_service
 
+from zoneward.controller.legacy_endpoints import OVER_CAPACITY_ANNOTATION
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
+from zoneward.sources.resources import ENDPOINTS, LEASES, RESOURCES
 
 Object = dict[str, Any]
 
@@ -88,6 +90,56 @@ def a_slice(name: str, *, service: str, address: str = "10.1.0.9", zone: str = "
     }
 
 
+def an_endpoints(name: str) -> Object:
+    """The Endpoints of a Service that was adopted."""
+    target = {"kind": "Pod", "namespace": "default", "name": f"{name}-p", "uid": "u"}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "labels": {SKIP_MIRROR_LABEL: "true"},
+            "annotations": {OVER_CAPACITY_ANNOTATION: "truncated"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": name, "uid": "u", "controller": True}],
+            "finalizers": ["f"],
+            "generation": 1,
+            "creationTimestamp": "2026-11-22T20:00:00Z",
+            "managedFields": [{"manager": "x", "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}}],
+        },
+        "subsets": [
+            {
+                "addresses": [{"ip": "10.1.0.8", "hostname": "h", "nodeName": "n1", "targetRef": target}],
+                "notReadyAddresses": [{"ip": "10.1.0.9"}],
+                "ports": [{"name": "", "port": 8080, "protocol": "TCP", "appProtocol": "http"}],
+            }
+        ],
+    }
+
+
+def a_lease(name: str) -> Object:
+    """Of a node's proxy, on the node of the same name. The election has no other fields."""
+    metadata = an_endpoints(name)["metadata"] | {
+        "labels": {names.COMPONENT_LABEL: names.PROXY_COMPONENT},
+        "annotations": {
+            names.PROGRAMMED_SERVICES_ANNOTATION: "10",
+            names.PROGRAMMED_SLICES_ANNOTATION: "20",
+            names.NOT_PROGRAMMED_ANNOTATION: "default/x,default/y",
+            names.PROXY_NAME_ANNOTATION: "",
+        },
+    }
+    return {
+        "metadata": metadata,
+        "spec": {
+            "holderIdentity": name,
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2026-11-22T20:00:00.000000Z",
+            "renewTime": "2026-11-22T20:00:00.000000Z",
+            "leaseTransitions": 1,
+        },
+    }
+
+
 def objects(name: str) -> dict[str, Object]:
     """One of each kind, by the plural, all of whose fields somebody reads are there."""
     service = a_service(name, selector={"app": name}, annotations=dict.fromkeys(ANNOTATIONS, "Auto"))
@@ -122,7 +174,20 @@ def objects(name: str) -> dict[str, Object]:
     pod["metadata"]["uid"] = f"uid-{name}-p"
     pod["spec"] |= {"hostname": "h", "subdomain": name, "initContainers": [{"ports": [{"containerPort": 1}]}]}
     pod["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]
-    return {"services": service, "nodes": node, "pods": pod, "endpointslices": a_slice(f"{name}-s", service=name)}
+    return {
+        "services": service,
+        "nodes": node,
+        "pods": pod,
+        "endpointslices": a_slice(f"{name}-s", service=name),
+        ENDPOINTS.plural: an_endpoints(name),
+        LEASES.plural: a_lease(name),
+    }
+
+
+def an_adopted_service(name: str) -> Object:
+    """With an Endpoints object that is ours to keep."""
+    marks = {SELECTOR_ANNOTATION: json.dumps({"app": name}), ENDPOINTS_ANNOTATION: "keep"}
+    return a_service(name, selector=None, annotations=marks)
 
 
 def places(thing: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -133,7 +198,8 @@ def places(thing: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(value, (*path, key))
 
 
-KINDS: Final = tuple(objects("x"))
+KINDS: Final = tuple(each.plural for each in RESOURCES)
+"""Those of which a cache is kept."""
 _KEPT: Final = {("metadata", "name"), ("metadata", "namespace"), ("metadata",)}
 
 

@@ -23,7 +23,7 @@ from zoneward.routing.configuration import Configuration, Gates
 from zoneward.slices.planned import ServicePlan
 from zoneward.sources.connection import Abilities
 from zoneward.sources.following import Followed
-from zoneward.sources.resources import RESOURCES, AnyResource, Key
+from zoneward.sources.resources import LEASES, RESOURCES, AnyResource, Key
 from zoneward.sources.watching import Reflector
 from zoneward.sources.writing import Writer
 
@@ -64,7 +64,7 @@ def at(thing: Object, version: int) -> Object:
 def server_with(plural: str, bad: Sequence[Object]) -> Server:
     """They are listed, and change to the same again."""
     pages, events = {}, {}
-    for number, resource in enumerate(RESOURCES):
+    for number, resource in enumerate((*RESOURCES, LEASES)):
         items = [at(objects(GOOD[1])[resource.plural], 10 + number)]
         changes: list[Object] = []
         if resource.plural == plural:

@@ -22,6 +22,8 @@ from zoneward.sources.resources import Key, Lease, LeaseSpec
 
 _LEAST_DEADLINE: Final = 1.2
 """In retry periods, as client-go has it: time for one more attempt after a failed one."""
+_MOST_TRANSITIONS: Final = 2**31 - 1
+"""An API server refuses a Lease with more, and nobody could lead any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,9 @@ def decide(known: Seen, *, key: Key, identity: str, timing: Timing, now: float, 
         lease_duration_seconds=timing.whole_seconds,
         acquire_time=old.acquire_time if is_ours and old.acquire_time else stamp,
         renew_time=stamp,
-        lease_transitions=(old.lease_transitions or 0) + (known.lease is not None and not is_ours),
+        lease_transitions=min(
+            (old.lease_transitions or 0) + (known.lease is not None and not is_ours), _MOST_TRANSITIONS
+        ),
     )
     return Claim(_written(known, spec, key))
 

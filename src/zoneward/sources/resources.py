@@ -10,6 +10,7 @@ from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
     EndpointPort,
     EndpointSlice,
+    Int32,
     Node,
     NodeCondition,
     NodeMeta,
@@ -89,10 +90,10 @@ class LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
 
     holder_identity: str | None = None
     """Empty: whoever held it let go."""
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
-    lease_transitions: int | None = None
+    lease_transitions: Int32 | None = None
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):

@@ -148,10 +148,14 @@ class Writer:
         return other
 
     async def read(self, place: Place[K], *, namespace: str, name: str) -> K:
-        """An object as it is at this moment, past any cache."""
+        """An object as it is at this moment, past any cache. It has a uid and a version, by which it can be written."""
         path = place.path(namespace=namespace, name=name)
         body = await self._limited(self._connection.get(path, timeout=self._limit))
-        return _decoded(body, place.struct)
+        thing = _decoded(body, place.struct)
+        metadata: ObjectMeta = thing.metadata  # type: ignore[attr-defined]
+        if not (metadata.resource_version and metadata.uid):
+            raise UnexpectedAnswer(f"expected a {place.kind} with uid and resourceVersion, got one without")
+        return thing
 
     async def create(self, place: Place[V], thing: V) -> ObjectMeta:
         """The metadata that the new object has. Conflict (reason AlreadyExists) where the name is taken.

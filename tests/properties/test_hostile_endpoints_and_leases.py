@@ -1,0 +1,203 @@
+"""Endpoints and Leases with hostile fields, where the controller reads them: none ends a worker or holds others up."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+import pytest
+from tests.controller.lines import Lines
+from tests.properties.hostile_objects import Object, Raw, an_adopted_service, changed, hostile, objects, written
+from tests.properties.test_hostile_objects import GOOD, follow, hostile_sets, server_with
+
+from zoneward.controller import keeping_endpoints
+from zoneward.controller.adopting import Adopting
+from zoneward.controller.batching import Batching
+from zoneward.controller.keeping_endpoints import EndpointsKeeper
+from zoneward.controller.leading import always
+from zoneward.controller.lease import Candidate
+from zoneward.controller.metrics import Metrics
+from zoneward.controller.node_proxies import NodeProxies
+from zoneward.kube.objects import Service
+from zoneward.routing.configuration import Configuration
+from zoneward.sources.api_errors import ApiError, CallFailed, api_error
+from zoneward.sources.cache import Cache
+from zoneward.sources.node_leases import Programmed
+from zoneward.sources.resources import ENDPOINTS, LEASES, Lease, LiveNode, LivePod, Resource, T
+from zoneward.sources.store import Store
+from zoneward.sources.unreadable import Unreadable
+from zoneward.sources.writing import Writer
+
+NAMESPACE = GOOD[0]
+_NUMBERS = {"leaseDurationSeconds": range(1, 2**31), "leaseTransitions": range(2**31)}
+"""What an API server takes in a Lease."""
+
+
+class Kept:
+    """A server that has these objects, by name, and takes what it would take of us."""
+
+    def __init__(self, bodies: Mapping[str, bytes]) -> None:
+        self.bodies = dict(bodies)
+        self.read: set[str] = set()
+        self.wrote: dict[str, Object] = {}
+
+    async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        place, name = path.split("/")[-2:]
+        if name == "endpointslices":
+            return b'{"items":[]}'
+        if place == "services":
+            return written(an_adopted_service(name))
+        self.read.add(name)
+        if name not in self.bodies:
+            raise _error(404)
+        return self.bodies[name]
+
+    async def send(self, method: str, path: str, body: bytes, **_: Any) -> bytes:  # noqa: ARG002
+        thing = msgspec.json.decode(body)
+        for field, valid in _NUMBERS.items():
+            if (number := thing.get("spec", {}).get(field)) is not None and number not in valid:
+                raise _error(422)
+        self.wrote[thing["metadata"]["name"]] = thing
+        thing["metadata"]["resourceVersion"] = "8"
+        answer = msgspec.json.encode(thing)
+        self.bodies[thing["metadata"]["name"]] = answer
+        return answer
+
+    def stream(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is watched")
+
+
+def _error(status: int) -> ApiError:
+    return api_error(status, msgspec.json.encode({"kind": "Status"}))
+
+
+def name(thing: Object) -> str:
+    return cast(str, cast(Object, thing["metadata"])["name"])
+
+
+# --- Endpoints --------------------------------------------------------------------------------------------------------
+
+
+def a_cache(names: Iterable[str]) -> Cache:
+    cache = Cache()
+    cache.nodes.put(msgspec.convert(objects("n1")["nodes"], LiveNode))
+    for each in names:
+        pod = objects(each)["pods"]
+        pod["spec"]["nodeName"] = "n1"
+        cache.pods.put(msgspec.convert(pod, LivePod))
+        cache.services.put(msgspec.convert(an_adopted_service(each), Service))
+    return cache
+
+
+async def keep(bad: Iterable[Object]) -> None:
+    server, log = Kept({name(each): written(each) for each in bad}), Lines()
+    every = {*server.bodies, GOOD[1]}
+    keeper = EndpointsKeeper(a_cache(every), Writer(server), leading=always(), metrics=Metrics(), log=log)
+    for each in sorted(every):
+        keeper.add((NAMESPACE, each))
+    task = asyncio.create_task(keeper.run())
+    try:
+        async with asyncio.timeout(20):
+            while not (server.read >= every and GOOD[1] in server.wrote):
+                assert not task.done()
+                await asyncio.sleep(0)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert not [each for each in log.told if "mistake" in each[0]]
+
+
+@pytest.fixture(autouse=True)
+def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping_endpoints, "BATCHING", Batching())
+
+
+def test_hostile_endpoints_of_a_service_keep_no_other_endpoints_from_being_written() -> None:
+    for bad in hostile_sets(ENDPOINTS.plural):
+        asyncio.run(keep(bad))
+
+
+def test_a_release_beside_hostile_endpoints_goes_on_or_fails_as_a_call_does() -> None:
+    async def look() -> None:
+        for each in hostile(ENDPOINTS.plural):
+            server = Kept({name(each): written(each)})
+            key = NAMESPACE, name(each)
+            adopting = Adopting(server, key, configuration=Configuration(), tell=lambda _line: None)
+            with suppress(CallFailed):
+                await adopting.look(plans=lambda _service: False)
+            assert name(each) in server.read
+
+    asyncio.run(look())
+
+
+# --- Leases -----------------------------------------------------------------------------------------------------------
+
+
+class Enough(Exception):  # noqa: N818 -- it ends what has no end
+    pass
+
+
+async def elect(bad: Object) -> None:
+    """A candidate beside a hostile Lease, which somebody mends after 40 s where nobody leads by then."""
+    server, seconds = Kept({name(bad): written(bad)}), 0.0
+    candidate: Candidate
+
+    async def sleep(_seconds: float) -> None:
+        nonlocal seconds
+        seconds += 1.0
+        if seconds == 40 and not candidate.leads:
+            mended = objects(name(bad))["leases"]
+            server.bodies[name(bad)] = written(mended | {"spec": {"holderIdentity": "", "renewTime": "now"}})
+        if candidate.leads:
+            raise Enough
+        assert seconds < 80, f"nobody leads: {bad}"
+
+    candidate = Candidate(
+        server,
+        key=(NAMESPACE, name(bad)),
+        identity="us",
+        clock=lambda: seconds,
+        sleep=sleep,
+        chance=lambda: 0.5,
+    )
+    with pytest.raises(Enough):
+        await candidate.run()
+    await candidate.let_go()
+
+
+def test_a_hostile_lease_ends_no_candidate_and_once_it_is_mended_somebody_leads() -> None:
+    async def run() -> None:
+        endless = changed(objects("bad")[LEASES.plural], ("spec", "leaseDurationSeconds"), Raw("9" * 400))
+        for bad in ([endless], *hostile_sets(LEASES.plural)):
+            for each in bad:
+                await elect(each)
+
+    asyncio.run(run())
+
+
+class Leases:
+    def __init__(self) -> None:
+        self.unreadable: list[Unreadable] = []
+        self.proxies = NodeProxies(has_node=lambda _name: True, clock=lambda: 0.0, on_unreadable=self.unreadable.append)
+
+    @property
+    def resources(self) -> tuple[Resource[Lease]]:
+        return (LEASES,)
+
+    def store(self, _resource: Resource[T]) -> Store[T]:
+        return cast(Store[T], self.proxies.leases)
+
+
+def test_a_hostile_lease_of_a_node_hides_no_other_and_is_told_where_it_cannot_be_read() -> None:
+    async def run(bad: list[Object]) -> Leases:
+        leases = Leases()
+        await follow(server_with(LEASES.plural, bad), cast(Any, leases), leases.resources)
+        seen = leases.proxies.look()
+        assert seen[""].nodes[GOOD[1]] == Programmed(10, 20, (("default", "x"), ("default", "y")))
+        for each in seen.values():
+            each.behind(GOOD, 10, 20)
+        assert {found.key for found in leases.unreadable} == leases.proxies.leases.unreadable.keys()
+        return leases
+
+    assert any(asyncio.run(run(bad)).unreadable for bad in hostile_sets(LEASES.plural))
