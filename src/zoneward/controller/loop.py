@@ -29,6 +29,7 @@ from zoneward.controller.telling import Teller
 from zoneward.controller.tracker import Tracker
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.unreadable import log_unreadable
 from zoneward.kube.adoption import Course, with_selector
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
 from zoneward.routing.configuration import Configuration
@@ -311,12 +312,7 @@ class Controller:
             self._rivals.alive(service_of(new), now=asyncio.get_running_loop().time())
 
     def _set_aside(self, found: Unreadable) -> None:
-        self._log.error(
-            "an object cannot be read and is set aside",
-            kind=found.resource.kind,
-            object="/".join(found.key) if found.namespace else found.name,
-            error=found.problem,
-        )
+        log_unreadable(self._log, found)
         if found.name:
             self._untold[found.resource.kind, found.key] = found
 

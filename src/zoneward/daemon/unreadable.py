@@ -4,11 +4,21 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from zoneward.daemon.log import Log
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing.events import Event
 from zoneward.sources.unreadable import Unreadable
 
 UNREADABLE: Final = "ObjectUnreadable"
+
+
+def log_unreadable(log: Log, found: Unreadable) -> None:
+    log.error(
+        "an object cannot be read and is set aside",
+        kind=found.resource.kind,
+        object="/".join(found.key) if found.namespace else found.name,
+        error=found.problem,
+    )
 
 
 def unreadable_event(found: Unreadable) -> Event:

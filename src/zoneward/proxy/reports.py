@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from zoneward.daemon.log import Log
+from zoneward.daemon.unreadable import log_unreadable
 from zoneward.kube.input_error import show
 from zoneward.kube.objects import Service
 from zoneward.proxy.large_services import TooLarge
@@ -95,12 +96,7 @@ class Reports:
 
     def unreadable(self, found: Unreadable) -> None:
         """An object cannot be read, and what was there of it stays in force."""
-        self._log.error(
-            "an object cannot be read and is set aside",
-            kind=found.resource.kind,
-            object="/".join(found.key) if found.namespace else found.name,
-            error=found.problem,
-        )
+        log_unreadable(self._log, found)
         if found.name:
             self._teller.tell_unreadable(found)
 
