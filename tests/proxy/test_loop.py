@@ -383,7 +383,7 @@ def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(mo
     async def test(here: Here) -> None:
         here.list()
         await here.loop.selected.wait()
-        monkeypatch.setattr("zoneward.proxy.known.served", never)
+        monkeypatch.setattr("zoneward.proxy.large_services.served", never)
         here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST + 1)), version=2))
         await turned()
         assert here.too_large

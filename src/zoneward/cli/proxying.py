@@ -27,11 +27,11 @@ from zoneward.proxy.capability import set_aside
 from zoneward.proxy.claims import granted
 from zoneward.proxy.difference import difference
 from zoneward.proxy.kernel_reading import Incomplete
-from zoneward.proxy.large_services import TooLarge, check_endpoints, check_size
+from zoneward.proxy.large_services import TooLarge, served_within
 from zoneward.proxy.node_options import all_node_addresses, layout_options, node_port_addresses
 from zoneward.proxy.planning import cleanup, planned, whole
 from zoneward.proxy.quoting import comment
-from zoneward.proxy.served import FAMILIES, Family, Node, Served, served
+from zoneward.proxy.served import FAMILIES, Family, Node, Served
 from zoneward.proxy.settings import ProxySettings
 from zoneward.proxy.text import text
 from zoneward.routing.configuration import Configuration, ConfigurationError
@@ -149,27 +149,22 @@ def _served(
         if (service.metadata.labels or {}).get(PROXY_NAME_LABEL) != settings.proxy_name:
             continue
         where, left_out = f"Service {service.metadata.namespace}/{service.metadata.name}", dict[str, None]()
-        slices, most = snapshot.slices_of(service), settings.max_service_entries
         try:
-            check_endpoints(service, slices, most=most)
-            every = tuple(
-                served(
-                    service,
-                    slices,
-                    node=this,
-                    consumer=ZONEWARD,
-                    gates=configuration.gates,
-                    service_ranges=settings.service_ranges,
-                    left_out=left_out.setdefault,
-                )
+            every = served_within(
+                settings.max_service_entries,
+                service,
+                snapshot.slices_of(service),
+                node=this,
+                consumer=ZONEWARD,
+                gates=configuration.gates,
+                service_ranges=settings.service_ranges,
+                left_out=left_out.setdefault,
             )
-            for each in every:
-                check_size(each, slices, most=most)
         except TooLarge as error:
             note(f"{where} is left out: {error}")
             continue
-        for each in every:
-            asked[each.family].append(each)
+        for family, each in every.items():
+            asked[family].append(each)
         for what in left_out:
             note(f"{where}: {what}: left out")
     own = node_port_addresses(options, node)

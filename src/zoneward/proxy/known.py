@@ -18,8 +18,8 @@ from msgspec.structs import replace as with_
 from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
 from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, zone_of
 from zoneward.kube.readable_json import FAILURES
-from zoneward.proxy.large_services import MAX_SERVICE_ENTRIES, check_endpoints, check_size
-from zoneward.proxy.served import ADDRESS_TYPES, Family, Node, Served, served
+from zoneward.proxy.large_services import MAX_SERVICE_ENTRIES, served_within
+from zoneward.proxy.served import ADDRESS_TYPES, Family, Node, Served
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection import ZONEWARD, Consumer, SelectionRule, policies_of
 from zoneward.routing.slice_groups import group_of_slice
@@ -182,21 +182,16 @@ class Known:
     def _served(
         self, service: Service, slices: Iterable[EndpointSlice], left_out: dict[str, None]
     ) -> dict[Family, Served]:
-        some, node, consumer = tuple(slices), self.node, self._consumer
-        check_endpoints(service, some, most=self._max_entries)
-        found = {}
-        for each in served(
+        return served_within(
+            self._max_entries,
             service,
-            some,
-            node=node,
-            consumer=consumer,
+            tuple(slices),
+            node=self.node,
+            consumer=self._consumer,
             gates=self._gates,
             service_ranges=self._service_ranges,
             left_out=left_out.setdefault,
-        ):
-            check_size(each, some, most=self._max_entries)
-            found[each.family] = each
-        return found
+        )
 
     def _leave_out(self, key: Key, left_out: dict[str, None]) -> None:
         what = tuple(islice(left_out, _MOST_LEFT_OUT))

@@ -8,9 +8,10 @@ from typing import Final
 
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.proxy.addresses import address_of
-from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family, Served, ServedPort
+from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family, LeftOut, Node, Served, ServedPort, served
 from zoneward.proxy.slots import repeats
-from zoneward.routing.selection import port_key
+from zoneward.routing.configuration import Gates
+from zoneward.routing.selection import Consumer, port_key
 
 MAX_SERVICE_ENTRIES: Final = 250_000
 """By default: 50 ports with 5,000 endpoints."""
@@ -32,6 +33,34 @@ class TooLarge(Exception):  # noqa: N818 -- it is a fact about a Service
         self.family, self.addresses = family, frozenset(addresses)
 
 
+def served_within(
+    most: int,
+    service: Service,
+    slices: Sequence[EndpointSlice],
+    *,
+    node: Node,
+    consumer: Consumer,
+    gates: Gates,
+    service_ranges: Sequence[str],
+    left_out: LeftOut,
+) -> dict[Family, Served]:
+    """As `served`, by family, of a Service that has at most ``most`` entries in each. Raises TooLarge."""
+    check_endpoints(service, slices, most=most)
+    found = {}
+    for each in served(
+        service,
+        slices,
+        node=node,
+        consumer=consumer,
+        gates=gates,
+        service_ranges=service_ranges,
+        left_out=left_out,
+    ):
+        _check_size(each, slices, most=most)
+        found[each.family] = each
+    return found
+
+
 def check_endpoints(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:
     """Before anything is selected of them: the endpoints of all ports, ready or not. Raises TooLarge."""
     ports = [(port.name, port.protocol) for port in service.spec.ports or ()]
@@ -44,7 +73,7 @@ def check_endpoints(service: Service, slices: Sequence[EndpointSlice], *, most: 
             raise TooLarge(family, entries, most, _addresses(slices))
 
 
-def check_size(served: Served, slices: Sequence[EndpointSlice], *, most: int) -> None:
+def _check_size(served: Served, slices: Sequence[EndpointSlice], *, most: int) -> None:
     """Raises TooLarge."""
     if (entries := size(served)) > most:
         raise TooLarge(served.family, entries, most, _addresses(slices))
