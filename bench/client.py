@@ -60,7 +60,7 @@ def client() -> Iterator[Figure]:
 
 def _prepare() -> None:
     """Pages of lists as an API server would send them, and lines of watches; made once and kept."""
-    from zoneward.sources.synthetic import synthetic_cluster
+    from zoneward.client.synthetic import synthetic_cluster
 
     if _PAGES.exists():
         return
@@ -163,8 +163,8 @@ async def _serve() -> None:
 
 def _services_of_a_pod(shape: str) -> float:
     """Microseconds, the mean over many Pods; each is selected by one of the Services."""
+    from zoneward.client.cache import Cache
     from zoneward.kube.objects import ObjectMeta, Pod, PodMeta, Service, ServiceSpec
-    from zoneward.sources.cache import Cache
 
     number = 10_000
     cache, pods = Cache(), []
@@ -190,11 +190,11 @@ def _services_of_a_pod(shape: str) -> float:
 
 def _events() -> float:
     """Microseconds of CPU from the line of a watch to the told handler; every Pod is in the cache already."""
-    from zoneward.sources.cache import Cache
-    from zoneward.sources.resources import PODS as PODS_RESOURCE
-    from zoneward.sources.resources import SERVICES as SERVICES_RESOURCE
-    from zoneward.sources.unreadable import Unreadable
-    from zoneward.sources.watch_events import Change, parse
+    from zoneward.client.cache import Cache
+    from zoneward.client.resources import PODS as PODS_RESOURCE
+    from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
+    from zoneward.client.unreadable import Unreadable
+    from zoneward.client.watch_events import Change, parse
 
     with (_PAGES / "pods.events").open("rb") as file:
         lines = list(islice(file, _EVENTS // 2))
@@ -224,8 +224,8 @@ def _events() -> float:
 
 async def _list(address: str) -> tuple[float, float]:
     """Seconds of CPU for the list, and for decoding its pages from memory; the best of some runs."""
-    from zoneward.sources.listing import list_all
-    from zoneward.sources.resources import PODS as PODS_RESOURCE
+    from zoneward.client.listing import list_all
+    from zoneward.client.resources import PODS as PODS_RESOURCE
 
     listed, decoded = [], []
     async for transport in _connected(address):
@@ -248,12 +248,12 @@ async def _list(address: str) -> tuple[float, float]:
 
 async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
     """Bytes resident once the cache is synced, seconds of wall time and CPU; then CPU an event in microseconds."""
-    from zoneward.sources.cache import Cache
-    from zoneward.sources.connection import Abilities
-    from zoneward.sources.resources import NODES as NODES_RESOURCE
-    from zoneward.sources.resources import PODS as PODS_RESOURCE
-    from zoneward.sources.resources import SERVICES as SERVICES_RESOURCE
-    from zoneward.sources.watching import Reflector
+    from zoneward.client.cache import Cache
+    from zoneward.client.connection import Abilities
+    from zoneward.client.reflector import Reflector
+    from zoneward.client.resources import NODES as NODES_RESOURCE
+    from zoneward.client.resources import PODS as PODS_RESOURCE
+    from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
 
     cache, abilities, told = Cache((NODES_RESOURCE, SERVICES_RESOURCE, PODS_RESOURCE)), Abilities(way == "stream"), 0
     done = asyncio.Event()
@@ -286,8 +286,8 @@ async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
 
 
 async def _connected(address: str) -> AsyncIterator[Any]:
-    from zoneward.sources.access import Access, Cluster, User
-    from zoneward.sources.transport import Transport
+    from zoneward.client.access import Access, Cluster, User
+    from zoneward.client.transport import Transport
 
     async with Transport(Access(cluster=Cluster(server=address), user=User())) as transport:
         yield transport

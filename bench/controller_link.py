@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from zoneward.sources.resources import SLICES
+from zoneward.client.resources import SLICES
 
 _END: Final = (
     b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d",'

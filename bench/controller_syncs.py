@@ -14,16 +14,16 @@ from typing import Any, Final
 from bench.controller_link import AnsweringLink
 from bench.measuring import Figure
 from bench.services import flipping
-from zoneward.controller.batching import Batching
+from zoneward.client.resources import PODS
+from zoneward.client.synthetic_detail import decorate_node, decorate_pod
+from zoneward.client.watch_events import Bookmark, parse
+from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.mode import Mode
+from zoneward.controller.queue.batching import Batching
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
-from zoneward.sources.resources import PODS
-from zoneward.sources.synthetic_detail import decorate_node, decorate_pod
-from zoneward.sources.watch_events import Bookmark, parse
-from zoneward.sources.writing import Writer
 
 Object = dict[str, Any]
 _APPROACHES: Final[dict[str, tuple[dict[str, str], Object]]] = {

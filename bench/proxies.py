@@ -16,7 +16,7 @@ from e2e.control_plane import ControlPlane
 from e2e.processes import Process
 
 from bench.proxy_cluster import NODE
-from zoneward.proxy.base_rules import TABLE
+from zoneward.proxy.ruleset.base_rules import TABLE
 
 PODS: Final = "10.0.0.0/12"
 _ROOT: Final = Path(__file__).resolve().parent.parent

@@ -28,12 +28,12 @@ from bench.proxies import KubeProxy, Ours, peak_of
 from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
 from bench.proxy_plane import create, plane
 from bench.proxy_server import serving
-from zoneward.proxy.applying import Refused
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.netlink import status
-from zoneward.proxy.nft_process import Library, Sender, answers
-from zoneward.proxy.programming import FamilyTable, Programmed
-from zoneward.proxy.served import Served, ServedPort, Target
+from zoneward.netlink.messages import status
+from zoneward.proxy.kernel.applying import Refused
+from zoneward.proxy.kernel.nft_process import Library, Sender, answers
+from zoneward.proxy.kernel.programming import FamilyTable, Programmed
+from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
 
 FIGURES: Final = Path(".cache/bench/proxy-changes.json")
 """What was measured last, for ``docs/pictures/make_proxy_changes.py``."""

@@ -12,13 +12,13 @@ import msgspec
 
 from bench.controllers import kubeconfig_of
 from bench.proxy_cluster import NAMESPACE, Object, pod_address
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.filling import fill
-from zoneward.sources.sandbox.in_process import InProcess
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.registry import Registry
-from zoneward.sources.sandbox.serving import Serving
-from zoneward.sources.sandbox.store import Change
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.filling import fill
+from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.store import Change
 
 _SLICES: Final = "endpointslices.discovery.k8s.io"
 

@@ -22,9 +22,9 @@ from zoneward.kube.objects import (
     Service,
     ServicePort,
 )
-from zoneward.routing.approach import as_if_asked
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.request.approach import as_if_asked
 from zoneward.slices.plan import Surroundings
 
 _ZONES: Final = ("a", "b", "c")

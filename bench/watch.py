@@ -33,10 +33,10 @@ def watch() -> Iterator[Figure]:
     from zoneward.cli.current_plans import CurrentPlans
     from zoneward.cli.options import Options
     from zoneward.cli.watch_views import Drawn
+    from zoneward.client.cache import Cache
+    from zoneward.client.resources import LivePodCondition, LivePodStatus
     from zoneward.routing.configuration import Configuration
-    from zoneward.routing.demand import counts
-    from zoneward.sources.cache import Cache
-    from zoneward.sources.resources import LivePodCondition, LivePodStatus
+    from zoneward.routing.demand.demand import counts
 
     cache, versions = Cache(), count(1)
     _fill(cache, versions)
@@ -81,7 +81,7 @@ def watch() -> Iterator[Figure]:
 
 
 def _fill(cache: Any, versions: Iterator[int]) -> None:
-    from zoneward.sources.resources import RESOURCES
+    from zoneward.client.resources import RESOURCES
 
     by_kind = {resource.kind: resource for resource in RESOURCES}
     data = msgspec.json.decode(large_snapshot("json").read_bytes(), type=_Items)

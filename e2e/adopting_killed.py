@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 
-from zoneward.controller.adopting import Adopting
+from zoneward.client.kubeconfig import find_access
+from zoneward.client.transport import Transport
+from zoneward.client.writer import Writer
+from zoneward.controller.handover.adopting import Adopting
 from zoneward.routing.configuration import Configuration
-from zoneward.sources.kubeconfig import find_access
-from zoneward.sources.transport import Transport
-from zoneward.sources.writing import Writer
 
 
 async def run(kubeconfig: str, way: str, key: str, writes: int) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import yaml
 
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.serving import Serving
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.serving import Serving
 
 
 async def main(token: str, port: int, objects: Path, kubeconfig: Path) -> None:

@@ -10,11 +10,11 @@ import signal
 import sys
 from contextlib import suppress
 
-from zoneward.controller.election import Timing
-from zoneward.controller.lease import Candidate, since_boot
-from zoneward.sources.api_errors import CallFailed
-from zoneward.sources.kubeconfig import find_access
-from zoneward.sources.transport import Transport
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.kubeconfig import find_access
+from zoneward.client.transport import Transport
+from zoneward.controller.leader.candidate import Candidate, since_boot
+from zoneward.controller.leader.election import Timing
 
 QUICK = Timing(lease_duration=3, renew_deadline=2, retry_period=0.5)
 

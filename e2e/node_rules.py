@@ -7,13 +7,14 @@ from typing import Self
 
 from e2e.nodes import Namespace, kernel_of
 
-from zoneward.proxy.base_rules import TABLE, LayoutOptions
-from zoneward.proxy.difference import apart, merged
-from zoneward.proxy.kept_ruleset import KeptRuleset
-from zoneward.proxy.layout import Slots, portion, slots_of
-from zoneward.proxy.ruleset import Changes
-from zoneward.proxy.served import FAMILIES, Family, Served
-from zoneward.proxy.text import text
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.model.served import Served
+from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
+from zoneward.proxy.ruleset.difference import apart, merged
+from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
+from zoneward.proxy.ruleset.layout import Slots, portion, slots_of
+from zoneward.proxy.ruleset.ruleset import Changes
+from zoneward.proxy.ruleset.text import text
 
 
 class NodeRules:

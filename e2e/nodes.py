@@ -38,7 +38,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
-from zoneward.proxy.applying import NftProcess
+from zoneward.proxy.kernel.applying import NftProcess
 
 N = TypeVar("N", bound="Namespace")
 P = ParamSpec("P")
@@ -266,7 +266,7 @@ class Bed:
 
 def kernel_of(namespace: Namespace) -> NftProcess:
     """What programs a namespace's rules; an asynchronous context manager."""
-    return NftProcess(command=(*namespace.enter, sys.executable, "-m", "zoneward.proxy.nft_process"))
+    return NftProcess(command=(*namespace.enter, sys.executable, "-m", "zoneward.proxy.kernel.nft_process"))
 
 
 def _enter_a_new_one() -> int:

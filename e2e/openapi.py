@@ -19,7 +19,7 @@ from tests.contract.api import Api
 
 Object = dict[str, Any]
 
-FOLDER: Final = Path(__file__).parent.parent / "src/zoneward/sources/sandbox/openapi"
+FOLDER: Final = Path(__file__).parent.parent / "src/zoneward/sandbox/server/openapi"
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "api/v1": ("Service", "Node", "Pod", "Event", "Namespace", "Binding"),
     "apis/discovery.k8s.io/v1": ("EndpointSlice",),

@@ -18,7 +18,7 @@ import click
 from e2e.openapi import go_fields
 from e2e.programs import MODULES
 
-FILE: Final = Path(__file__).parent.parent / "src/zoneward/sources/sandbox/protobuf_fields.json"
+FILE: Final = Path(__file__).parent.parent / "src/zoneward/sandbox/server/protobuf_fields.json"
 
 _CORE: Final = "io.k8s.api.core.v1"
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"

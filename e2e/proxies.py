@@ -242,5 +242,5 @@ def opening(client: Namespace, targets: Sequence[tuple[str, int]], *, rate: floa
 
 def _is_nft(pid: int) -> bool:
     with suppress(OSError):
-        return b"zoneward.proxy.nft_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"zoneward.proxy.kernel.nft_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

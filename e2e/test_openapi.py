@@ -8,8 +8,8 @@ import pytest
 from e2e.control_plane import ControlPlane
 from e2e.openapi import FOLDER, GO_FIELDS, GROUPS, as_text, asked, file_of, go_fields
 
-from zoneward.sources.sandbox.catalog import kinds
-from zoneward.sources.sandbox.schema import decode
+from zoneward.sandbox.server.catalog import kinds
+from zoneward.sandbox.server.schema import decode
 
 Object = dict[str, Any]
 

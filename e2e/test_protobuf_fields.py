@@ -13,7 +13,7 @@ from e2e.protobuf_pods import EPHEMERAL, POD_STATUS, TIME
 from tests.contract.api import Api, path_of
 from tests.contract.objects import a_namespace
 
-from zoneward.sources.sandbox.protobuf import decoded
+from zoneward.sandbox.server.protobuf import decoded
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 

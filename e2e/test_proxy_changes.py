@@ -10,8 +10,8 @@ import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, ask
 
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.served import Served, ServedPort, Target
+from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
 
 SECONDS: Final = 2.0
 CLUSTER: Final = "10.96.0.1"

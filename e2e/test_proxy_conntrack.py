@@ -10,12 +10,13 @@ from typing import Self
 import pytest
 from e2e.nodes import Bed, Namespace, Node, kernel_of
 
-from zoneward.proxy.applying import NftProcess
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.conntrack_cleaning import Conntrack
-from zoneward.proxy.conntrack_messages import Place, flows, listing, packed
-from zoneward.proxy.programming import FamilyTable
-from zoneward.proxy.served import Family, Served, ServedPort, Target
+from zoneward.netlink.conntrack_messages import Place, flows, listing, packed
+from zoneward.netlink.messages import Family
+from zoneward.proxy.kernel.applying import NftProcess
+from zoneward.proxy.kernel.conntrack_cleaning import Conntrack
+from zoneward.proxy.kernel.programming import FamilyTable
+from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
 
 PORT, NODE_PORT = 53, 30_053
 ADDRESSES: dict[Family, str] = {"ip": "10.96.0.10", "ip6": "fd00:96::10"}

@@ -12,12 +12,13 @@ import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node, kernel_of
 
-from zoneward.proxy.base_rules import TABLE, LayoutOptions
-from zoneward.proxy.connections import CONNECTIONS
-from zoneward.proxy.kernel_elements import elements_request
-from zoneward.proxy.measured import Measuring
-from zoneward.proxy.places import places
-from zoneward.proxy.served import FAMILIES, Family, Served, ServedPort, Target
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.kernel.kernel_elements import elements_request
+from zoneward.proxy.measure.connections import CONNECTIONS
+from zoneward.proxy.measure.measured import Measuring
+from zoneward.proxy.model.places import places
+from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 
 NEAR: Final[dict[Family, tuple[str, ...]]] = {"ip": ("10.1.0.1", "10.1.0.2"), "ip6": ("fd00:1::1", "fd00:1::2")}
 FAR: Final[dict[Family, tuple[str, ...]]] = {"ip": ("10.2.0.1", "10.2.0.2"), "ip6": ("fd00:2::1",)}

@@ -14,9 +14,9 @@ from e2e.control_plane import ControlPlane
 from e2e.kube_proxy import KubeProxy
 from tests.contract.objects import a_namespace, a_node, a_service, an_endpoint_slice
 
-from zoneward.proxy.health_ports import HealthPorts
-from zoneward.proxy.healthz import TO_BE_DELETED, HealthzServer, ProxyHealth
-from zoneward.proxy.served import FAMILIES
+from zoneward.netlink.messages import FAMILIES
+from zoneward.proxy.health.health_ports import HealthPorts
+from zoneward.proxy.health.healthz import TO_BE_DELETED, HealthzServer, ProxyHealth
 
 NODE, NAMESPACE, SERVICE = "node-health", "proxy-health", "cart"
 HEALTHZ: Final = 10256

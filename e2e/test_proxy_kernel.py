@@ -17,18 +17,19 @@ import pytest
 from e2e.nodes import Namespace, kernel_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.proxy.kernel_cases import BATCHES, CASES, Batch, Case
-from tests.proxy.kernel_checks import OPTIONS, check, check_batch, check_changes, check_what_is_not_there
+from tests.proxy.kernel.kernel_cases import BATCHES, CASES, Batch, Case
+from tests.proxy.kernel.kernel_checks import OPTIONS, check, check_batch, check_changes, check_what_is_not_there
 from tests.proxy.services import changes
 
-from zoneward.proxy.applying import Kernel, Lost, NftProcess, Refused
-from zoneward.proxy.base_rules import TABLE as ZONEWARD
-from zoneward.proxy.base_rules import base_sets
-from zoneward.proxy.element_batch import batch
-from zoneward.proxy.planning import cleanup, planned
-from zoneward.proxy.programming import FamilyTable, Programmed
-from zoneward.proxy.ruleset import Changes
-from zoneward.proxy.served import Family, Key, Served, ServedPort, Target
+from zoneward.netlink.messages import Family
+from zoneward.proxy.kernel.applying import Kernel, Lost, NftProcess, Refused
+from zoneward.proxy.kernel.element_batch import batch
+from zoneward.proxy.kernel.planning import cleanup, planned
+from zoneward.proxy.kernel.programming import FamilyTable, Programmed
+from zoneward.proxy.model.served import Key, Served, ServedPort, Target
+from zoneward.proxy.ruleset.base_rules import TABLE as ZONEWARD
+from zoneward.proxy.ruleset.base_rules import base_sets
+from zoneward.proxy.ruleset.ruleset import Changes
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node
 
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.served import FAMILIES, Family, Served, ServedPort, Target
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}
 BALANCER: Final[dict[Family, str]] = {"ip": "203.0.113.1", "ip6": "2001:db8:b::1"}

@@ -35,13 +35,14 @@ from zoneward.kube.objects import (
     ServiceSpec,
     ServiceStatus,
 )
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.difference import difference
-from zoneward.proxy.planning import whole
-from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family, Node, Served, served
-from zoneward.proxy.text import text
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.kernel.planning import whole
+from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, served
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.ruleset.difference import difference
+from zoneward.proxy.ruleset.text import text
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection import ZONEWARD
+from zoneward.routing.selection.selection import ZONEWARD
 
 PORTS: Final = {"tcp": (80, 8080), "udp": (53, 8081), "sctp": (90, 8080)}
 RANGES: Final[dict[Family, tuple[str, str]]] = {

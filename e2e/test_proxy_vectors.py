@@ -18,10 +18,11 @@ from tests.vectors.cases import SELECTION, Case, load
 from tests.vectors.selecting import selectable, selected_service
 
 from zoneward.kube.objects import EndpointPort, EndpointSlice, ObjectMeta, Service, ServicePort
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family, Node, Served, served
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, served
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection import CURRENT, LOCAL
+from zoneward.routing.selection.selection import CURRENT, LOCAL
 
 VECTORS: Final = [case for case in load("categorize_endpoints.json") if case["kind"] == SELECTION]
 RANDOM: Final = load("random_selection.json.gz")[::3]

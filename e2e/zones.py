@@ -23,9 +23,9 @@ from tests.contract.api import Api, Object
 
 from zoneward.kube.objects import Service, zone_of
 from zoneward.kube.reading import read
-from zoneward.routing.approach import as_if_asked
+from zoneward.routing.request.approach import as_if_asked
 from zoneward.sample import cluster
-from zoneward.sources.snapshot import Snapshot
+from zoneward.snapshots.snapshot import Snapshot
 
 _COMMAND: Final = (sys.executable, "-m", "zoneward")
 _PATIENCE: Final = 60.0

@@ -43,9 +43,9 @@ from zoneward.kube.objects import (
     zone_of,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import Demand, demand_of
-from zoneward.routing.selection import HintsHeeded, Policies
-from zoneward.routing.traffic import Traffic, ZoneTraffic
+from zoneward.routing.demand.demand import Demand, demand_of
+from zoneward.routing.selection.selection import HintsHeeded, Policies
+from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan, Surroundings, plan_service
 
 NAMESPACE: Final = "shop"

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from zoneward.routing.algorithms.registry import REQUIRE_ZONE, SUBSETTING_ALGORITHMS, Heuristic
 from zoneward.routing.allocation import Allocation, allocate
-from zoneward.routing.groups import Group
+from zoneward.routing.placement.groups import Group
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEASURES, SLICES, measure
 
 ZONES: Final = ("a", "b", "c")

@@ -15,7 +15,7 @@ from typing import Any, Final
 import aiohttp
 import yaml
 
-from zoneward.sources.sandbox.serving import Serving
+from zoneward.sandbox.server.serving import Serving
 
 LIMIT: Final = 30.0
 """Seconds. What fails takes as long, and nothing else."""

@@ -18,16 +18,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.a_replica import Replica, a_replica, kubeconfig_of, until
 from tests.cli.running import SAMPLE, Commands
 from tests.cli.test_live import configuration
+from tests.client.calling import transport
+from tests.client.serving import access_to, json_status, refused_port, served
 from tests.controller.a_controller import KEPT, Place, addresses, fill
-from tests.sources.calling import transport
-from tests.sources.serving import access_to, json_status, refused_port, served
 
 from zoneward.kube import names
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.filling import fill as fill_from
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.serving import Serving
-from zoneward.sources.sandbox.store import Change
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.filling import fill as fill_from
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.store import Change
 
 LEASES = "leases.coordination.k8s.io"
 QUICK = (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.cli.running import SAMPLE, Commands
-from tests.sources.a_server import KINDS, AServer
+from tests.client.a_server import KINDS, AServer
 
 PLURALS = {kind: plural for plural, (_, kind) in KINDS.items()}
 

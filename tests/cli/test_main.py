@@ -10,7 +10,7 @@ from tests.cli.running import Commands
 from zoneward import __version__
 
 COMMANDS = ("plan", "route", "snapshot", "version", "completion")
-HEAVY = ("msgspec", "rich", "yaml", "zoneward.slices", "zoneward.sources")
+HEAVY = ("msgspec", "rich", "yaml", "zoneward.slices", "zoneward.client", "zoneward.snapshots")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from zoneward.cli import sandboxing
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.in_process import InProcess
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.in_process import InProcess
 
 Object = dict[str, Any]
 

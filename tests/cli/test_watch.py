@@ -25,18 +25,18 @@ import yaml
 from aiohttp import web
 from tests.cli.running import SAMPLE, Commands
 from tests.cli.test_live import PLURALS, configuration
-from tests.sources.a_server import AServer, Fault
+from tests.client.a_server import AServer, Fault
 
 from zoneward.cli import watching
 from zoneward.cli.clusters import access_for
 from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Options
+from zoneward.client.cache import Cache
+from zoneward.client.following import follow
+from zoneward.client.kubeconfig import find_access
+from zoneward.client.reflector import Timing
+from zoneward.client.watch_health import Standing
 from zoneward.routing.configuration import Configuration
-from zoneward.sources.cache import Cache
-from zoneward.sources.following import follow
-from zoneward.sources.kubeconfig import find_access
-from zoneward.sources.standing import Standing
-from zoneward.sources.watching import Timing
 
 COMMAND = (sys.executable, "-m", "zoneward", "plan", "--watch")
 PATIENCE = 20.0

@@ -11,26 +11,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from tests.client.calling import transport
+from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
-from tests.sources.calling import transport
-from tests.sources.serving import access_to
 
-from zoneward.controller.adopting import Adopting, Link
+from zoneward.client.resources import SLICES
+from zoneward.client.retries import Retries
+from zoneward.client.writer import encoded
+from zoneward.controller.handover.adopting import Adopting, Link
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand.demand import demand_of
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.faults import Faults, parse_fault
+from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.store import Change
 from zoneward.slices.plan import Surroundings, plan_service
-from zoneward.sources.resources import SLICES
-from zoneward.sources.retries import Retries
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.faults import Faults, parse_fault
-from zoneward.sources.sandbox.in_process import InProcess
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.registry import Registry
-from zoneward.sources.sandbox.serving import Serving
-from zoneward.sources.sandbox.store import Change
-from zoneward.sources.writing import encoded
 
 Object = dict[str, Any]
 KEY = ("default", "cart")

@@ -9,31 +9,31 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
+from tests.client.calling import transport
+from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
-from tests.sources.calling import transport
-from tests.sources.serving import access_to
 
-from zoneward.controller.adopting import Link
-from zoneward.controller.batching import BackOff
+from zoneward.client.resources import LivePod
+from zoneward.client.retries import Retries
+from zoneward.client.store import Store
+from zoneward.client.writer import Writer
+from zoneward.controller.handover.adopting import Link
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
+from zoneward.controller.queue.batching import BackOff
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand.demand import demand_of
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.faults import Faults, parse_fault
+from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.store import Change
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.sources.resources import LivePod
-from zoneward.sources.retries import Retries
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.faults import Faults, parse_fault
-from zoneward.sources.sandbox.in_process import InProcess
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.registry import Registry
-from zoneward.sources.sandbox.serving import Serving
-from zoneward.sources.sandbox.store import Change
-from zoneward.sources.snapshot import Snapshot
-from zoneward.sources.store import Store
-from zoneward.sources.writing import Writer
+from zoneward.snapshots.snapshot import Snapshot
 
 Object = dict[str, Any]
 KEPT: Final = "endpointslices.discovery.k8s.io"

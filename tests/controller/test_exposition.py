@@ -9,11 +9,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests.clusters import Cluster, a_service, nodes_in, pods_in
 
+from zoneward.client.api_errors import Conflict, Unreachable
 from zoneward.controller.exposition import OURS, UPSTREAM, MetricsPage
 from zoneward.controller.metrics import Metrics, Moment, Operation, SyncResult
 from zoneward.controller.predictions import Prediction, Predictions
-from zoneward.controller.schedule import Depth
-from zoneward.sources.api_errors import Conflict, Unreachable
+from zoneward.controller.queue.schedule import Depth
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics-and-events.md"
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yaml"

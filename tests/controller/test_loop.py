@@ -11,19 +11,19 @@ from tests.controller import a_built_in as shops
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
+from zoneward.client.reflector import Timing
+from zoneward.client.resources import SLICES
+from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.telling import Teller
+from zoneward.controller.status.telling import Teller
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
-from zoneward.sources.resources import SLICES
-from zoneward.sources.sandbox.in_process import InProcess
-from zoneward.sources.sandbox.playing.driver import play
-from zoneward.sources.sandbox.playing.reading import read_play
-from zoneward.sources.watching import Timing
-from zoneward.sources.writing import Writer
+from zoneward.sandbox.play.driver import play
+from zoneward.sandbox.play.reading import read_play
+from zoneward.sandbox.server.in_process import InProcess
 
 Object = dict[str, Any]
 Work = Callable[[Place, Controller], Coroutine[Any, Any, None]]

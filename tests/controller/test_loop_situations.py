@@ -10,23 +10,23 @@ from tests.contract.objects import a_node, a_pod, a_service, an_endpoint_slice
 from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 from tests.controller.test_loop import is_as_planned, run
 
-from zoneward.controller.batching import BackOff
+from zoneward.client.api_errors import api_error
+from zoneward.client.resources import SLICES
+from zoneward.client.resources import Place as Kind
+from zoneward.client.writer import Writer
+from zoneward.controller.handover.rivals import Rivals
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Operation, SyncResult
 from zoneward.controller.mode import Mode
-from zoneward.controller.rivals import Rivals
-from zoneward.controller.telling import Teller
+from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.status.telling import Teller
 from zoneward.daemon.log import Told
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.routing.configuration import Configuration, Gates, SubsettingSettings
+from zoneward.sandbox.server.store import Change
 from zoneward.slices.plan import ServicePlan
-from zoneward.sources.api_errors import api_error
-from zoneward.sources.resources import SLICES
-from zoneward.sources.resources import Place as Kind
-from zoneward.sources.sandbox.store import Change
-from zoneward.sources.writing import Writer
 
 Object = dict[str, Any]
 KEY = ("default", "cart")

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from tests.clusters import Cluster, a_service, nodes_in, pods_in
 from tests.properties.random_clusters import clusters, examples
 
+from zoneward.client.api_errors import Conflict, Forbidden, Gone, ServerFault, Unreachable
+from zoneward.client.writer import Outcome
 from zoneward.controller.metric_labels import (
     Feature,
     HintedBy,
@@ -23,8 +25,6 @@ from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.slices.planned import ServicePlan
-from zoneward.sources.api_errors import Conflict, Forbidden, Gone, ServerFault, Unreachable
-from zoneward.sources.writing import Outcome
 
 NODES = nodes_in({"a": 4, "b": 4, "c": 4})
 EVEN = {"a": 4, "b": 4, "c": 4}

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from zoneward.client.resources import Key
 from zoneward.controller.predictions import ByFamily, Prediction, Predictions
-from zoneward.sources.resources import Key
 
 CART, MAIL, SEARCH = ("shop", "cart"), ("shop", "mail"), ("shop", "search")
 

@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.client.serving import access_to, json_status, served
 from tests.contract.objects import a_service
 from tests.controller.a_controller import Place, a_place, addresses, fill
 from tests.controller.lines import Lines
-from tests.sources.serving import access_to, json_status, served
 
+from zoneward.client.api_errors import Forbidden, ServerFault, Unreachable
+from zoneward.client.resources import SLICES, Key
+from zoneward.client.transport import Transport
+from zoneward.client.watch_health import Standing
+from zoneward.client.writer import Outcome, Writer
 from zoneward.controller import running
+from zoneward.controller.leader.observing import LONGEST_ROUND, Observer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
-from zoneward.controller.observing import LONGEST_ROUND, Observer
 from zoneward.controller.running import Replica
 from zoneward.controller.settings import Settings
 from zoneward.daemon.health import faults
 from zoneward.daemon.listening import Listen
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
-from zoneward.sources.api_errors import Forbidden, ServerFault, Unreachable
-from zoneward.sources.resources import SLICES, Key
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.store import Change
-from zoneward.sources.standing import Standing
-from zoneward.sources.transport import Transport
-from zoneward.sources.writing import Outcome, Writer
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.store import Change
 
 LEASES = "leases.coordination.k8s.io"
 LIMIT = 20.0

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from zoneward.client.resources import Event, EventSeries, Regarding
 from zoneward.daemon.events import BURST, REFILL, SERIES_LASTS, Recorder, shortened
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing import events
 from zoneward.routing.events import DISABLED, ENABLED
-from zoneward.sources.resources import Event, EventSeries, Regarding
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CART = Service(metadata=ObjectMeta(name="cart", namespace="shop", uid="u-1", resource_version="7"))

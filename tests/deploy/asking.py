@@ -8,9 +8,9 @@ from aiohttp import web
 from tests.controller.a_controller import KEPT
 from tests.deploy.manifests import Right
 
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.registry import Registry
-from zoneward.sources.sandbox.store import Change
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.store import Change
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 OWNER: Final[Right] = ("", "services/finalizers", "update")

@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 from tests.deploy.asking import Asked
 
-from zoneward.sources.sandbox.server import Server
+from zoneward.sandbox.server.server import Server
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from zoneward.sources.sandbox.json_patch import json_patch
+from zoneward.sandbox.server.json_patch import json_patch
 
 Object = dict[str, Any]
 Right = tuple[str, str, str]

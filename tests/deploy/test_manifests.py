@@ -31,10 +31,10 @@ from zoneward.cli.main import cli
 from zoneward.controller.running import DRAIN
 from zoneward.controller.settings import Settings
 from zoneward.routing.configuration import Configuration, configuration_from
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.in_process import InProcess
-from zoneward.sources.sandbox.registry import Write
-from zoneward.sources.sandbox.schema import decode
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.registry import Write
+from zoneward.sandbox.server.schema import decode
 
 KINDS = {"ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget", "NetworkPolicy"}
 KINDS |= {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}

@@ -10,9 +10,9 @@ from tests.deploy.manifests import DEPLOY, PROXY_MODES, Object, container, manif
 
 import zoneward
 from zoneward.cli.main import cli
+from zoneward.client.node_leases import lease_name
 from zoneward.proxy.settings import DEFAULT_PORT, HEALTHZ_PORT, ProxySettings, proxy_settings_from
 from zoneward.routing.configuration import Configuration, configuration_from
-from zoneward.sources.node_leases import lease_name
 
 LABEL = {"app.kubernetes.io/name": "zoneward-proxy"}
 ACCOUNT = {"kind": "ServiceAccount", "name": "zoneward-proxy", "namespace": "zoneward-proxy"}

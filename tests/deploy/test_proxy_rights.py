@@ -5,24 +5,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self, cast
 
+from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_service, an_endpoint_slice
 from tests.deploy.asking import Asked
 from tests.deploy.manifests import PROXY_MODES, granted
-from tests.sources.serving import access_to
 
+from zoneward.client.access import Access
+from zoneward.client.node_leases import lease_name
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Silent
 from zoneward.proxy import node_lease
-from zoneward.proxy.applying import NftProcess
-from zoneward.proxy.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.applying import NftProcess
+from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.running import NodeProxy
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration
-from zoneward.sources.access import Access
-from zoneward.sources.node_leases import lease_name
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.in_process import InProcess
-from zoneward.sources.sandbox.serving import Serving
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.serving import Serving
 
 NODE, SHARED = "node-a", "192.0.2.1"
 SERVICES = "services"

@@ -7,23 +7,23 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.client.calling import transport
+from tests.client.serving import access_to
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, Place, fill
 from tests.deploy.asking import OWNER, VERBS, Asked
 from tests.deploy.manifests import MODES, Object, Right, granted
-from tests.sources.calling import transport
-from tests.sources.serving import access_to
 
-from zoneward.controller import rights
 from zoneward.controller.mode import Mode
 from zoneward.controller.running import Replica
 from zoneward.controller.settings import Settings
+from zoneward.controller.sync import permissions as rights
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Silent
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.serving import Serving
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.serving import Serving
 
 LEASE = ("kube-system", "zoneward-controller")
 PATIENCE = 30.0

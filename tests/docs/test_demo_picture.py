@@ -11,9 +11,9 @@ from rich.text import Text
 from zoneward import sample
 from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import Demand
-from zoneward.sources.sandbox.playing.plays import Outage, Play
-from zoneward.sources.sandbox.playing.reading import play_from
+from zoneward.routing.demand.demand import Demand
+from zoneward.sandbox.play.plays import Outage, Play
+from zoneward.sandbox.play.reading import play_from
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 MAKE = runpy.run_path(str(PICTURES / "make_demo.py"))

@@ -26,14 +26,15 @@ from zoneward.kube.objects import Condition
 from zoneward.proxy.settings import ProxySettings, proxy_settings_from
 from zoneward.report.decisions import DecisionView, SkippedView, SlicesView, ZoneView
 from zoneward.report.routes import PortRoute, Route
-from zoneward.routing import asked, events
+from zoneward.routing import events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import Configuration, ConfigurationError, Gates, configuration_from
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request import asked
 from zoneward.routing.rules import Rule
-from zoneward.routing.selection import SelectionRule
-from zoneward.sources.snapshot import read_snapshot
+from zoneward.routing.selection.selection import SelectionRule
+from zoneward.snapshots.snapshot import read_snapshot
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

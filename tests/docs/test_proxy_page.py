@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import zoneward
-from zoneward.proxy.base_rules import LayoutOptions, base_sets
+from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
 from zoneward.proxy.settings import DEFAULT_PORT, HEALTHZ_PORT
 
 SOURCE = Path(zoneward.__file__).parent

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from tests.contract.objects import a_node, a_pod, a_service
 
-from zoneward.controller.legacy_endpoints import OVER_CAPACITY_ANNOTATION
+from zoneward.client.resources import ENDPOINTS, LEASES, RESOURCES
+from zoneward.controller.handover.legacy_endpoints import OVER_CAPACITY_ANNOTATION
 from zoneward.kube import names
 from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
-from zoneward.sources.resources import ENDPOINTS, LEASES, RESOURCES
 
 Object = dict[str, Any]
 

@@ -19,14 +19,14 @@ from zoneward.kube.names import APPROACH_ANNOTATION
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
 from zoneward.kube.reading import read
 from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.asked import Approach
 from zoneward.routing.events import NOT_ACCEPTED
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request.asked import Approach
 from zoneward.slices.plan import FamilyPlan, ServicePlan
-from zoneward.sources import pseudonyms
-from zoneward.sources.anonymizing import anonymized
-from zoneward.sources.saving import Form, documents, save
-from zoneward.sources.snapshot import Snapshot
+from zoneward.snapshots import pseudonyms
+from zoneward.snapshots.anonymizing import anonymized
+from zoneward.snapshots.saving import Form, documents, save
+from zoneward.snapshots.snapshot import Snapshot
 
 WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
 

@@ -29,8 +29,8 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, is_ready
 from zoneward.routing.algorithms.registry import REQUIRE_ZONE, SUBSETTING_ALGORITHMS
 from zoneward.routing.reasons import Reason
-from zoneward.routing.selection import endpoints_of_all_ports, select
-from zoneward.routing.slice_groups import group_of_slice
+from zoneward.routing.selection.selection import endpoints_of_all_ports, select
+from zoneward.routing.selection.slice_groups import group_of_slice
 from zoneward.slices.plan import FamilyPlan
 
 

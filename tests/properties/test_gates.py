@@ -10,8 +10,8 @@ from tests.clusters import Cluster, a_service, endpoints_in, nodes_in, pods_in
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.kube.objects import Endpoint
-from zoneward.routing.approach import WHAT_IF_VALUES, as_if_asked
 from zoneward.routing.configuration import DefaultApproach, Encoding, Gates, SubsettingSettings
+from zoneward.routing.request.approach import WHAT_IF_VALUES, as_if_asked
 
 NO_HINTS: Final = Gates(topology_aware_hints=False)
 NO_NODE_HINTS: Final = Gates(prefer_same_traffic_distribution=False)

@@ -11,23 +11,23 @@ from tests.controller.lines import Lines
 from tests.properties.hostile_objects import Object, Raw, an_adopted_service, changed, hostile, objects, written
 from tests.properties.test_hostile_objects import GOOD, follow, hostile_sets, server_with
 
-from zoneward.controller import keeping_endpoints
-from zoneward.controller.adopting import Adopting
-from zoneward.controller.batching import Batching
-from zoneward.controller.keeping_endpoints import EndpointsKeeper
-from zoneward.controller.leading import always
-from zoneward.controller.lease import Candidate
+from zoneward.client.api_errors import ApiError, CallFailed, api_error
+from zoneward.client.cache import Cache
+from zoneward.client.node_leases import Programmed
+from zoneward.client.resources import ENDPOINTS, LEASES, Lease, LiveNode, LivePod, Resource, T
+from zoneward.client.store import Store
+from zoneward.client.unreadable import Unreadable
+from zoneward.client.writer import Writer
+from zoneward.controller.handover import keeping_endpoints
+from zoneward.controller.handover.adopting import Adopting
+from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
+from zoneward.controller.leader.candidate import Candidate
+from zoneward.controller.leader.leading import always
 from zoneward.controller.metrics import Metrics
-from zoneward.controller.node_proxies import NodeProxies
+from zoneward.controller.queue.batching import Batching
+from zoneward.controller.status.node_proxies import NodeProxies
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import Configuration
-from zoneward.sources.api_errors import ApiError, CallFailed, api_error
-from zoneward.sources.cache import Cache
-from zoneward.sources.node_leases import Programmed
-from zoneward.sources.resources import ENDPOINTS, LEASES, Lease, LiveNode, LivePod, Resource, T
-from zoneward.sources.store import Store
-from zoneward.sources.unreadable import Unreadable
-from zoneward.sources.writing import Writer
 
 NAMESPACE = GOOD[0]
 _NUMBERS = {"leaseDurationSeconds": range(1, 2**31), "leaseTransitions": range(2**31)}

@@ -10,22 +10,23 @@ import msgspec
 import pytest
 from tests.properties.hostile_objects import KINDS, Object, hostile, objects, written
 
+from zoneward.client.connection import Abilities
+from zoneward.client.following import Followed
+from zoneward.client.reflector import Reflector
+from zoneward.client.resources import LEASES, RESOURCES, AnyResource, Key
+from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.known import Known
-from zoneward.proxy.node_options import layout_options
-from zoneward.proxy.planning import whole
-from zoneward.proxy.served import FAMILIES, Family, Served
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.kernel.planning import whole
+from zoneward.proxy.model.known import Known
+from zoneward.proxy.model.node_options import layout_options
+from zoneward.proxy.model.served import Served
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.settings import ProxySettings
 from zoneward.report.decisions import decisions_document
 from zoneward.routing.configuration import Configuration, Gates
 from zoneward.slices.planned import ServicePlan
-from zoneward.sources.connection import Abilities
-from zoneward.sources.following import Followed
-from zoneward.sources.resources import LEASES, RESOURCES, AnyResource, Key
-from zoneward.sources.watching import Reflector
-from zoneward.sources.writing import Writer
 
 GOOD: Key = ("default", "good")
 LISTED, CHANGED, LAST = 100, 200_000, 900_000

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.properties.random_clusters import BALANCED, SUBSETTING, clusters
 
 from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.asked import Approach
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request.asked import Approach
 from zoneward.slices.plan import ServicePlan
 
 FIXED: Final = settings(

@@ -15,9 +15,9 @@ from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, Pod, ServicePort, is_ready, is_serving, is_terminating
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.allocation import Allocation
-from zoneward.routing.asked import Approach
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection import (
+from zoneward.routing.request.asked import Approach
+from zoneward.routing.selection.selection import (
     CONSUMERS,
     ZONEWARD,
     SelectionRule,

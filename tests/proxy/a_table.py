@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
-from zoneward.proxy.base_rules import TABLE, LayoutOptions
-from zoneward.proxy.fake_kernel import FakeKernel
-from zoneward.proxy.planning import whole
-from zoneward.proxy.programming import FamilyTable, Programmed
-from zoneward.proxy.rule_comparison import scratch
-from zoneward.proxy.served import Key, Served, ServedPort, Target
+from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.planning import whole
+from zoneward.proxy.kernel.programming import FamilyTable, Programmed
+from zoneward.proxy.model.served import Key, Served, ServedPort, Target
+from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
+from zoneward.proxy.ruleset.rule_comparison import scratch
 
 OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 SOON: Final = 0.005

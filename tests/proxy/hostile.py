@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Node, Service
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.claims import granted
-from zoneward.proxy.node_options import layout_options, node_port_addresses
-from zoneward.proxy.planning import whole
-from zoneward.proxy.ruleset import Ruleset
-from zoneward.proxy.served import FAMILIES, Family, Served, served
-from zoneward.proxy.served import Node as This
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.kernel.planning import whole
+from zoneward.proxy.model.claims import granted
+from zoneward.proxy.model.node_options import layout_options, node_port_addresses
+from zoneward.proxy.model.served import Node as This
+from zoneward.proxy.model.served import Served, served
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.ruleset.ruleset import Ruleset
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection import ZONEWARD
+from zoneward.routing.selection.selection import ZONEWARD
 
 T = TypeVar("T")
 SETTINGS: Final = ProxySettings(cluster_cidrs=("10.244.0.0/16", "fd00:244::/64"), service_cidrs=("10.96.0.0/12",))

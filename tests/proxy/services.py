@@ -4,7 +4,8 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from zoneward.proxy.served import Family, Served, ServedPort, Target
+from zoneward.netlink.messages import Family
+from zoneward.proxy.model.served import Served, ServedPort, Target
 
 _SMALL = st.integers(1, 6)
 

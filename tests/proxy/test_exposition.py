@@ -8,12 +8,12 @@ from pathlib import Path
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from zoneward.client.api_errors import Gone, Unreachable
 from zoneward.proxy.exposition import OURS, UPSTREAM, MetricsPage, Moment
-from zoneward.proxy.measured import Total
+from zoneward.proxy.measure.measured import Total
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.served import Served, ServedPort, Target
-from zoneward.routing.selection import SelectionRule
-from zoneward.sources.api_errors import Gone, Unreachable
+from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.routing.selection.selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()

@@ -7,14 +7,15 @@ from typing import Never
 
 import pytest
 from msgspec.structs import replace
-from tests.proxy.test_known import CART, known, node, service, slice_
+from tests.proxy.model.test_known import CART, known, node, service, slice_
 
-from zoneward.proxy.known import Known
+from zoneward.client.resources import Key
+from zoneward.netlink.messages import Family
+from zoneward.proxy.kernel.programming import Programmed
 from zoneward.proxy.loop import BURST, CALM, GATHERED, ProxyLoop
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.programming import Programmed
-from zoneward.proxy.served import Family, Served
-from zoneward.sources.resources import Key
+from zoneward.proxy.model.known import Known
+from zoneward.proxy.model.served import Served
 
 MOST = 20
 """Entries of one Service."""
@@ -383,7 +384,7 @@ def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(mo
     async def test(here: Here) -> None:
         here.list()
         await here.loop.selected.wait()
-        monkeypatch.setattr("zoneward.proxy.large_services.served", never)
+        monkeypatch.setattr("zoneward.proxy.ruleset.large_services.served", never)
         here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST + 1)), version=2))
         await turned()
         assert here.too_large

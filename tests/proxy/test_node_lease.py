@@ -7,19 +7,19 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from tests.sources.calling import transport
-from tests.sources.serving import access_to
+from tests.client.calling import transport
+from tests.client.serving import access_to
 
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.node_leases import LIVES, RENEWED, Programmed, read
+from zoneward.client.resources import LEASES, Lease
+from zoneward.client.writer import Writer
 from zoneward.kube.objects import OwnerReference
 from zoneward.proxy.node_lease import LEAST, NodeLease
-from zoneward.sources.api_errors import CallFailed
-from zoneward.sources.node_leases import LIVES, RENEWED, Programmed, read
-from zoneward.sources.resources import LEASES, Lease
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.faults import Faults, parse_fault
-from zoneward.sources.sandbox.registry import Deletion, Registry
-from zoneward.sources.sandbox.serving import Serving
-from zoneward.sources.writing import Writer
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.faults import Faults, parse_fault
+from zoneward.sandbox.server.registry import Deletion, Registry
+from zoneward.sandbox.server.serving import Serving
 
 NAMESPACE, NAME = "kube-system", "zoneward-proxy-n1"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -4,9 +4,9 @@ from typing import Any
 
 from zoneward.daemon.log import Silent
 from zoneward.kube.objects import ObjectMeta, Service
-from zoneward.proxy.large_services import TooLarge
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.reports import Reports
+from zoneward.proxy.ruleset.large_services import TooLarge
 
 
 class Told:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
+from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, with_registry
 from tests.controller.lines import Lines
-from tests.sources.a_writer import A_SERVICE, NAMESPACE, Object, with_registry
 
+from zoneward.client.writer import Writer
 from zoneward.kube.objects import Service
 from zoneward.proxy.telling import (
     ADDRESS_CONTESTED,
@@ -19,9 +20,8 @@ from zoneward.proxy.telling import (
     QUIET,
     Teller,
 )
-from zoneward.sources.sandbox.in_process import InProcess
-from zoneward.sources.sandbox.registry import Registry
-from zoneward.sources.writing import Writer
+from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.registry import Registry
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

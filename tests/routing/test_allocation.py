@@ -5,7 +5,7 @@ from fractions import Fraction
 from zoneward.routing.algorithms.registry import PREFER_SAME_ZONE, PROPORTIONAL_ZONE_CPU, REQUIRE_ZONE, Heuristic
 from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS as SUBSETTING
 from zoneward.routing.allocation import Allocation, allocate, allocation_of
-from zoneward.routing.groups import Group, own_group
+from zoneward.routing.placement.groups import Group, own_group
 
 ZONES = ("a", "b", "c")
 OWN = tuple(map(own_group, ZONES))

@@ -12,12 +12,12 @@ from tests.routing.proposal_rows import KEP_2433_EVENTS
 from zoneward.kube import names
 from zoneward.kube.objects import PodIP
 from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.asked import Approach
 from zoneward.routing.configuration import Configuration, Gates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event, events_of
-from zoneward.routing.own_values import SHARE_EXPECTED
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.own_values import SHARE_EXPECTED
 
 NODES: Final = nodes_in({"a": 4, "b": 4})
 PODS: Final = pods_in({"a": 2, "b": 2})

@@ -32,7 +32,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Number, Pod
 from zoneward.routing.configuration import Configuration, HintsSettings, MissingCPU, SubsettingSettings
 from zoneward.routing.reasons import Reason
-from zoneward.routing.selection import ZONEWARD, HintsHeeded, endpoints_of_port, select, slice_groups
+from zoneward.routing.selection.selection import ZONEWARD, HintsHeeded, endpoints_of_port, select, slice_groups
 from zoneward.slices.plan import ServicePlan
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from zoneward.routing.allocation import Allocation
-from zoneward.routing.groups import Group, own_group
+from zoneward.routing.placement.groups import Group, own_group
 from zoneward.routing.tolerance import lost_in_zone
 
 ZONES = ("a", "b")

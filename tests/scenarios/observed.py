@@ -10,17 +10,17 @@ from tests.contract.api import Object
 
 from zoneward.cli.planning import Planned
 from zoneward.cli.routing import route_of
-from zoneward.controller.telling import CONTROLLER
+from zoneward.controller.status.telling import CONTROLLER
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
 from zoneward.report.routes import PortRoute
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.demand import demand_of
-from zoneward.routing.selection import CONSUMERS
-from zoneward.routing.slice_groups import group_of_slice
+from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.selection.selection import CONSUMERS
+from zoneward.routing.selection.slice_groups import group_of_slice
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.sources.snapshot import Snapshot
+from zoneward.snapshots.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,15 @@ from tests.scenarios.history import History, following, path_in, versions
 from tests.scenarios.observed import Lists, Observed, told
 from tests.scenarios.scenario import Scenario, Step, configured
 
-from zoneward.controller.batching import Batching
+from zoneward.client.access import Access
+from zoneward.client.store import Store
+from zoneward.client.transport import Transport
+from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import SyncResult
-from zoneward.controller.telling import Teller
+from zoneward.controller.queue.batching import Batching
+from zoneward.controller.status.telling import Teller
 from zoneward.routing.configuration import Configuration
-from zoneward.sources.access import Access
-from zoneward.sources.store import Store
-from zoneward.sources.transport import Transport
-from zoneward.sources.writing import Writer
 
 _LIMIT: Final = 30.0
 _DRAIN: Final = 10.0

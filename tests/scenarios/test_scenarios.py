@@ -4,13 +4,13 @@ import asyncio
 import re
 
 import pytest
+from tests.client.serving import access_to
 from tests.contract.api import Api
 from tests.scenarios.playing import Server, play
 from tests.scenarios.scenario import FOLDER, Scenario, read_scenario, scenarios
-from tests.sources.serving import access_to
 
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.serving import Serving
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.serving import Serving
 
 SCENARIOS = scenarios()
 

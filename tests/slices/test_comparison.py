@@ -7,8 +7,8 @@ from tests.clusters import Cluster, a_service, a_slice, an_endpoint, nodes_in, o
 
 from zoneward.kube import names
 from zoneward.routing import score
-from zoneward.routing.approach import WHAT_IF_VALUES, as_if_asked
 from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.routing.request.approach import WHAT_IF_VALUES, as_if_asked
 from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
 
 

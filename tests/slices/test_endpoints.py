@@ -31,8 +31,8 @@ from zoneward.kube.objects import (
     ServicePort,
     says_ready,
 )
-from zoneward.routing.assignment import Assignment
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.placement.assignment import Assignment
 from zoneward.slices.endpoints import (
     PortGroup,
     Recipe,

@@ -5,11 +5,11 @@ from fractions import Fraction
 from tests.clusters import DUAL_STACK, a_pod, a_service, hints, nodes_in
 
 from zoneward.kube.objects import ContainerPort, Endpoint, Identity, ServicePort
-from zoneward.routing.assignment import Assignment
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.deciding import decide_for
-from zoneward.routing.demand import demand_of
-from zoneward.routing.groups import Group, own_group
+from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.groups import Group, own_group
 from zoneward.slices.endpoints import Recipe
 from zoneward.slices.kept_family import KeptFamily
 from zoneward.slices.kept_slices import KeptSlices

@@ -9,8 +9,8 @@ from tests.clusters import a_service, a_slice, an_endpoint, hints
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Hints, identity
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.groups import EVERY_ZONE, Group, own_group
 from zoneward.routing.hysteresis import Previous
+from zoneward.routing.placement.groups import EVERY_ZONE, Group, own_group
 from zoneward.slices.kept_slices import KeptSlices
 from zoneward.slices.previous import agreed
 

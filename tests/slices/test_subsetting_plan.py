@@ -42,9 +42,9 @@ from zoneward.report.manifests import slice_document
 from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, Encoding, SubsettingSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.groups import own_group
+from zoneward.routing.placement.groups import own_group
 from zoneward.routing.reasons import Reason
-from zoneward.routing.selection import (
+from zoneward.routing.selection.selection import (
     CONSUMERS,
     SelectionRule,
     endpoints_of_all_ports,
@@ -52,8 +52,8 @@ from zoneward.routing.selection import (
     select,
     slice_groups,
 )
-from zoneward.routing.slice_groups import zone_label, zones_annotation
-from zoneward.routing.traffic import Traffic, predict
+from zoneward.routing.selection.slice_groups import zone_label, zones_annotation
+from zoneward.routing.selection.traffic import Traffic, predict
 from zoneward.slices.plan import FamilyPlan
 
 REQUIRE: Final = "Require"

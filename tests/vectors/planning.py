@@ -23,7 +23,7 @@ from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.deciding import decide
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand, demand_of
+from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.events import Event, upstream_events_of
 from zoneward.routing.hysteresis import NOTHING_BEFORE
 from zoneward.slices import upstream

@@ -14,21 +14,21 @@ from tests.vectors.planning import UPSTREAM, decision_for, packed_from, upstream
 from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
 from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
 
-from zoneward.controller.batching import BackOff, Batching
-from zoneward.controller.demand import Counted, counted, services_to_requeue
-from zoneward.controller.schedule import Schedule
-from zoneward.controller.tracker import Tracker
-from zoneward.controller.trigger_time import TriggerTimes
+from zoneward.client.affected_services import tell_concerned
+from zoneward.client.cache import Cache
+from zoneward.client.resources import Key, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
+from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.schedule import Schedule
+from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
+from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync.trigger_time import TriggerTimes
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import EndpointSlice, Node, ObjectMeta, PodIP, Service, ServiceSpec
-from zoneward.routing.asked import Approach
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import Demand, demand_of
-from zoneward.routing.demand_changes import changes_demand
+from zoneward.routing.demand.demand import Demand, demand_of
+from zoneward.routing.demand.demand_changes import changes_demand
 from zoneward.routing.reasons import Reason
-from zoneward.sources.cache import Cache
-from zoneward.sources.concerns import tell_concerned
-from zoneward.sources.resources import Key, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
+from zoneward.routing.request.asked import Approach
 
 SERVICE: Final[Key] = ("ns", "svc")
 

@@ -28,11 +28,11 @@ from zoneward.kube.objects import (
 )
 from zoneward.kube.validation import FieldError
 from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.approach import asked_for
-from zoneward.routing.asked import Approach
 from zoneward.routing.configuration import Configuration, Gates
+from zoneward.routing.request.approach import asked_for
+from zoneward.routing.request.asked import Approach
 from zoneward.routing.rules import Rules
-from zoneward.routing.selection import CURRENT, hints_heeded, policies_of, select
+from zoneward.routing.selection.selection import CURRENT, hints_heeded, policies_of, select
 
 METADATA: Final = ObjectMeta(name="hello", namespace="world", resource_version="1")
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 import pytest
 from tests.contract.api import Answer, path_of
 from tests.contract.objects import a_service, an_endpoint_slice
-from tests.sources.sandbox.asking import Asked, asked
+from tests.sandbox.server.asking import Asked, asked
 from tests.vectors import test_validation
 from tests.vectors.cases import Case, load
 
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.catalog import GATES, Gates, parse_gates
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.catalog import GATES, Gates, parse_gates
 
 Object = dict[str, Any]
 Sandboxes = Callable[[Gates], Asked]

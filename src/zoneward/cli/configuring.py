@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from zoneward.cli.options import Options
+from zoneward.kube.files import read_small
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.malformed import Malformed
 from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
-from zoneward.sources.files import read_small
 
 if TYPE_CHECKING:
     from zoneward.controller.settings import Settings

@@ -12,6 +12,7 @@ import click
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
 from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
+from zoneward.client.kubeconfig import find_access
 from zoneward.controller.mode import Mode
 from zoneward.controller.settings import Settings
 from zoneward.daemon.go_duration import seconds_of
@@ -19,7 +20,6 @@ from zoneward.daemon.listening import listen_of
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration, ConfigurationError
-from zoneward.sources.kubeconfig import find_access
 
 _DURATIONS: Final = {
     "batch_period": "--endpointslice-updates-batch-period",

@@ -7,17 +7,17 @@ import click
 
 from zoneward.cli.options import Options
 from zoneward.cli.planning import as_asked, surroundings_of
+from zoneward.client.affected_services import tell_concerned
+from zoneward.client.cache import Cache
+from zoneward.client.resources import Key, LiveNode, key_of
 from zoneward.kube.objects import Service, zone_of
 from zoneward.kube.selector import parse_selector
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.report.decisions import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand_changes import changes_demand
+from zoneward.routing.demand.demand_changes import changes_demand
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.slices.shared_changes import concerns_all
-from zoneward.sources.cache import Cache
-from zoneward.sources.concerns import tell_concerned
-from zoneward.sources.resources import Key, LiveNode, key_of
 
 Rank = Callable[[Service], int | None]
 """Where a Service comes among those that were asked for; None for one that was not."""

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from zoneward.client.resources import Key
 from zoneward.controller.metrics import Metrics
 from zoneward.report.demo_screen import LogLine
 from zoneward.report.writes import Written, told, written
 from zoneward.slices.planned import ServicePlan
-from zoneward.sources.resources import Key
 
 
 class Story:

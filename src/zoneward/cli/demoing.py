@@ -16,32 +16,32 @@ from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.printing import print_line
 from zoneward.cli.running_together import first_to_end
 from zoneward.cli.whole_file import whole_file
-from zoneward.controller.batching import Batching
+from zoneward.client.access import Access, Cluster, User
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.transport import Transport
+from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.telling import Teller
+from zoneward.controller.queue.batching import Batching
+from zoneward.controller.status.telling import Teller
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
 from zoneward.report.comparisons import totals
-from zoneward.routing.approach import NO_APPROACH
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.request.approach import NO_APPROACH
 from zoneward.routing.rules import counted
+from zoneward.sandbox.play.driver import play as perform
+from zoneward.sandbox.play.plays import Outage, Play
+from zoneward.sandbox.play.reading import play_from
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.saving import write_all
+from zoneward.sandbox.server.serving import Serving
 from zoneward.slices.comparison import compare_service
 from zoneward.slices.planned import Surroundings
-from zoneward.sources.access import Access, Cluster, User
-from zoneward.sources.api_errors import CallFailed
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.in_process import InProcess
-from zoneward.sources.sandbox.playing.driver import play as perform
-from zoneward.sources.sandbox.playing.plays import Outage, Play
-from zoneward.sources.sandbox.playing.reading import play_from
-from zoneward.sources.sandbox.registry import Registry
-from zoneward.sources.sandbox.saving import write_all
-from zoneward.sources.sandbox.serving import Serving
-from zoneward.sources.transport import Transport
-from zoneward.sources.writing import Writer
 
 _AFTER: Final = 3.0
 """Seconds of the play from its last step to its end."""

@@ -18,11 +18,11 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.visible import visible
 
 if TYPE_CHECKING:
-    from zoneward.controller.adopting import Adopting
-    from zoneward.controller.adoption import Following, Step
+    from zoneward.client.access import Access
+    from zoneward.client.resources import Key
+    from zoneward.controller.handover.adopting import Adopting
+    from zoneward.controller.handover.adoption import Following, Step
     from zoneward.kube.objects import EndpointSlice
-    from zoneward.sources.access import Access
-    from zoneward.sources.resources import Key
 
 _TIMEOUT: Final = 60.0
 
@@ -75,10 +75,10 @@ def handing_over_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_run: bool) -> int:
     """Do it, or show it. Raises a usage error, or InputError; half way that one says how to go on."""
-    from zoneward.controller.adopting import Adopting
-    from zoneward.sources.api_errors import CallFailed
-    from zoneward.sources.complaints import complaint
-    from zoneward.sources.transport import Transport
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.error_messages import complaint
+    from zoneward.client.transport import Transport
+    from zoneward.controller.handover.adopting import Adopting
 
     configuration = configuration_for(options)
     if configuration.keep_built_in_label:
@@ -133,7 +133,7 @@ def _where(service: str, options: Options) -> "tuple[Access, Key]":
 
 
 async def _show(adopting: "Adopting", way: Way, name: str) -> None:
-    from zoneward.controller.adoption import steps
+    from zoneward.controller.handover.adoption import steps
 
     there = await adopting.look()
     for number, step in enumerate(steps(there, way.following(adopting)), start=1):
@@ -142,7 +142,7 @@ async def _show(adopting: "Adopting", way: Way, name: str) -> None:
 
 def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
     """A step as a comment, and what it writes as YAML documents behind it."""
-    from zoneward.controller.adoption import Await, ChangeService, DeleteSlices, WriteSlices
+    from zoneward.controller.handover.adoption import Await, ChangeService, DeleteSlices, WriteSlices
     from zoneward.report.manifests import as_yaml, slice_document
 
     lines = [f"{number}. {'wait for ' if isinstance(step, Await) else ''}{step.about}"]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.in_cluster import SERVICE_ACCOUNT
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
-from zoneward.sources.api_errors import CallFailed
-from zoneward.sources.in_cluster import SERVICE_ACCOUNT
 
 if TYPE_CHECKING:
+    from zoneward.client.access import Access
     from zoneward.daemon.log import Log
-    from zoneward.sources.access import Access
 
 _EXTRA: Final = ("prometheus_client", "structlog")
 _FAILED: Final = 1

@@ -48,7 +48,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
 
         return watch_for(options, output)
     from zoneward.cli.planning import plan_for
-    from zoneward.routing.measured import measurements
+    from zoneward.routing.selection.measured import measurements
 
     measured = measurements(_documents(measured_in))
     planned = plan_for(options)
@@ -81,7 +81,7 @@ def _documents(places: tuple[str, ...]) -> tuple["MeasuredTraffic", ...]:
     """Raises InputError."""
     if not places:
         return ()
-    from zoneward.sources.measured import read_measured
+    from zoneward.snapshots.measured import read_measured
 
     return read_measured(places, stdin=sys.stdin.buffer)
 

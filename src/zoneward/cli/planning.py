@@ -8,12 +8,12 @@ from zoneward.cli.options import Note, Options
 from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
 from zoneward.cli.uncollected import uncollected
 from zoneward.kube.objects import Node, Service
-from zoneward.routing.approach import as_if_asked
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
-from zoneward.routing.selection import CONSUMERS
+from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.request.approach import as_if_asked
+from zoneward.routing.selection.selection import CONSUMERS
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.sources.snapshot import Snapshot
+from zoneward.snapshots.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

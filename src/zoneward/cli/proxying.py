@@ -14,6 +14,8 @@ from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, rea
 from zoneward.cli.options import Options
 from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
+from zoneward.client.kubeconfig import find_access
+from zoneward.client.resources import Key
 from zoneward.daemon.go_duration import seconds_of
 from zoneward.daemon.listening import listen_of, listen_of_or_nowhere
 from zoneward.daemon.log import LogFormat
@@ -21,24 +23,23 @@ from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import PROXY_NAME_LABEL
 from zoneward.kube.objects import zone_of
-from zoneward.proxy.applying import Lost, NftProcess, Refused, Unusable
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.capability import set_aside
-from zoneward.proxy.claims import granted
-from zoneward.proxy.difference import difference
-from zoneward.proxy.kernel_reading import Incomplete
-from zoneward.proxy.large_services import TooLarge, served_within
-from zoneward.proxy.node_options import all_node_addresses, layout_options, node_port_addresses
-from zoneward.proxy.planning import cleanup, planned, whole
-from zoneward.proxy.quoting import comment
-from zoneward.proxy.served import FAMILIES, Family, Node, Served
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.kernel.applying import Lost, NftProcess, Refused, Unusable
+from zoneward.proxy.kernel.capability import set_aside
+from zoneward.proxy.kernel.kernel_reading import Incomplete
+from zoneward.proxy.kernel.planning import cleanup, planned, whole
+from zoneward.proxy.model.claims import granted
+from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses
+from zoneward.proxy.model.served import Node, Served
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.ruleset.difference import difference
+from zoneward.proxy.ruleset.large_services import TooLarge, served_within
+from zoneward.proxy.ruleset.quoting import comment
+from zoneward.proxy.ruleset.text import text
 from zoneward.proxy.settings import ProxySettings
-from zoneward.proxy.text import text
 from zoneward.routing.configuration import Configuration, ConfigurationError
-from zoneward.routing.selection import ZONEWARD
-from zoneward.sources.kubeconfig import find_access
-from zoneward.sources.resources import Key
-from zoneward.sources.snapshot import Snapshot
+from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.snapshots.snapshot import Snapshot
 
 _LISTS: Final = ("cluster_cidrs", "node_port_addresses", "service_cidrs")
 _OPTIONS: Final = {

@@ -19,20 +19,20 @@ import yaml
 from zoneward.cli.printing import print_line
 from zoneward.cli.uncollected import uncollected
 from zoneward.cli.whole_file import whole_file
+from zoneward.kube.files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.kube.input_error import InputError
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.yaml_documents import whole_documents
-from zoneward.sources.files import STDIN_NAME, expand, load, open_file, read_small
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.sandbox.catalog import Gates, parse_gates
-from zoneward.sources.sandbox.faults import Faults, parse_fault
-from zoneward.sources.sandbox.filling import fill
-from zoneward.sources.sandbox.registry import Registry
-from zoneward.sources.sandbox.saving import write_all
-from zoneward.sources.sandbox.serving import CONTEXT, Serving
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.catalog import Gates, parse_gates
+from zoneward.sandbox.server.faults import Faults, parse_fault
+from zoneward.sandbox.server.filling import fill
+from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.saving import write_all
+from zoneward.sandbox.server.serving import CONTEXT, Serving
 
 if TYPE_CHECKING:
-    from zoneward.sources.sandbox.playing.plays import Play
+    from zoneward.sandbox.play.plays import Play
 
 _SAVING: Final = 5.0
 """Seconds between two saves while objects change; longer where a save takes long."""
@@ -111,8 +111,8 @@ async def _serve(
 
 async def _played(play: "Play", registry: Registry, asked: Asked, end: asyncio.Event) -> None:
     """Until cancelled. A play that the server refuses ends the sandbox."""
-    from zoneward.sources.sandbox.in_process import InProcess
-    from zoneward.sources.sandbox.playing.driver import play as perform
+    from zoneward.sandbox.play.driver import play as perform
+    from zoneward.sandbox.server.in_process import InProcess
 
     kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     try:
@@ -172,7 +172,7 @@ def _gates(asked: Asked) -> Gates:
 
 def _play(file: str) -> "Play":
     # Only who plays waits for the import.
-    from zoneward.sources.sandbox.playing.reading import read_play
+    from zoneward.sandbox.play.reading import read_play
 
     return read_play(file)
 

@@ -12,7 +12,7 @@ import click
 from zoneward.cli.options import Note, Options, reading_options, tell
 
 if TYPE_CHECKING:
-    from zoneward.sources.snapshot import Snapshot
+    from zoneward.snapshots.snapshot import Snapshot
 
 
 @click.command("snapshot")
@@ -41,7 +41,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
         raise click.UsageError("--to: expected a file or -, got ''")
     from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
     from zoneward.cli.uncollected import uncollected
-    from zoneward.sources.saving import save
+    from zoneward.snapshots.saving import save
 
     name = "" if to == "-" else to.lower()
     form = name.removesuffix(".gz")
@@ -56,9 +56,9 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
             snapshot = snapshot.only(services)
         if anonymize:
             from zoneward.routing.algorithms.registry import HEURISTICS
-            from zoneward.routing.asked import Approach
             from zoneward.routing.reasons import Reason
-            from zoneward.sources.anonymizing import anonymized
+            from zoneward.routing.request.asked import Approach
+            from zoneward.snapshots.anonymizing import anonymized
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
         with _compressed(file) if name.endswith(".gz") else _as_it_is(file) as stream:

@@ -13,13 +13,13 @@ from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Note, Options, table_width, tell, wants_color
 from zoneward.cli.streaming import Stream
 from zoneward.cli.terminal import Screen, is_screen
+from zoneward.client.cache import Cache
 from zoneward.kube.visible import visible
 from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
-from zoneward.sources.cache import Cache
 
 if TYPE_CHECKING:
+    from zoneward.client.resources import Key
     from zoneward.report.text import Text
-    from zoneward.sources.resources import Key
 
 _REDRAW: Final = 0.25
 """Seconds between two pictures."""

@@ -17,18 +17,18 @@ from zoneward.cli.running_together import first_to_end
 from zoneward.cli.snapshots import no_services, services_in
 from zoneward.cli.uncollected import uncollected
 from zoneward.cli.watch_views import View, view_for
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.cache import Cache
+from zoneward.client.error_messages import complaint, shown_server
+from zoneward.client.following import follow
+from zoneward.client.transport import Transport
+from zoneward.client.unreadable import Unreadable, left_out
+from zoneward.client.watch_health import Standing
 from zoneward.report.decision_changes import DecisionChange
-from zoneward.sources.api_errors import CallFailed
-from zoneward.sources.cache import Cache
-from zoneward.sources.complaints import complaint, shown_server
-from zoneward.sources.following import follow
-from zoneward.sources.snapshot import Snapshot
-from zoneward.sources.standing import Standing
-from zoneward.sources.transport import Transport
-from zoneward.sources.unreadable import Unreadable, left_out
+from zoneward.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from zoneward.sources.access import Access
+    from zoneward.client.access import Access
 
 WATCHABLE: Final = ("table", "wide", "json")
 _SETTLING: Final = 0.1

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from zoneward.client.resources import Key
 from zoneward.controller.metric_labels import HintedBy, TrafficDistribution
-from zoneward.sources.resources import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,40 +10,40 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from zoneward.controller.adopting import Link
-from zoneward.controller.batching import BackOff, Batching
-from zoneward.controller.honoring import Honoring
-from zoneward.controller.keeping_endpoints import EndpointsKeeper
-from zoneward.controller.leading import Leading, always
+from zoneward.client.affected_services import concerned
+from zoneward.client.api_errors import ApiError
+from zoneward.client.cache import Cache
+from zoneward.client.following import Trouble, follow
+from zoneward.client.reflector import Timing
+from zoneward.client.resources import LEASES, SLICES, AnyResource, Key, LiveNode, LivePod, T, key_of, service_of
+from zoneward.client.store import Handler
+from zoneward.client.unreadable import Unreadable
+from zoneward.client.writer import Writer
+from zoneward.controller.handover.adopting import Link
+from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
+from zoneward.controller.handover.releases import Releases
+from zoneward.controller.handover.rivals import Rivals, is_built_in, is_sign_of_life
+from zoneward.controller.leader.leading import Leading, always
 from zoneward.controller.metrics import Metrics, SyncResult
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue import Queue
-from zoneward.controller.reconciling import Ending, Reconciled, Reconciler
-from zoneward.controller.releases import Releases
-from zoneward.controller.resync import PERIOD, Resync
-from zoneward.controller.rivals import Rivals, is_built_in, is_sign_of_life
-from zoneward.controller.schedule import Given, Urgency, urgency_of
-from zoneward.controller.state import SliceNames, State
-from zoneward.controller.syncing import Syncer
-from zoneward.controller.telling import Teller
-from zoneward.controller.tracker import Tracker
+from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.queue import Queue
+from zoneward.controller.queue.resync import PERIOD, Resync
+from zoneward.controller.queue.schedule import Given, Urgency, urgency_of
+from zoneward.controller.status.honoring import Honoring
+from zoneward.controller.status.telling import Teller
+from zoneward.controller.sync.reconciling import Ending, Reconciled, Reconciler
+from zoneward.controller.sync.state import SliceNames, State
+from zoneward.controller.sync.syncing import Syncer
+from zoneward.controller.sync.tracker import Tracker
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import log_unreadable
 from zoneward.kube.adoption import Course, with_selector
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.selection import ZONEWARD, Consumer
+from zoneward.routing.selection.selection import ZONEWARD, Consumer
 from zoneward.slices.plan import ServicePlan, plan_service
-from zoneward.sources.api_errors import ApiError
-from zoneward.sources.cache import Cache
-from zoneward.sources.concerns import concerned
-from zoneward.sources.following import Trouble, follow
-from zoneward.sources.resources import LEASES, SLICES, AnyResource, Key, LiveNode, LivePod, T, key_of, service_of
-from zoneward.sources.store import Handler
-from zoneward.sources.unreadable import Unreadable
-from zoneward.sources.watching import Timing
-from zoneward.sources.writing import Writer
 
 WORKERS: Final = 4
 _TICK: Final = 0.5

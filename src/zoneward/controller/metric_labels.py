@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.asked import Approach
 from zoneward.routing.decision import Decision
+from zoneward.routing.request.asked import Approach
 
 
 class Feature(StrEnum):

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.resources import Key
+from zoneward.client.writer import Outcome, outcome_of
 from zoneward.controller.accounting import Accounts, FamilyCount, family_count
 from zoneward.controller.metric_labels import SyncLabels, hinted_by, sync_labels, traffic_distribution
 from zoneward.controller.predictions import Predictions
-from zoneward.controller.schedule import Depth
+from zoneward.controller.queue.schedule import Depth
 from zoneward.daemon.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice
-from zoneward.routing.assignment import Assignment
+from zoneward.routing.placement.assignment import Assignment
 from zoneward.slices.planned import FamilyPlan, ServicePlan
-from zoneward.sources.api_errors import CallFailed, Gone
-from zoneward.sources.resources import Key
-from zoneward.sources.writing import Outcome, outcome_of
 
 _EMPTY: Final = Depth()
 _NO_PORTS: Final = object()

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from zoneward.client.resources import Key
 from zoneward.slices.planned import ServicePlan
-from zoneward.sources.resources import Key
 
 LIMIT: Final = 1_000
 """Services with series of their own."""

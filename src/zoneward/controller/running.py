@@ -14,19 +14,26 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from zoneward import __version__
-from zoneward.controller.alone import alone
-from zoneward.controller.batching import Batching
+from zoneward.client.access import Access
+from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
+from zoneward.client.error_messages import worded
+from zoneward.client.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyResource, Key
+from zoneward.client.transport import Transport
+from zoneward.client.watch_health import Standing
+from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
 from zoneward.controller.exposition import MetricsPage
-from zoneward.controller.lease import Candidate, new_identity
+from zoneward.controller.handover.alone import alone
+from zoneward.controller.leader.candidate import Candidate, new_identity
+from zoneward.controller.leader.observing import Observer
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Metrics, Moment
 from zoneward.controller.mode import Mode
-from zoneward.controller.observing import Observer
 from zoneward.controller.predictions import ByFamily, Predictions, predictions_of
-from zoneward.controller.rights import RIGHTS, RIGHTS_OF_MARKED, check_rights
+from zoneward.controller.queue.batching import Batching
 from zoneward.controller.settings import Settings
-from zoneward.controller.telling import LONGEST_TRUCE, Teller
-from zoneward.controller.unanswered import Unanswered
+from zoneward.controller.status.telling import LONGEST_TRUCE, Teller
+from zoneward.controller.sync.permissions import RIGHTS, RIGHTS_OF_MARKED, check_rights
+from zoneward.controller.sync.unanswered import Unanswered
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
 from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
@@ -36,13 +43,6 @@ from zoneward.daemon.unreadable import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
-from zoneward.sources.access import Access
-from zoneward.sources.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
-from zoneward.sources.complaints import worded
-from zoneward.sources.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyResource, Key
-from zoneward.sources.standing import Standing
-from zoneward.sources.transport import Transport
-from zoneward.sources.writing import TIME_LIMIT, Outcome, Writer, outcome_of
 
 DRAIN: Final = 10.0
 """Seconds for what was begun when we are told to stop."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from zoneward.controller.election import Timing
+from zoneward.controller.leader.election import Timing
 from zoneward.controller.mode import Mode
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import LogFormat

@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from zoneward.client.resources import Event, EventSeries, Regarding, micro_time
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing import events
-from zoneward.sources.resources import Event, EventSeries, Regarding, micro_time
 
 MOST_NOTE: Final = 1024
 """Bytes of a note, in UTF-8; an API server refuses longer ones."""

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from zoneward.client.unreadable import Unreadable
 from zoneward.daemon.log import Log
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing.events import Event
-from zoneward.sources.unreadable import Unreadable
 
 UNREADABLE: Final = "ObjectUnreadable"
 

@@ -14,9 +14,10 @@ from prometheus_client.metrics_core import Metric
 
 from zoneward import __version__
 from zoneward.daemon.metric_text import Value, counter, gauge, histogram, text_of
-from zoneward.proxy.measured import Total
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.measure.measured import Total
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.served import ADDRESS_TYPES, FAMILIES, Family, Served
+from zoneward.proxy.model.served import ADDRESS_TYPES, Served
 
 UPSTREAM: Final = "kubeproxy_"
 OURS: Final = "zoneward_proxy_"

@@ -11,15 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from zoneward.client.resources import Key
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
-from zoneward.proxy.claims import Claims
-from zoneward.proxy.known import Known
-from zoneward.proxy.large_services import TooLarge, with_endpoints
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.kernel.programming import Programmed
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.programming import Programmed
-from zoneward.proxy.served import FAMILIES, Family, Served
-from zoneward.sources.resources import Key
+from zoneward.proxy.model.claims import Claims
+from zoneward.proxy.model.known import Known
+from zoneward.proxy.model.served import Served
+from zoneward.proxy.ruleset.large_services import TooLarge, with_endpoints
 
 GATHERED: Final = 0.05
 """Seconds for which changes are gathered where they come too fast: a transaction costs more than a change in it."""
@@ -34,7 +35,7 @@ _AT_ONCE: Final = 200
 
 
 class Table(Protocol):
-    """Where the Services of one family are put; `zoneward.proxy.programming.FamilyTable` is one."""
+    """Where the Services of one family are put; `zoneward.proxy.kernel.programming.FamilyTable` is one."""
 
     def put(self, service: Key, served: Served | None) -> None: ...
     def waits(self, service: Key) -> bool: ...

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from zoneward.proxy.served import Family
+from zoneward.netlink.messages import Family
 
 
 def families() -> tuple[Family, ...]:

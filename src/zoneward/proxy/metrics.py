@@ -6,9 +6,9 @@ What only has to be looked at when somebody asks (elements, rules, the cache) is
 from collections import Counter
 from typing import Final
 
+from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.daemon.histogram import SECONDS, Histogram
-from zoneward.proxy.served import Family
-from zoneward.sources.api_errors import CallFailed, Gone
+from zoneward.netlink.messages import Family
 
 FAST: Final = (0.0001, 0.00025, 0.0005, *SECONDS)
 """Seconds: a transaction of one element takes a tenth of a millisecond."""

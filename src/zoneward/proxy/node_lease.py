@@ -12,11 +12,11 @@ from typing import Final, NoReturn
 
 from msgspec.structs import replace
 
+from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
+from zoneward.client.node_leases import RENEWED, Programmed, lease_of
+from zoneward.client.resources import LEASES, micro_time
+from zoneward.client.writer import Sender, Writer
 from zoneward.kube.objects import ObjectMeta, OwnerReference
-from zoneward.sources.api_errors import ApiError, CallFailed, Conflict, NotFound
-from zoneward.sources.node_leases import RENEWED, Programmed, lease_of
-from zoneward.sources.resources import LEASES, micro_time
-from zoneward.sources.writing import Sender, Writer
 
 LEAST: Final = 10.0
 """Seconds between two writes."""

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 
+from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.resources import AnyResource, Key
+from zoneward.client.unreadable import Unreadable
 from zoneward.daemon.log import Log
 from zoneward.daemon.unreadable import log_unreadable
 from zoneward.kube.input_error import show
 from zoneward.kube.objects import Service
-from zoneward.proxy.large_services import TooLarge
+from zoneward.netlink.messages import Family
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.served import Family
+from zoneward.proxy.ruleset.large_services import TooLarge
 from zoneward.proxy.telling import ADDRESS_CONTESTED, NO_HEALTH_PORT, NOT_PROGRAMMED, PARTLY_PROGRAMMED, Teller
-from zoneward.sources.api_errors import CallFailed, Gone
-from zoneward.sources.resources import AnyResource, Key
-from zoneward.sources.unreadable import Unreadable
 
 
 class Reports:

@@ -10,6 +10,17 @@ from typing import Any, Final
 from msgspec.json import encode
 
 from zoneward import __version__
+from zoneward.client.access import Access
+from zoneward.client.api_errors import CallFailed, NotFound
+from zoneward.client.error_messages import complaint, worded
+from zoneward.client.following import follow
+from zoneward.client.reflector import Timing
+from zoneward.client.resources import NODES, SERVICES, AnyResource, Key, LiveNode
+from zoneward.client.transport import Transport
+from zoneward.client.unreadable import Unreadable
+from zoneward.client.watch_health import Standing
+from zoneward.client.writer import Outcome, Writer, outcome_of
+from zoneward.daemon.garbage import collected_seldom
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Log
@@ -19,39 +30,29 @@ from zoneward.daemon.unreadable import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
-from zoneward.proxy.applying import NftProcess
-from zoneward.proxy.base_rules import LayoutOptions
-from zoneward.proxy.conntrack_cleaning import Conntrack, is_local
-from zoneward.proxy.counting import Counting
+from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.exposition import MetricsPage, Moment
-from zoneward.proxy.garbage import collected_seldom
-from zoneward.proxy.health_ports import HealthPorts
-from zoneward.proxy.healthz import HealthzServer, ProxyHealth, is_eligible
-from zoneward.proxy.known import Known
+from zoneward.proxy.health.health_ports import HealthPorts
+from zoneward.proxy.health.healthz import HealthzServer, ProxyHealth, is_eligible
+from zoneward.proxy.health.proxy_mode import ProxyModeServer
+from zoneward.proxy.kernel.applying import NftProcess
+from zoneward.proxy.kernel.conntrack_cleaning import Conntrack, is_local
+from zoneward.proxy.kernel.programming import FamilyTable, Programmed
 from zoneward.proxy.loop import ProxyLoop
 from zoneward.proxy.machine import families
+from zoneward.proxy.measure.counting import Counting
 from zoneward.proxy.metrics import Metrics
+from zoneward.proxy.model.known import Known
+from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses, serves_node_ports
+from zoneward.proxy.model.selections import selections
+from zoneward.proxy.model.served import Served
+from zoneward.proxy.model.watermark import Watermark
 from zoneward.proxy.node_lease import NodeLease
-from zoneward.proxy.node_options import all_node_addresses, layout_options, node_port_addresses, serves_node_ports
-from zoneward.proxy.programming import FamilyTable, Programmed
-from zoneward.proxy.proxy_mode import ProxyModeServer
 from zoneward.proxy.reports import Reports
-from zoneward.proxy.selections import selections
-from zoneward.proxy.served import FAMILIES, Family, Served
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.settings import ProxySettings
 from zoneward.proxy.telling import Teller
-from zoneward.proxy.watermark import Watermark
 from zoneward.routing.configuration import Configuration
-from zoneward.sources.access import Access
-from zoneward.sources.api_errors import CallFailed, NotFound
-from zoneward.sources.complaints import complaint, worded
-from zoneward.sources.following import follow
-from zoneward.sources.resources import NODES, SERVICES, AnyResource, Key, LiveNode
-from zoneward.sources.standing import Standing
-from zoneward.sources.transport import Transport
-from zoneward.sources.unreadable import Unreadable
-from zoneward.sources.watching import Timing
-from zoneward.sources.writing import Outcome, Writer, outcome_of
 
 HEALTH_LIMIT: Final = 60.0
 """Seconds that something may wait for the kernel before this proxy is not well: kube-proxy's figure."""

@@ -18,9 +18,10 @@ from zoneward.daemon.section import (
     number,
     read_section,
 )
-from zoneward.proxy.large_services import MAX_SERVICE_ENTRIES
-from zoneward.proxy.quoting import quoted
-from zoneward.proxy.served import Family, family_of
+from zoneward.netlink.messages import Family
+from zoneward.proxy.model.served import family_of
+from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES
+from zoneward.proxy.ruleset.quoting import quoted
 from zoneward.routing.configuration import ConfigurationError
 
 SECTION: Final = "proxy"

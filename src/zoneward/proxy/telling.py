@@ -11,17 +11,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
+from zoneward.client.api_errors import ApiError, CallFailed
+from zoneward.client.resources import EVENTS
+from zoneward.client.resources import Event as Written
+from zoneward.client.unreadable import Unreadable
+from zoneward.client.writer import Outcome, Writer, outcome_of
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Service
 from zoneward.routing.events import Event
-from zoneward.sources.api_errors import ApiError, CallFailed
-from zoneward.sources.resources import EVENTS
-from zoneward.sources.resources import Event as Written
-from zoneward.sources.unreadable import Unreadable
-from zoneward.sources.writing import Outcome, Writer, outcome_of
 
 CONTROLLER: Final = f"{DOMAIN}/node-proxy"
 """As Events name it."""

@@ -9,9 +9,9 @@ import msgspec
 from zoneward.kube.objects import Condition
 from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event
-from zoneward.routing.measured import Measurements, predicted_for
 from zoneward.routing.rules import Rule
-from zoneward.routing.traffic import Traffic
+from zoneward.routing.selection.measured import Measurements, predicted_for
+from zoneward.routing.selection.traffic import Traffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 

@@ -16,11 +16,11 @@ from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand
-from zoneward.routing.measured import Measurements, predicted_for
+from zoneward.routing.demand.demand import Demand
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import counted, listed
-from zoneward.routing.traffic import Traffic, ZoneTraffic
+from zoneward.routing.selection.measured import Measurements, predicted_for
+from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 _MOST_ZONE_COLUMNS = 6

@@ -12,9 +12,9 @@ from typing import Literal
 from zoneward.kube.objects import Endpoint, identity, is_ready, is_terminating
 from zoneward.report.decisions import slice_counts
 from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.asked import Approach
 from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event
+from zoneward.routing.request.asked import Approach
 from zoneward.routing.rules import counted
 from zoneward.slices.plan import ServicePlan
 

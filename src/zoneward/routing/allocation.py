@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from zoneward.routing.algorithms.registry import Heuristic
 from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
-from zoneward.routing.groups import WEIGHT_DIGITS, Group, own_group
+from zoneward.routing.placement.groups import WEIGHT_DIGITS, Group, own_group
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from fractions import Fraction
 from zoneward.kube.objects import Service
 from zoneward.routing import upstream
 from zoneward.routing.allocation import Allocation
-from zoneward.routing.approach import asked_for
-from zoneward.routing.assignment import Assignment
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.crowd import Crowd
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand
+from zoneward.routing.demand.demand import Demand
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.crowd import Crowd
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request.approach import asked_for
 from zoneward.routing.rules import Rules, counted, listed
 
 

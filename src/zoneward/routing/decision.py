@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from zoneward.kube.objects import Hints
 from zoneward.routing import upstream
 from zoneward.routing.allocation import Allocation
-from zoneward.routing.asked import Approach
-from zoneward.routing.assignment import Assignment
 from zoneward.routing.configuration import HintsSettings
-from zoneward.routing.groups import Group
 from zoneward.routing.late import Late
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.groups import Group
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request.asked import Approach
 from zoneward.routing.rules import Rule
 
 

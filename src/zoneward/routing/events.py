@@ -14,13 +14,13 @@ import msgspec
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.approach import asks_for_hints
-from zoneward.routing.asked import Approach
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.decision import Decision
 from zoneward.routing.outcome import speaker, with_endpoints
 from zoneward.routing.reasons import Reason
-from zoneward.routing.subsetting_settings import asks_for_subsetting
+from zoneward.routing.request.approach import asks_for_hints
+from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.subsetting_settings import asks_for_subsetting
 
 ENABLED: Final = "TopologyAwareRoutingEnabled"
 DISABLED: Final = "TopologyAwareRoutingDisabled"

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from zoneward.kube.objects import Identity
 from zoneward.routing.configuration import HintsSettings
-from zoneward.routing.groups import Group
+from zoneward.routing.placement.groups import Group
 
 
 @dataclass(frozen=True, slots=True)

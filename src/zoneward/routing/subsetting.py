@@ -1,6 +1,6 @@
 """Decisions that slice groups carry (KEP-2004): a starting threshold, an algorithm, and as little change as possible.
 
-The algorithms see endpoints at home (`zoneward.routing.homes`).
+The algorithms see endpoints at home (`zoneward.routing.placement.homes`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,17 +12,17 @@ from zoneward.routing.algorithms.lazy import only_the_update
 from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS, Heuristic
 from zoneward.routing.algorithms.results import IMPOSSIBLE
 from zoneward.routing.allocation import Allocation, allocate, allocation_of
-from zoneward.routing.asked import Approach
-from zoneward.routing.assignment import Assignment
 from zoneward.routing.case import Case, lacking, percent
-from zoneward.routing.crowd import Cell, Member, named
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand
-from zoneward.routing.groups import Group, own_group
-from zoneward.routing.homes import Homes, homes_of
+from zoneward.routing.demand.demand import Demand
 from zoneward.routing.hysteresis import are_enough, endpoints_needed
-from zoneward.routing.placement import Lot, Placement, place
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.crowd import Cell, Member, named
+from zoneward.routing.placement.groups import Group, own_group
+from zoneward.routing.placement.homes import Homes, homes_of
+from zoneward.routing.placement.placement import Lot, Placement, place
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request.asked import Approach
 from zoneward.routing.rules import counted, listed
 from zoneward.routing.score import MAX_OVERLOAD
 from zoneward.routing.tolerance import lost_in_zone, measures_of

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Final
 
 from zoneward.routing.configuration import UPSTREAM_THRESHOLD
-from zoneward.routing.demand import Demand
+from zoneward.routing.demand.demand import Demand
 from zoneward.routing.reasons import Reason
 
 OVERLOAD_THRESHOLD: Final = float(UPSTREAM_THRESHOLD)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing import score
-from zoneward.routing.approach import NO_APPROACH, WHAT_IF_VALUES, as_if_asked
 from zoneward.routing.decision import Decision
-from zoneward.routing.traffic import Traffic
+from zoneward.routing.request.approach import NO_APPROACH, WHAT_IF_VALUES, as_if_asked
+from zoneward.routing.selection.traffic import Traffic
 from zoneward.slices.plan import FamilyPlan, Surroundings, plan_service
 from zoneward.slices.ports import PortKey, port_key
 

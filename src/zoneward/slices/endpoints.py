@@ -19,7 +19,7 @@ from zoneward.kube.objects import (
     identity,
     says_ready,
 )
-from zoneward.routing.groups import Group
+from zoneward.routing.placement.groups import Group
 from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
 
 IPV4: Final = "IPv4"

@@ -1,10 +1,10 @@
 """A Service with everything that its plan depends on, kept and mended: a change costs what it changes.
 
-The desired endpoints are kept by what makes them alike to a decision (`zoneward.routing.crowd`), and slices are looked
-into only where they may differ (`zoneward.slices.kept_family`). A plan after a few changes costs these changes, the
-slices that they touch, zones squared, and a name or two of every slice. What all endpoints depend on (the Service's
-ports and families, settings) is rare, and costs as much as a start. So does every plan with ``--compat=upstream`` or
-without Pods: there all slices are looked into.
+The desired endpoints are kept by what makes them alike to a decision (`zoneward.routing.placement.crowd`), and slices
+are looked into only where they may differ (`zoneward.slices.kept_family`). A plan after a few changes costs these
+changes, the slices that they touch, zones squared, and a name or two of every slice. What all endpoints depend on (the
+Service's ports and families, settings) is rare, and costs as much as a start. So does every plan with
+``--compat=upstream`` or without Pods: there all slices are looked into.
 """
 
 from collections.abc import Container, Hashable, Iterable, Mapping

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from zoneward.kube.objects import Condition, EndpointSlice, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand
+from zoneward.routing.demand.demand import Demand
 from zoneward.routing.events import Event
 from zoneward.routing.late import Late
 from zoneward.routing.outcome import speaker
-from zoneward.routing.selection import ZONEWARD, Consumer
-from zoneward.routing.traffic import Traffic
+from zoneward.routing.selection.selection import ZONEWARD, Consumer
+from zoneward.routing.selection.traffic import Traffic
 from zoneward.slices.packing import SliceChanges
 
 

@@ -5,22 +5,22 @@ from collections.abc import Container, Sequence
 
 from zoneward.kube.objects import EndpointSlice, Service, is_ready
 from zoneward.routing.allocation import Allocation
-from zoneward.routing.asked import Approach
-from zoneward.routing.assignment import Assignment
 from zoneward.routing.deciding import decide_for
 from zoneward.routing.decision import Decision
-from zoneward.routing.groups import own_group
 from zoneward.routing.late import altered
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.groups import own_group
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request.asked import Approach
 from zoneward.routing.rules import Rule, listed
-from zoneward.routing.selection import (
+from zoneward.routing.selection.selection import (
     endpoints_of_all_ports,
     hints_heeded,
     is_proxied,
     policies_of,
     slice_groups,
 )
-from zoneward.routing.traffic import Traffic, predict
+from zoneward.routing.selection.traffic import Traffic, predict
 from zoneward.slices import upstream
 from zoneward.slices.endpoints import address_types
 from zoneward.slices.kept_family import KeptFamily

@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Hints
-from zoneward.routing.groups import EVERY_ZONE, Group, own_group
-from zoneward.routing.slice_groups import group_of_slice
+from zoneward.routing.placement.groups import EVERY_ZONE, Group, own_group
+from zoneward.routing.selection.slice_groups import group_of_slice
 from zoneward.routing.subsetting import BALANCED
 
 

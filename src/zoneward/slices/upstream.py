@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints
 from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.asked import Approach
 from zoneward.routing.decision import Decision
+from zoneward.routing.request.asked import Approach
 from zoneward.routing.upstream import ZoneRange
 from zoneward.slices.packing import Packed
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 from tests.contract.objects import SERVICE_NAME, ZONE, a_node, a_pod, a_service
 
 from zoneward.kube import names
-from zoneward.sources.sandbox.garbage import Garbage
-from zoneward.sources.sandbox.in_process import InProcess
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.refusals import Refusal
-from zoneward.sources.sandbox.registry import Registry
+from zoneward.sandbox.server.garbage import Garbage
+from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.registry import Registry
 
 Object = dict[str, Any]
 SLICES: Final = "endpointslices.discovery.k8s.io"

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import msgspec
 from tests.contract.objects import SERVICE_NAME
-from tests.controller.an_election import LEASES, seconds
+from tests.controller.leader.an_election import LEASES, seconds
 from tests.controller.model.cluster import NAMESPACE, SLICES, Cluster
 from tests.controller.model.network import Link, Sent
 
-from zoneward.sources.resources import Key
-from zoneward.sources.sandbox.kinds import Kind
-from zoneward.sources.sandbox.routes import Route
-from zoneward.sources.sandbox.store import Change, Record
+from zoneward.client.resources import Key
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.routes import Route
+from zoneward.sandbox.server.store import Change, Record
 
 Address = tuple[str, str]
 """Of an endpoint: the Service, and its address."""

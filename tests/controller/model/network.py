@@ -11,18 +11,18 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import msgspec
-from tests.controller.an_election import seconds
+from tests.controller.leader.an_election import seconds
 
-from zoneward.sources.api_errors import CallFailed, Unreachable, api_error
-from zoneward.sources.retries import Retries
-from zoneward.sources.sandbox.bodies import decoded_object
-from zoneward.sources.sandbox.listing import list_options, listed
-from zoneward.sources.sandbox.patching import patched
-from zoneward.sources.sandbox.refusals import Refusal
-from zoneward.sources.sandbox.registry import Deletion, Registry, Write
-from zoneward.sources.sandbox.routes import Route, Routes
-from zoneward.sources.sandbox.store import head_of
-from zoneward.sources.sandbox.watching import watch
+from zoneward.client.api_errors import CallFailed, Unreachable, api_error
+from zoneward.client.retries import Retries
+from zoneward.sandbox.server.bodies import decoded_object
+from zoneward.sandbox.server.listing import list_options, listed
+from zoneward.sandbox.server.patching import patched
+from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.sandbox.server.routes import Route, Routes
+from zoneward.sandbox.server.store import head_of
+from zoneward.sandbox.server.watching import watch
 
 Object = dict[str, Any]
 _JSON: Final = "application/json"

@@ -6,20 +6,21 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-from tests.controller.an_election import KEY, seconds
+from tests.controller.leader.an_election import KEY, seconds
 from tests.controller.model.judge import Judge
 from tests.controller.model.network import Link, Network
 
-from zoneward.controller.batching import Batching
-from zoneward.controller.election import Timing
-from zoneward.controller.lease import Candidate
+from zoneward.client import api_errors, listing
+from zoneward.client import writer as writing
+from zoneward.client.resources import RESOURCES, Key
+from zoneward.controller.leader.candidate import Candidate
+from zoneward.controller.leader.election import Timing
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
-from zoneward.controller.telling import Teller
+from zoneward.controller.queue.batching import Batching
+from zoneward.controller.status.telling import Teller
 from zoneward.kube.objects import Service, says_ready
 from zoneward.routing.configuration import Configuration
-from zoneward.sources import api_errors, listing, writing
-from zoneward.sources.resources import RESOURCES, Key
 
 TIMING: Final = Timing(lease_duration=9, renew_deadline=6, retry_period=2)
 _CALM: Final = 3.0

@@ -2,15 +2,15 @@
 
 import msgspec
 from tests.contract.objects import SERVICE_NAME
-from tests.controller.an_election import in_no_time
+from tests.controller.leader.an_election import in_no_time
 from tests.controller.model.cluster import NAMESPACE
 from tests.controller.model.network import Link
 from tests.controller.model.schedules import made
 from tests.controller.model.world import World
 
+from zoneward.client.resources import SLICES
+from zoneward.client.writer import Writer
 from zoneward.kube.objects import EndpointSlice
-from zoneward.sources.resources import SLICES
-from zoneward.sources.writing import Writer
 
 
 def faults_of(*, knows: bool = True, saw: bool = True, leads: bool = True) -> list[str]:

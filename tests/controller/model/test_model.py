@@ -19,7 +19,7 @@ from typing import Final
 
 import pytest
 from hypothesis import Phase, given, seed, settings
-from tests.controller.an_election import in_no_time
+from tests.controller.leader.an_election import in_no_time
 from tests.controller.model.once_failed import ONCE_FAILED
 from tests.controller.model.schedules import Schedule, schedules
 from tests.controller.model.world import World

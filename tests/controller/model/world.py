@@ -8,23 +8,23 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
-from tests.controller.an_election import NOON, seconds
+from tests.controller.leader.an_election import NOON, seconds
 from tests.controller.model.cluster import SERVICES, SLICES, Cluster, is_own
 from tests.controller.model.judge import Judge
 from tests.controller.model.network import Network
 from tests.controller.model.replica import Replica
 from tests.controller.model.schedules import LAGS, ROUGH, WEATHERS, Schedule, Step
 
-from zoneward.controller.batching import Batching
-from zoneward.controller.conditions import ours, says_the_same
+from zoneward.controller.queue.batching import Batching
+from zoneward.controller.status.conditions import ours, says_the_same
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.events import DISABLED, ENABLED
+from zoneward.sandbox.server.beginning import begun
 from zoneward.slices.plan import Surroundings, plan_service
-from zoneward.sources.sandbox.beginning import begun
-from zoneward.sources.snapshot import Snapshot
+from zoneward.snapshots.snapshot import Snapshot
 
 QUIET_WITHIN: Final = 200.0
 """Seconds after which all must be written once nothing happens any more: pauses after failures grow to a minute."""

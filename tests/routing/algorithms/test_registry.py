@@ -14,8 +14,8 @@ from zoneward.routing.algorithms.one_group import one_group
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS, Heuristic, find
 from zoneward.routing.algorithms.same_zone import same_zone
-from zoneward.routing.approach import WHAT_IF_VALUES
 from zoneward.routing.configuration import WEIGHTED_ALGORITHMS, Algorithm
+from zoneward.routing.request.approach import WHAT_IF_VALUES
 
 
 def test_there_are_ten() -> None:

@@ -1,0 +1,1 @@
+"""The live API: requests, lists, watches, caches and writes. Knows nothing of routing."""

@@ -1,0 +1,94 @@
+"""The Lease in which a node's proxy says what it has programmed: one object a node, however many Services there are.
+
+It says up to which resourceVersion all is in the kernel: versions of a kind compare as numbers (KEP-5504). So one
+object speaks for every Service, and costs one write now and then, as the Leases of kubelets do.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from zoneward.client.resources import Key, Lease, LeaseSpec, version_of
+from zoneward.kube import names
+from zoneward.kube.objects import ObjectMeta, OwnerReference
+
+RENEWED: Final = 60.0
+"""Seconds after which a proxy renews its Lease at the latest, give or take a tenth."""
+LIVES: Final = 180.0
+"""Seconds after the last renewal in which a proxy counts as alive."""
+QUERY: Final = {"labelSelector": f"{names.COMPONENT_LABEL}={names.PROXY_COMPONENT}"}
+"""What selects these Leases."""
+MOST_REFUSED: Final = 50
+"""Services that a Lease may name as not programmed."""
+_LONGEST_NAME: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Programmed:
+    """What a node has in its kernel: every Service and slice up to these versions, but for Services ``but``."""
+
+    services: int
+    slices: int
+    but: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProxy:
+    """What a Lease says. ``programmed`` None: nothing that can be read. ``proxy_name`` empty: the node's own proxy, and
+    not one for Services with ``service.kubernetes.io/service-proxy-name``."""
+
+    node: str
+    proxy_name: str
+    programmed: Programmed | None
+
+
+def lease_name(node: str, proxy_name: str = "") -> str:
+    """``zoneward-proxy-NODE``, as long as it fits. The proxy of another name has another one."""
+    name = f"{names.PROXY_COMPONENT}-{node}"
+    if not proxy_name and len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(f"{node}/{proxy_name}".encode()).hexdigest()[:16]
+    return f"{name[: _LONGEST_NAME - len(digest) - 1].rstrip('.-')}-{digest}"
+
+
+def lease_of(
+    node: str, programmed: Programmed, *, namespace: str, proxy_name: str, renewed: str, owner: OwnerReference | None
+) -> Lease:
+    """A new Lease. ``renewed`` is a time of the API; ``owner`` the Node, with which it goes."""
+    annotations = {
+        names.PROGRAMMED_SERVICES_ANNOTATION: str(programmed.services),
+        names.PROGRAMMED_SLICES_ANNOTATION: str(programmed.slices),
+    }
+    if programmed.but:
+        annotations[names.NOT_PROGRAMMED_ANNOTATION] = ",".join("/".join(key) for key in programmed.but)
+    if proxy_name:
+        annotations[names.PROXY_NAME_ANNOTATION] = proxy_name
+    return Lease(
+        metadata=ObjectMeta(
+            name=lease_name(node, proxy_name),
+            namespace=namespace,
+            labels={names.COMPONENT_LABEL: names.PROXY_COMPONENT},
+            annotations=annotations,
+            owner_references=None if owner is None else (owner,),
+        ),
+        spec=LeaseSpec(holder_identity=node, lease_duration_seconds=round(LIVES), renew_time=renewed),
+    )
+
+
+def read(lease: Lease) -> NodeProxy:
+    """What a Lease says, whoever wrote it."""
+    said = lease.metadata.annotations or {}
+    services = version_of(said.get(names.PROGRAMMED_SERVICES_ANNOTATION))
+    slices = version_of(said.get(names.PROGRAMMED_SLICES_ANNOTATION))
+    programmed = None
+    if services is not None and slices is not None:
+        programmed = Programmed(services, slices, tuple(_keys(said.get(names.NOT_PROGRAMMED_ANNOTATION, ""))))
+    return NodeProxy(lease.spec.holder_identity or "", said.get(names.PROXY_NAME_ANNOTATION, ""), programmed)
+
+
+def _keys(text: str) -> Iterable[Key]:
+    for each in text.split(","):
+        namespace, slash, name = each.partition("/")
+        if slash:
+            yield namespace, name

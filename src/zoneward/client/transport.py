@@ -1,0 +1,300 @@
+"""Requests to one API server: who we are, over which connections, for how long, and how often."""
+
+import asyncio
+import platform
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from types import MappingProxyType, TracebackType
+from typing import Final
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from zoneward import __version__
+from zoneward.client.access import Access
+from zoneward.client.api_errors import (
+    ApiError,
+    CallFailed,
+    NoCredentials,
+    SilentConnection,
+    Unauthorized,
+    Unreachable,
+    api_error,
+)
+from zoneward.client.bodies import blocks, body_of
+from zoneward.client.credentials import Credentials, Identity, impersonation_headers
+from zoneward.client.failures import failures
+from zoneward.client.http_proxies import is_here, proxy_for
+from zoneward.client.lines import lines
+from zoneward.client.retries import Retries
+from zoneward.client.sockets import opened
+from zoneward.client.tls import TlsContexts
+from zoneward.kube.input_error import InputError
+
+TIME_LIMIT: Final = 60.0
+"""Seconds for a call with all its retries, where the caller names no other. An API server gives a request as long."""
+CONNECT_TIME_LIMIT: Final = 10.0
+_BUFFER: Final = 1 << 22
+"""Bytes of an answer that may wait to be read. A page of a list has millions: with aiohttp's usual 64 KiB the socket is
+stopped and started again for each block.
+"""
+_IDLE_CONNECTION: Final = 60.0
+"""Seconds for which a connection is kept for the next request; API servers keep theirs for 90."""
+_LONGEST_ERROR: Final = 1 << 16
+MAX_PAGE: Final = 256 << 20
+"""Bytes of an answer to a write, or to a question that has a ``limit``. A page of 500 EndpointSlices with 1,000
+endpoints each has 125 MB; one object has 9 MB at most, if all of it are characters that JSON escapes."""
+MAX_ANSWER: Final = 2 << 30
+"""Bytes of any other: 150,000 Pods at once, of 14 kB each."""
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""What a server that cannot take objects apart answers with is the whole object."""
+_NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes | None = None
+    content_type: str | None = None
+    is_compressed: bool = True
+    is_repeatable: bool = True
+    metadata_only: bool = False
+
+
+class Transport:
+    """Calls to the API server of an access, for as long as the ``async with`` block lasts.
+
+    Every method raises a subclass of ``CallFailed``: ApiError for an answer that is not a success, Unreachable,
+    TlsProblem, TimedOut, NoCredentials. A 401 is answered once with other credentials, where there are some: a plugin
+    is run again, a token file read again. Redirects are never followed: credentials would go along.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        retries: Retries | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        is_terminal: bool | None = None,
+        connect_time_limit: float = CONNECT_TIME_LIMIT,
+    ) -> None:
+        """``clock`` counts seconds, ``now`` is the time of day. ``is_terminal``: plugins may ask at standard input."""
+        if is_terminal is None:
+            is_terminal = sys.stdin is not None and sys.stdin.isatty()
+        cluster = access.cluster
+        self.access = access
+        self._retries = retries or Retries()
+        self._clock, self._sleep, self._chance, self._now = clock, sleep, chance, now
+        self._credentials = Credentials(access, now=now, is_terminal=is_terminal)
+        self._tls = TlsContexts(access) if cluster.server.startswith("https:") else None
+        # kubectl sends no token over plain HTTP. We do to this machine, where a sandbox may have no TLS.
+        self._is_private = self._tls is not None or is_here(URL(cluster.server).host or "")
+        self._proxy = cluster.proxy or proxy_for(cluster.server, access.environment)
+        self._headers = [
+            ("Accept", "application/json"),
+            ("User-Agent", f"zoneward/{__version__} ({platform.system()}; {platform.machine()})"),
+            *impersonation_headers(access.user.impersonation),
+        ]
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_time_limit)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> "Transport":
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_CONNECTION, socket_factory=opened),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=self._timeout,
+            skip_auto_headers=("Content-Type",),
+            read_bufsize=_BUFFER,
+            auto_decompress=False,
+        )
+        # aiohttp would send PUT and DELETE again over a new connection when one broke off: whether the first one was
+        # done is not known. There is no public way to tell it; a test proves that this one works.
+        self._session._retry_connection = False  # noqa: SLF001
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def get(self, path: str, query: Mapping[str, str] = _NO_QUERY, *, timeout: float | None = None) -> bytes:
+        """The body of the answer. ``timeout``: seconds for everything, retries included."""
+        call = _Call(method="GET", path=path, query=query, is_compressed=self.access.cluster.is_compressed)
+        return await self._repeated(call, TIME_LIMIT if timeout is None else timeout)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        query: Mapping[str, str] = _NO_QUERY,
+        idempotent: bool = False,
+        once: bool = False,
+        metadata_only: bool = False,
+        timeout: float | None = None,
+    ) -> bytes:
+        """Write. Not ``idempotent``: sent again only when it was certainly not done. ``timeout`` as of `get`.
+
+        ``once``: never sent again, but for a 401, whatever it failed of. For who would rather send something newer.
+        ``metadata_only``: the answer may come without the rest of the object, which saves both sides its JSON.
+        Where it fails, ``CallFailed.sent`` and 5xx say that it may have been done nevertheless.
+        """
+        call = _Call(
+            method=method,
+            path=path,
+            query=query,
+            body=body,
+            content_type=content_type,
+            is_repeatable=idempotent,
+            metadata_only=metadata_only,
+        )
+        return await self._repeated(call, TIME_LIMIT if timeout is None else timeout, once=once)
+
+    def stream(
+        self, path: str, query: Mapping[str, str], *, idle: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The lines of an answer that goes on, without their ends; empty ones are left out.
+
+        Ends with the answer. Raises, while opening, ApiError for a status other than 200; while opening and reading,
+        SilentConnection when no byte comes for ``idle`` seconds, and Unreachable when the connection breaks off.
+        Nothing but a 401 is tried again.
+        """
+        return self._stream(_Call(method="GET", path=path, query=query, is_compressed=False), idle)
+
+    @asynccontextmanager
+    async def _stream(self, call: _Call, idle: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        identity = await self._credentials.current()
+        try:
+            response = await self._opened(call, identity, idle)
+        except Unauthorized as error:
+            response = await self._opened(call, await self._other_than(identity, error), idle)
+        try:
+            if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
+                raise Unreachable(f"expected a stream as it is, got {encoding[:20]!r}")
+            async with aclosing(lines(response.content, idle=idle)) as found:
+                yield found
+        finally:
+            response.close()
+
+    async def _repeated(self, call: _Call, limit: float, *, once: bool = False) -> bytes:
+        # Logging in may take a person minutes. It has limits of its own.
+        await self._credentials.current()
+        deadline = self._clock() + limit
+        failed = 0
+        while True:
+            try:
+                return await self._once(call, deadline - self._clock())
+            except CallFailed as error:
+                if once:
+                    raise
+                failed += 1
+                pause = self._retries.pause(
+                    error, failed=failed, is_repeatable=call.is_repeatable, chance=self._chance()
+                )
+                if pause is None or self._clock() + pause >= deadline:
+                    raise
+            await self._sleep(pause)
+
+    async def _once(self, call: _Call, limit: float) -> bytes:
+        """One attempt, or two where the first was refused for its credentials."""
+        identity = await self._credentials.current()
+        try:
+            return await self._read(call, identity, limit)
+        except Unauthorized as error:
+            return await self._read(call, await self._other_than(identity, error), limit)
+
+    async def _other_than(self, refused: Identity, error: Unauthorized) -> Identity:
+        """Raises the error where there is nothing else to show."""
+        other = await self._credentials.other_than(refused)
+        if other is None:
+            raise error
+        return other
+
+    async def _read(self, call: _Call, identity: Identity, limit: float) -> bytes:
+        is_whole = call.method == "GET" and "limit" not in call.query
+        with failures(limit=limit):
+            async with asyncio.timeout(limit), await self._answered(call, identity) as response:
+                return await body_of(response, most=MAX_ANSWER if is_whole else MAX_PAGE)
+
+    async def _opened(self, call: _Call, identity: Identity, idle: float) -> aiohttp.ClientResponse:
+        try:
+            async with asyncio.timeout(idle):
+                return await self._answered(call, identity)
+        except TimeoutError:
+            raise SilentConnection(f"no answer within {idle:.3g} s") from None
+
+    async def _answered(self, call: _Call, identity: Identity) -> aiohttp.ClientResponse:
+        """An answer that is a success, its body still to be read. Raises ApiError and what aiohttp raises."""
+        assert self._session is not None, "a Transport is entered before it is used"
+        headers = CIMultiDict(self._headers)
+        headers["Accept-Encoding"] = "gzip" if call.is_compressed else "identity"
+        if identity.authorization and self._is_private:
+            headers["Authorization"] = identity.authorization
+        if call.metadata_only:
+            headers["Accept"] = _METADATA
+        if call.content_type:
+            headers["Content-Type"] = call.content_type
+        try:
+            context = self._tls.context(identity.certificate) if self._tls else True
+        except InputError as error:
+            raise NoCredentials(error) from error
+        with failures(limit=self._timeout.sock_connect or 0):
+            response = await self._session.request(
+                call.method,
+                URL(self.access.cluster.server + call.path),
+                params=call.query,
+                data=call.body,
+                headers=headers,
+                ssl=context,
+                server_hostname=self.access.cluster.tls_server_name,
+                proxy=self._proxy,
+                allow_redirects=False,
+            )
+            if response.status // 100 == 2:
+                return response
+            async with response:
+                raise await self._refusal(call, response)
+
+    async def _refusal(self, call: _Call, response: aiohttp.ClientResponse) -> ApiError:
+        body = b""
+        if response.status // 100 == 3:
+            body = f"expected the API server, got a redirect to {response.headers.get('Location', 'nowhere')}".encode()
+        else:
+            async for block in blocks(response):
+                body += block[:_LONGEST_ERROR]
+                if len(body) >= _LONGEST_ERROR:
+                    break
+        return api_error(
+            response.status,
+            body,
+            retry_after=self._retry_after(response.headers.get("Retry-After")),
+            method=call.method,
+            path=call.path,
+            query=call.query,
+        )
+
+    def _retry_after(self, text: str | None) -> float | None:
+        """Seconds, given as such or as a time (RFC 9110 § 10.2.3); None for what is neither."""
+        if text is None:
+            return None
+        if text.strip().isdecimal():
+            return float(text)
+        try:
+            return max(0.0, (parsedate_to_datetime(text) - self._now()).total_seconds())
+        except (ValueError, TypeError):
+            return None

@@ -1,0 +1,1 @@
+"""Which Service is synced next, and when."""

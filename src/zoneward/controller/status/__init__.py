@@ -1,0 +1,1 @@
+"""What the controller writes about Services: Events and conditions."""

@@ -1,0 +1,1 @@
+"""Messages that the kernel takes and sends over netlink, as bytes."""

@@ -1,0 +1,102 @@
+"""Requests to the kernel over netlink, and what it answers, as bytes.
+
+The process that asks has the right to, and knows nothing of what it asks; here is the other side of it. A request has
+to be a dump, or to ask for an acknowledgement (`request` sees to that), so that it is known where its answer ends.
+"""
+
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+Family = Literal["ip", "ip6"]
+"""A family of addresses, in the words of nft."""
+FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
+HEADER: Final = struct.Struct("=IHHII")
+"""Length, kind, flags, number of the request, port."""
+GENERIC: Final = struct.Struct("=BBH")
+"""Family, version, resource: what begins each message of netfilter."""
+ERROR: Final = 2
+DONE: Final = 3
+INTERRUPTED: Final = 0x10
+_ATTRIBUTE: Final = struct.Struct("=HH")
+_REQUEST, _ACKNOWLEDGE, _DUMP = 0x1, 0x4, 0x300
+_NESTED: Final = 0x8000
+_KIND: Final = 0x3FFF
+_STATUS: Final = struct.Struct("=i")
+
+
+def request(subsystem: int, message: int, family: int, attributes: bytes = b"", *, dump: bool = False) -> bytes:
+    """One message to netfilter. ``subsystem`` is 10 for nf_tables, 1 for conntrack."""
+    length = HEADER.size + GENERIC.size + len(attributes)
+    flags = _REQUEST | (_DUMP if dump else _ACKNOWLEDGE)
+    return HEADER.pack(length, subsystem << 8 | message, flags, 1, 0) + GENERIC.pack(family, 0, 0) + attributes
+
+
+def attribute(kind: int, data: bytes) -> bytes:
+    """One attribute, filled up to four bytes."""
+    length = _ATTRIBUTE.size + len(data)
+    return _ATTRIBUTE.pack(length, kind) + data + b"\0" * (-length % 4)
+
+
+def nested(kind: int, attributes: Iterable[bytes]) -> bytes:
+    """An attribute of attributes."""
+    return attribute(kind | _NESTED, b"".join(attributes))
+
+
+def text(kind: int, words: str) -> bytes:
+    return attribute(kind, words.encode() + b"\0")
+
+
+def messages(answer: bytes) -> Iterator[tuple[int, bytes]]:
+    """The kind of each message, with the subsystem, and what comes after its header; without the one that ends them."""
+    for kind, _, start, end in _parts(answer):
+        if kind not in (ERROR, DONE):
+            yield kind, answer[start:end]
+
+
+def status(answer: bytes) -> int:
+    """0, or the number of the error that ends an answer (`errno`)."""
+    for kind, _, start, end in _parts(answer):
+        if kind in (ERROR, DONE) and end - start >= _STATUS.size:
+            (found,) = _STATUS.unpack_from(answer, start)
+            if found:
+                return -int(found)
+    return 0
+
+
+def is_whole(answer: bytes) -> bool:
+    """Whether nothing changed while the kernel told of it."""
+    return not any(flags & INTERRUPTED for _, flags, _, _ in _parts(answer))
+
+
+def attributes(data: bytes, place: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The attributes from a place on."""
+    size, end = _ATTRIBUTE.size, len(data)
+    while place + size <= end:
+        length, kind = _ATTRIBUTE.unpack_from(data, place)
+        if length < size:
+            return
+        # The upper bits say that there are attributes inside, or which end of a number comes first.
+        yield kind & _KIND, data[place + size : place + length]
+        place += (length + 3) & ~3
+
+
+def words(data: bytes) -> str:
+    """A text as the kernel has it."""
+    return data.rstrip(b"\0").decode(errors="replace")
+
+
+def error_text(number: int) -> str:
+    return os.strerror(number)
+
+
+def _parts(answer: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Kind and flags of each message, and where what follows its header begins and ends."""
+    place = 0
+    while place + HEADER.size <= len(answer):
+        length, kind, flags = struct.unpack_from("=IHH", answer, place)
+        if length < HEADER.size:
+            return
+        yield kind, flags, place + HEADER.size, place + length
+        place += (length + 3) & ~3

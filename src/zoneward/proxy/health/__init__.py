@@ -1,0 +1,1 @@
+"""What load balancers and scripts ask a node's proxy over HTTP."""

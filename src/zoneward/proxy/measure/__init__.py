@@ -1,0 +1,1 @@
+"""Connections of a node, counted by Service and zone."""

@@ -1,0 +1,1 @@
+"""The rules of a node as values, and as text for nft."""

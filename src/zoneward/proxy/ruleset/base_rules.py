@@ -1,0 +1,217 @@
+"""The rules that all Services share: what is in a table with or without them, and chains known by their names.
+
+==================  ==================================================================================
+``services``        address, protocol, port -> chain; ``node-ports`` the same without the address
+``endpoints``       cluster address, protocol, port, slot -> endpoint; ``local-endpoints``: those of this node
+``to-cluster-ip``   external address, protocol, port -> cluster address; ``node-to-cluster-ip`` the same for node
+                    ports, and ``node-to-port`` their Service's port
+``policy-cluster``  cluster address, protocol, port -> the chain for traffic that came to another address, by
+                    its traffic policy; ``policy-local``
+``inside``          for the external policy Local: where traffic from this node and its Pods goes;
+                    ``outside``: all other traffic
+``refused``         what has nobody to serve it: rejected where no endpoint exists, else dropped
+``guarded``         load balancers' addresses with ranges of sources
+``cluster-ips``     all cluster addresses; ``hairpin``: endpoints of this node, which may call themselves
+``connections``     what the kernel counts by itself (`zoneward.proxy.measure.connections`)
+==================  ==================================================================================
+
+What a chain does is told by its name, so that whoever finds a table needs no more than the names to know it.
+Chains: ``c-N`` and ``l-N`` send to one of N slots (cluster, local). ``external-cluster`` and ``external-local`` are the
+external policies, ``to-cluster`` and ``to-local`` lead on from them. With ``node-`` before it the same for node ports.
+
+Endpoints are there once for a Service's port, under its cluster address. The first packet of a connection to another
+address, or to a node port, has its destination rewritten to the cluster address before its endpoint is looked up: nft
+(1.0.6) has no other place for a value that one lookup finds and the next one needs. It is rewritten again at once, by
+the translation to the endpoint; connection tracking has kept the address that the client asked for.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zoneward.netlink.messages import Family
+from zoneward.proxy.measure.connections import CONNECTIONS, COUNTING, connections_set, counting_chain
+from zoneward.proxy.ruleset.quoting import quoted
+from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, Declared, Hook
+
+TABLE: Final = "zoneward"
+LAYOUT: Final = "layout"
+"""The beginning of the name of a chain without rules, which tells of all that is not told by other names."""
+_PORT: Final = "meta l4proto . th dport"
+_PROTOCOLS: Final = ("tcp", "udp", "sctp")
+"""In this order: the map's values have the port of TCP, and where a rule names no protocol, or the first rule of a
+transaction names another, nft (1.0.6) adds TCP to it by itself, or takes nothing."""
+_LOOPBACK: Final[dict[Family, str]] = {"ip": "127.0.0.0/8", "ip6": "::1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutOptions:
+    """How a node is to be taken, by family where it differs.
+
+    ``pod_ranges`` or ``pod_interfaces`` say who is a Pod of this node: ranges of addresses, or the name of an
+    interface, or the beginning of such names with a ``*``. ``service_ranges``: addresses of which those that nobody has
+    are dropped. ``node_addresses``: ranges of those of the node's addresses that node ports are served on; all where
+    there are none for a family, but never loopback. ``own_addresses``: the node's, which ranges of sources may have.
+    ``mark``: the bit that says to masquerade. ``count_connections``: by endpoint, as
+    `zoneward.proxy.measure.connections` says.
+    """
+
+    pod_ranges: Mapping[Family, str] | None = None
+    pod_interfaces: str | None = None
+    masquerade_all: bool = False
+    mark: int = 1 << 14
+    service_ranges: Mapping[Family, Sequence[str]] | None = None
+    node_addresses: Mapping[Family, Sequence[str]] | None = None
+    own_addresses: Mapping[Family, str] | None = None
+    count_connections: bool = True
+
+    @property
+    def marked(self) -> str:
+        """The statement that has a connection masqueraded."""
+        return f"meta mark set meta mark | {self.mark:#010x}"
+
+
+_SHARED: Final = ("c", "l")
+"""Kinds of chains that ports share, whichever Service they are of."""
+
+
+def base_sets(family: Family, options: LayoutOptions) -> dict[str, Declared]:
+    """Sets and maps of a table, without elements."""
+    address = ADDRESS[family]
+    by_address, by_port = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
+    drawn = "numgen random mod 65536"
+    found = {
+        "cluster-ips": Declared("set", f"type {address}"),
+        "hairpin": Declared("set", f"type {address} . {address} . inet_proto . inet_service"),
+        "to-cluster-ip": Declared("map", f"type {by_address} : {address}"),
+        "node-to-cluster-ip": Declared("map", f"type {by_port} : {address}"),
+        "node-to-port": Declared("map", f"type {by_port} : inet_service"),
+    }
+    for name in ("endpoints", "local-endpoints"):
+        found[name] = Declared("map", f"typeof {family} daddr . {_PORT} . {drawn} : {family} daddr . tcp dport")
+    for name in ("services", "inside", "outside", "refused", "guarded", "policy-cluster", "policy-local"):
+        found[name] = Declared("map", f"type {by_address} : verdict")
+    for name in ("node-ports", "node-inside", "node-outside", "node-refused"):
+        found[name] = Declared("map", f"type {by_port} : verdict")
+    if options.count_connections:
+        found[CONNECTIONS] = connections_set(family)
+    return found
+
+
+def base_chains(family: Family, options: LayoutOptions) -> dict[str, Chain]:
+    """Chains that are there with or without Services, those without a hook first."""
+    key = f"{family} daddr . {_PORT}"
+    node, mark, ours = _to_node(family, options), options.marked, _from_pods(family, options)
+    services = []
+    if options.masquerade_all:
+        services.append(f"{family} daddr @cluster-ips {mark}")
+    elif ours is not None:
+        # Most of what comes is from Pods, and needs no look at the set.
+        services.append(f"{ours[1]} {family} daddr @cluster-ips {mark}")
+    services += [f"{key} vmap @services", f"{node} {_PORT} vmap @node-ports"]
+    # What is under way, and what was sent to an endpoint, has nothing to be refused.
+    passing = ("ct state != new accept", "ct status dnat accept")
+    unknown = [f"{family} daddr @cluster-ips goto nobody"]
+    unknown += [f"{family} daddr {each} drop" for each in (options.service_ranges or {}).get(family, ())]
+    refused = [f"{key} vmap @refused", f"{node} {_PORT} vmap @node-refused"]
+
+    def local(prefix: str, lookup: str) -> Chain:
+        rules = [] if ours is None else [f"{ours[0]} {lookup} vmap @{prefix}inside"]
+        rules += [f"fib saddr type local {mark}", f"fib saddr type local {lookup} vmap @{prefix}inside"]
+        return Chain((*rules, f"{lookup} vmap @{prefix}outside"))
+
+    rewritten = (f"{family} daddr set {key} map @to-cluster-ip",)
+    masquerade = f"meta mark & {options.mark:#010x} != 0x00000000 meta mark set meta mark ^ {options.mark:#010x}"
+    chains = {
+        # Of messages that say so the kernel sends few in a second; a connection can be told without one.
+        "nobody": Chain(("meta l4proto tcp reject with tcp reset", "reject")),
+        "to-cluster": _onward(family, "cluster", rewritten),
+        "to-local": _onward(family, "local", rewritten),
+        "node-to-cluster": _onward(family, "cluster", _from_node_port(family)),
+        "node-to-local": _onward(family, "local", _from_node_port(family)),
+        "external-cluster": Chain((mark, "goto to-cluster")),
+        "external-local": local("", key),
+        "node-external-cluster": Chain((mark, "goto node-to-cluster")),
+        "node-external-local": local("node-", _PORT),
+        "services-nat": Chain(tuple(services)),
+        "before-input": Chain((f"ct state new {key} vmap @guarded",), Hook("filter", "prerouting", -110)),
+        "before-output": Chain((f"ct state new {key} vmap @guarded",), Hook("filter", "output", -110)),
+        "input": Chain((*passing, *refused), Hook("filter", "input", 0)),
+        "forward": Chain((*passing, *refused[:1], *unknown), Hook("filter", "forward", 0)),
+        "output": Chain((*passing, *refused[:1], *unknown), Hook("filter", "output", 0)),
+        "nat-prerouting": Chain(("jump services-nat",), Hook("nat", "prerouting", -100)),
+        "nat-output": Chain(("jump services-nat",), Hook("nat", "output", -100)),
+        "nat-postrouting": Chain(
+            (
+                f"{masquerade} masquerade fully-random",
+                f"ct status dnat {family} saddr . {family} daddr . {_PORT} @hairpin masquerade fully-random",
+            ),
+            Hook("nat", "postrouting", 100),
+        ),
+    }
+    if options.count_connections:
+        # Before any rule that masquerades, since that ends a chain. What goes to the node's own addresses leaves by the
+        # hook input; what passes both hooks is asked in the first of them alone.
+        count = f"ct status dnat jump {COUNTING}"
+        after = chains["nat-postrouting"]
+        chains |= {
+            COUNTING: counting_chain(family),
+            "nat-postrouting": Chain((count, *after.rules), after.hook),
+            "nat-input": Chain((count,), Hook("nat", "input", 100)),
+        }
+    # What was written by other options, or another version, is known by it.
+    said = base_sets(family, options), chains, [shared_chain(f"{each}-2", family) for each in _SHARED]
+    digest = hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+    return chains | {f"{LAYOUT}-{digest}": Chain()}
+
+
+def shared_chain(name: str, family: Family) -> Chain:
+    """A chain by its name: ``c-3``, ``l-3``."""
+    kind, _, number = name.partition("-")
+    endpoints = "local-endpoints" if kind == "l" else "endpoints"
+    # A packet that came here just before the last slot went draws one that is not there. The first always is.
+    numbers = (number,) if number == "1" else (number, "1")
+    return Chain(
+        tuple(
+            f"meta l4proto {protocol} dnat {family} addr . port to {family} daddr . {_PORT} . "
+            f"numgen random mod {each} map @{endpoints}"
+            for protocol in _PROTOCOLS
+            for each in numbers
+        )
+    )
+
+
+def _onward(family: Family, kind: str, rewritten: Sequence[str]) -> Chain:
+    """To a Service's endpoints by way of its cluster address, to which the rules ``rewritten`` change the packet's."""
+    return Chain((*rewritten, f"{family} daddr . {_PORT} vmap @policy-{kind}"))
+
+
+def _from_node_port(family: Family) -> tuple[str, ...]:
+    """A datagram without a checksum stays without one: nft would add the difference to the 0 that says so."""
+    port = f"dport set {_PORT} map @node-to-port"
+    return (
+        f"{family} daddr set {_PORT} map @node-to-cluster-ip",
+        f"meta l4proto tcp tcp {port}",
+        f"meta l4proto udp udp checksum 0 th {port}",
+        f"meta l4proto udp udp checksum != 0 udp {port}",
+        f"meta l4proto sctp sctp {port}",
+    )
+
+
+def _to_node(family: Family, options: LayoutOptions) -> str:
+    """What matches traffic to the addresses that node ports are served on."""
+    rule = f"fib daddr type local {family} daddr != {_LOOPBACK[family]}"
+    ranges = (options.node_addresses or {}).get(family, ())
+    if not ranges or any(each.endswith("/0") for each in ranges):
+        return rule
+    return f"{rule} {family} daddr {{ {', '.join(ranges)} }}"
+
+
+def _from_pods(family: Family, options: LayoutOptions) -> tuple[str, str] | None:
+    """What matches traffic of this node's Pods, and what all other; None where nobody says which that is."""
+    if options.pod_interfaces is not None:
+        name = quoted(options.pod_interfaces)
+        return f"iifname {name}", f"iifname != {name}"
+    found = (options.pod_ranges or {}).get(family)
+    return None if found is None else (f"{family} saddr {found}", f"{family} saddr != {found}")

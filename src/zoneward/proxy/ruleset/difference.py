@@ -1,0 +1,156 @@
+"""From one ruleset to another: what comes, what goes, and what gets another value."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from zoneward.proxy.ruleset.base_rules import LAYOUT
+from zoneward.proxy.ruleset.ruleset import Chain, Changes, Declared, Elements, Ruleset
+
+T = TypeVar("T")
+
+
+def difference(old: Ruleset | None, new: Ruleset) -> Changes:
+    """What makes ``new`` out of ``old``; None: there is no such table yet.
+
+    A chain does what its name says (`zoneward.proxy.ruleset.base_rules`), so that names are all that is compared of
+    them, and where the kernel enters them. A table of another layout is replaced as a whole, in the same moment.
+    """
+    if old is None or _layout(old) != _layout(new) or _entered_elsewhere(old, new):
+        return Changes(
+            family=new.family,
+            table=new.table,
+            is_new=True,
+            replaces=old is not None,
+            sets=new.sets,
+            chains=new.chains,
+            added={name: some for name, some in new.elements.items() if some},
+        )
+    removed, added = elements_changed(old.elements, new.elements)
+    gone_sets = frozenset(old.sets.keys() - new.sets.keys())
+    return Changes(
+        family=new.family,
+        table=new.table,
+        sets={name: declared for name, declared in new.sets.items() if name not in old.sets},
+        chains={name: chain for name, chain in new.chains.items() if name not in old.chains},
+        removed={name: some for name, some in removed.items() if name not in gone_sets},
+        added=added,
+        gone_chains=frozenset(old.chains.keys() - new.chains.keys()),
+        gone_sets=gone_sets,
+    )
+
+
+def _layout(ruleset: Ruleset) -> str | None:
+    return next((name for name in ruleset.chains if name.startswith(f"{LAYOUT}-")), None)
+
+
+def _entered_elsewhere(old: Ruleset, new: Ruleset) -> bool:
+    return any(old.chains[name].hook != chain.hook for name, chain in new.chains.items() if name in old.chains)
+
+
+def merged(changes: Sequence[Changes]) -> Changes:
+    """Changes that follow each other, as one: what one of them makes and a later one takes away is left out."""
+    if len(changes) == 1:
+        return changes[0]
+    sets: dict[str, Declared] = {}
+    chains: dict[str, Chain] = {}
+    rewritten: dict[str, Chain] = {}
+    removed: dict[str, dict[str, str]] = {}
+    added: dict[str, dict[str, str]] = {}
+    gone_chains: set[str] = set()
+    gone_sets: set[str] = set()
+    for each in changes:
+        rewritten |= each.rewritten
+        _come(sets, gone_sets, each.sets)
+        _come(chains, gone_chains, each.chains)
+        for name, some in each.removed.items():
+            there, here = removed.setdefault(name, {}), added.setdefault(name, {})
+            for key, value in some.items():
+                if here.pop(key, None) is None:
+                    there[key] = value
+        for name, some in each.added.items():
+            added.setdefault(name, {}).update(some)
+        _go(sets, gone_sets, each.gone_sets)
+        _go(chains, gone_chains, each.gone_chains)
+    for name, some in added.items():
+        there = removed.get(name, {})
+        for key in [key for key in some if there.get(key) == some[key]]:
+            del there[key], some[key]
+    return replace(
+        changes[0],
+        sets=sets,
+        chains=chains,
+        rewritten=rewritten,
+        # Elements of a set that goes go with it.
+        removed={name: some for name, some in removed.items() if some and name not in gone_sets},
+        added={name: some for name, some in added.items() if some and name not in gone_sets},
+        gone_chains=frozenset(gone_chains),
+        gone_sets=frozenset(gone_sets),
+    )
+
+
+def apart(changes: Changes) -> tuple[Changes, Changes, Changes]:
+    """Changes as three transactions: chains that are made, what leads there and all the rest, and chains that go. Each
+    may be nothing.
+
+    A packet that is in the rules while a transaction ends finds its elements, but keeps to the rules of before: of a
+    chain that comes with it, to none. So it would be lost. And kernels before 6.2 take a chain for one in use as long
+    as the transaction lasts that takes away the last element that leads there.
+    """
+    nothing = Changes(family=changes.family, table=changes.table)
+    if changes.is_new:
+        return nothing, changes, nothing
+    ahead = replace(nothing, sets=changes.sets, chains=changes.chains) if changes.chains else nothing
+    behind = replace(nothing, gone_chains=changes.gone_chains, gone_sets=changes.gone_sets)
+    rest = replace(changes, chains={}, gone_chains=frozenset(), gone_sets=frozenset())
+    return ahead, replace(rest, sets={}) if changes.chains else rest, behind
+
+
+def _come(here: dict[str, T], gone: set[str], come: Mapping[str, T]) -> None:
+    for name, each in come.items():
+        if name in gone:
+            # It is still there; its name says what it is.
+            gone.remove(name)
+        else:
+            here[name] = each
+
+
+def _go(here: dict[str, T], gone: set[str], go: frozenset[str]) -> None:
+    for name in go:
+        if here.pop(name, None) is None:
+            gone.add(name)
+
+
+def differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
+    """How many ``chains``, ``sets`` and ``elements`` are wrong, without those that are none; None: it is another table.
+
+    Rules are not compared.
+    """
+    if _layout(there) != _layout(wanted) or _entered_elsewhere(there, wanted):
+        return None
+    removed, added = elements_changed(there.elements, wanted.elements)
+    found = {
+        "chains": len(there.chains.keys() ^ wanted.chains.keys()),
+        "sets": len(there.sets.keys() ^ wanted.sets.keys()),
+        # One that gets another value is one.
+        "elements": len({(name, key) for each in (removed, added) for name, some in each.items() for key in some}),
+    }
+    return {what: number for what, number in found.items() if number}
+
+
+def elements_changed(old: Elements, new: Elements) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """What goes and what comes; an element with another value does both."""
+    removed: dict[str, dict[str, str]] = {}
+    added: dict[str, dict[str, str]] = {}
+    nothing: Mapping[str, str] = {}
+    for name in {**old, **new}:
+        before, after = old.get(name, nothing), new.get(name, nothing)
+        if before == after:
+            continue
+        gone = {key: value for key, value in before.items() if after.get(key) != value}
+        come = {key: value for key, value in after.items() if before.get(key) != value}
+        if gone:
+            removed[name] = gone
+        if come:
+            added[name] = come
+    return removed, added

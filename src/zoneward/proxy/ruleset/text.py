@@ -1,0 +1,64 @@
+"""Changes of a table as text that ``nft -f`` takes: one transaction, all or nothing."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from zoneward.proxy.ruleset.ruleset import Chain, Changes
+
+_AT_ONCE: Final = 500
+"""Elements in one command: a line that a person can still open in an editor."""
+
+
+def text(changes: Changes) -> str:
+    """Commands in the order in which they have to come: none names what is not there, none takes away what is named."""
+    return "".join(f"{line}\n" for line in lines(changes))
+
+
+def lines(changes: Changes) -> Iterator[str]:
+    where = f"{changes.family} {changes.table}"
+    if changes.replaces:
+        # Added first, for one that is not there cannot be deleted.
+        yield f"add table {where}"
+        yield f"delete table {where}"
+    if changes.is_new:
+        yield f"add table {where}"
+    for name, declared in changes.sets.items():
+        yield f"add {declared.kind} {where} {name} {{ {declared.spec}; }}"
+    for name, chain in changes.chains.items():
+        yield f"add chain {where} {name}{_hook(chain)}"
+    for name in changes.rewritten:
+        yield f"flush chain {where} {name}"
+    for name, chain in (*changes.chains.items(), *changes.rewritten.items()):
+        for rule in chain.rules:
+            yield f"add rule {where} {name} {rule}"
+    for name, keys in changes.removed.items():
+        if keys:
+            yield from _commands(f"delete element {where} {name}", keys)
+    for name, some in changes.added.items():
+        yield from _commands(f"add element {where} {name}", _pairs(some))
+    for name in sorted(changes.gone_chains):
+        yield f"flush chain {where} {name}"
+    for name in sorted(changes.gone_chains):
+        yield f"delete chain {where} {name}"
+    for name in sorted(changes.gone_sets):
+        yield f"delete set {where} {name}"
+
+
+def _hook(chain: Chain) -> str:
+    hook = chain.hook
+    return "" if hook is None else f" {{ type {hook.type} hook {hook.name} priority {hook.priority}; }}"
+
+
+def _pairs(some: Mapping[str, str]) -> Iterable[str]:
+    return (f"{key} : {value}" if value else key for key, value in some.items())
+
+
+def _commands(command: str, elements: Iterable[str]) -> Iterator[str]:
+    some: list[str] = []
+    for element in elements:
+        some.append(element)
+        if len(some) == _AT_ONCE:
+            yield f"{command} {{ {', '.join(some)} }}"
+            some = []
+    if some:
+        yield f"{command} {{ {', '.join(some)} }}"

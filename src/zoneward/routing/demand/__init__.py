@@ -1,0 +1,1 @@
+"""Where the traffic of a Service starts: shares of zones that sum to 1."""

@@ -1,0 +1,1 @@
+"""Which endpoints the proxy of a node picks, and the traffic that follows from that."""

@@ -1,0 +1,190 @@
+"""A play on a server: its actions are done as they are due, and what others change is taken as it is."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from itertools import islice
+from random import Random
+from typing import Any, Final, Protocol
+
+from zoneward.kube.input_error import InputError
+from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Patch, Say, patched
+from zoneward.sandbox.play.cluster import Cluster, Watched
+from zoneward.sandbox.play.plays import Play
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.refusals import Refusal
+
+Object = dict[str, Any]
+
+LOOKS: Final = 1.0
+"""Seconds (of the day, not of the play) between looks at what others did."""
+_BATCH: Final = 50
+"""Actions, or objects looked at, until others may go on: a few milliseconds."""
+_SHORTEST: Final = 0.001
+"""Seconds. What is due within them is done at once; a clock may not tell shorter times apart."""
+_OBJECTS_A_LOOK: Final = 500
+_ATTEMPTS: Final = 3
+
+
+class Registry(Protocol):
+    """The server, as a play sees it. All raise Refusal."""
+
+    def create(self, kind: Kind, namespace: str, thing: Object, *, manager: str) -> Object: ...
+
+    def patch_status(
+        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], *, manager: str
+    ) -> Object: ...
+
+    def update(
+        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], *, manager: str
+    ) -> Object: ...
+
+    def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None: ...
+
+    def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None: ...
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object: ...
+
+
+async def play(
+    play: Play,
+    registry: Registry,
+    *,
+    kinds: Mapping[tuple[str, str], Kind],
+    clock: Callable[[], datetime],
+    sleep: Callable[[float], Awaitable[None]],
+    tell: Callable[[str], None] = lambda _line: None,
+    until: float | None = None,
+) -> None:
+    """Play until cancelled, or until a time of the play: also after the last step, pods that go are replaced.
+
+    ``kinds`` by apiVersion and kind; ``tell`` gets a line for each step. Raises InputError where the server refuses
+    what stands in the play's file.
+    """
+    start = clock()
+    cluster = Cluster(play, Random(play.seed), start=start)
+    performer = _Performer(registry, kinds, cluster, tell)
+    was_over = False
+    looked, now = start, 0.0
+    while True:
+        for number, action in enumerate(cluster.advance(now)):
+            performer.perform(action)
+            if number % _BATCH == _BATCH - 1:
+                await sleep(0)
+        if cluster.is_over and not was_over and play.steps:
+            was_over = True
+            tell("The play is over; pods that are deleted are still replaced.")
+        if until is not None and now >= until:
+            return
+        wait = LOOKS if cluster.next is None else min(LOOKS, (cluster.next - now) / play.speed)
+        await sleep(max(_SHORTEST, wait))
+        time = clock()
+        if (time - looked).total_seconds() >= LOOKS:
+            looked = time
+            await performer.look(sleep)
+        # A clock that is set back makes the play wait.
+        now = max(now, (time - start).total_seconds() * play.speed)
+        if until is not None:
+            now = min(now, until)
+
+
+class _Performer:
+    def __init__(
+        self,
+        registry: Registry,
+        kinds: Mapping[tuple[str, str], Kind],
+        cluster: Cluster,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._registry, self._kinds, self._cluster, self._tell = registry, kinds, cluster, tell
+        self._seen_until = 0
+        self._told: set[str] = set()
+
+    def perform(self, action: Action) -> None:
+        if isinstance(action, Say):
+            self._tell(action.line)
+            return
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._try(action)
+                return
+            except Refusal as refusal:
+                if refusal.reason != "Conflict" or attempt == _ATTEMPTS - 1:
+                    self._refused(action, refusal)
+                    return
+
+    async def look(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """At a part of the objects, where they are many: the next part the next time."""
+        watched = list(self._cluster.watched())
+        begin = self._seen_until if self._seen_until < len(watched) else 0
+        self._seen_until = begin + _OBJECTS_A_LOOK
+        for number, (kind, namespace, name) in enumerate(islice(watched, begin, self._seen_until)):
+            self._look_at(kind, namespace, name)
+            if number % _BATCH == _BATCH - 1:
+                await sleep(0)
+
+    def _look_at(self, kind: Watched, namespace: str, name: str) -> None:
+        try:
+            thing = self._registry.get(self._kinds["v1", kind], namespace, name)
+        except Refusal as refusal:
+            if refusal.code == 404:
+                self._cluster.seen(kind, namespace, name, None)
+            return
+        self._cluster.seen(kind, namespace, name, thing)
+
+    def _try(self, action: Create | Patch | Bind | Delete) -> None:
+        match action:
+            case Create(thing=thing, manager=manager):
+                kind = self._kinds[thing["apiVersion"], thing["kind"]]
+                created = self._registry.create(kind, action.namespace, self._complete(thing), manager=manager)
+                if kind.has_status and "status" in thing and created.get("status") != thing["status"]:
+                    # Of some kinds what is created has no status yet.
+                    status = {"status": thing["status"]}
+                    self._registry.patch_status(
+                        kind, action.namespace, action.name, lambda old: patched(old, status), manager=manager
+                    )
+            case Patch(kind=name, patch=patch, is_status=is_status):
+                write = self._registry.patch_status if is_status else self._registry.update
+                write(
+                    self._kinds["v1", name],
+                    action.namespace,
+                    action.name,
+                    lambda old: patched(old, patch),
+                    manager=action.manager,
+                )
+            case Bind(namespace=namespace, name=name, node=node):
+                self._registry.bind(self._kinds["v1", "Pod"], namespace, name, node=node)
+            case Delete(kind=name, grace=grace):
+                self._registry.delete(self._kinds["v1", name], action.namespace, action.name, grace=grace)
+
+    def _complete(self, thing: Object) -> Object:
+        """An Event with the UID of what it is about, which only the server knows."""
+        about = thing.get("involvedObject")
+        if thing["kind"] != "Event" or not about or "uid" in about:
+            return thing
+        kind = self._kinds.get((about["apiVersion"], about["kind"]))
+        if kind is None:
+            return thing
+        try:
+            found = self._registry.get(kind, about.get("namespace", ""), about["name"])
+        except Refusal:
+            return thing
+        return thing | {"involvedObject": about | {"uid": found["metadata"]["uid"]}}
+
+    def _refused(self, action: Create | Patch | Bind | Delete, refusal: Refusal) -> None:
+        if isinstance(action, Create):
+            if action.kind == "Event":
+                return
+            if refusal.reason == "AlreadyExists" and (action.place or action.kind != "Pod"):
+                return
+            if action.place:
+                raise InputError(self._cluster.play.source, action.place, refusal.message)
+        elif refusal.code == 404:
+            if isinstance(action, Patch | Bind):
+                self._cluster.seen(action.kind, action.namespace, action.name, None)
+            return
+        self._cluster.refused(action)
+        # The same trouble with every pod of a workload is told once.
+        trouble = refusal.message.partition("\n")[0]
+        if trouble.replace(action.name, "") not in self._told:
+            self._told.add(trouble.replace(action.name, ""))
+            self._tell(f"The server refused {action.kind} {action.name}: {trouble}")

@@ -1,0 +1,123 @@
+"""Objects from files into a registry, whole: every field, the status too."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from zoneward.kube import json_documents
+from zoneward.kube.decoding import head_of
+from zoneward.kube.input_error import InputError, Misfit
+from zoneward.kube.malformed import Malformed
+from zoneward.kube.unpacking import unpack
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.registry import Registry
+
+Object = dict[str, Any]
+_BLANK: Final = re.compile(rb"\s*(?:---[ \t]*\r?\n\s*)?")
+_NOT_JSON_AFTER: Final = 1 << 20
+"""A mistake further inside a document that looks like JSON is one."""
+_CLUSTER_WIDE_FIRST: Final = ("Namespace", "Node")
+
+
+def fill(registry: Registry, files: Sequence[tuple[str, bytes | bytearray]]) -> Counter[str]:
+    """Take over all objects of known kinds, namespaces and nodes first; others are counted, by version and kind.
+
+    Namespaces that objects are in and that no file has are made. Raises InputError for the first that can't be taken.
+    """
+    kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
+    skipped: Counter[str] = Counter()
+    later: list[tuple[Kind, msgspec.Raw | Object, str, int]] = []
+    for source, data in files:
+        for number, value in _each(source, data):
+            head = head_of(value)
+            kind = kinds.get((head.api_version or "", head.kind or ""))
+            if kind is None:
+                skipped[f"{head.api_version}/{head.kind}"] += 1
+            elif kind.kind in _CLUSTER_WIDE_FIRST:
+                _restore(registry, kind, value, source, number)
+            else:
+                later.append((kind, value, source, number))
+    later.reverse()
+    while later:
+        _restore(registry, *later.pop())
+    return skipped
+
+
+def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source: str, number: int) -> None:
+    thing: Object = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+    told = thing.get("metadata")
+    metadata: Object = told if isinstance(told, dict) else {}
+    namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
+    try:
+        if namespace and registry.find("namespaces", "", namespace) is None:
+            registry.restore(registry.kinds["namespaces"], a_namespace(namespace))
+        registry.restore(kind, thing)
+    except Refusal as refusal:
+        title = "/".join(part for part in (namespace, str(metadata.get("name", ""))) if part)
+        raise InputError(source, f"document {number}", f"{kind.kind} {title}", refusal.message) from None
+
+
+def a_namespace(name: str) -> Object:
+    return {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
+
+
+def _each(source: str, data: bytes | bytearray) -> Iterator[tuple[int, Any]]:
+    """Objects with the number of their document; those in a ``List`` one by one."""
+    number = 0
+    try:
+        for number, document in enumerate(_documents(unpack(source, data)), start=1):
+            for value in _flat(document):
+                yield number, value
+    except Misfit as misfit:
+        raise misfit.error(source, number) from None
+    except Malformed as error:
+        place = f"line {error.line}, column {error.column}"
+        raise InputError(source, f"document {number + 1}", place, error.problem) from None
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    head = head_of(value)
+    if not (head.kind or "").endswith("List") or head.items is msgspec.UNSET:
+        yield value
+        return
+    # Items of a PodList say no kind: they are Pods.
+    named = (head.kind or "").removesuffix("List")
+    for item in head.items or ():
+        of = head_of(item)
+        if of.kind is None and named:
+            thing: Object = msgspec.json.decode(item) if isinstance(item, msgspec.Raw) else item
+            yield {"kind": named, "apiVersion": head.api_version} | thing
+        else:
+            yield from _flat(item)
+
+
+def _documents(text: bytes | bytearray) -> Iterator[Any]:
+    end = 0
+    while True:
+        found = _BLANK.match(text, end)
+        start = found.end() if found else end
+        if start >= len(text):
+            return
+        if text[start] not in b"{[":
+            yield from _yaml(text, end)
+            return
+        try:
+            document, end = json_documents.next_document(text, start)
+        except Malformed as error:
+            if error.offset == len(text) or error.offset - start > _NOT_JSON_AFTER:
+                raise
+            # YAML may begin like JSON.
+            yield from _yaml(text, end)
+            return
+        yield document
+
+
+def _yaml(text: bytes | bytearray, start: int) -> Iterator[Any]:
+    # Only who has YAML waits for the import.
+    from zoneward.kube.yaml_documents import whole_documents
+
+    yield from (each for each in whole_documents(text[start:]) if each is not None)

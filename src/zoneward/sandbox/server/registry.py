@@ -1,0 +1,377 @@
+"""The verbs of the API on the store: what a write goes through, whoever asks for it.
+
+Nothing here waits, so that every write is done before the next one begins. Dictionaries that are given and returned are
+their owner's to change, with one exception: parts of an object that a write leaves as they were are shared.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from zoneward.kube.validation import FieldError
+from zoneward.sandbox.server.applying import apply
+from zoneward.sandbox.server.kinds import Action, Kind
+from zoneward.sandbox.server.managed_fields import as_time, track
+from zoneward.sandbox.server.ordering import in_order
+from zoneward.sandbox.server.preconditions import check_name, check_preconditions, check_version, put_into
+from zoneward.sandbox.server.refusals import (
+    Refusal,
+    already_exists,
+    bad_request,
+    forbidden,
+    internal,
+    invalid,
+    not_found,
+)
+from zoneward.sandbox.server.schema import decode
+from zoneward.sandbox.server.store import Key, Record, Store, new_uid
+
+Object = dict[str, Any]
+
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Of generated names: without vowels and what looks alike, so that no words come out."""
+_SUFFIX: Final = 5
+_LONGEST_BASE: Final = 63 - _SUFFIX
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """How a write is meant. ``manager`` is the field manager."""
+
+    manager: str
+    subresource: str = ""
+    is_patch: bool = False
+    """The new object was made from the old one: a UID of its own is a mistake rather than a precondition."""
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of a write: the object in its stored version (as it would be, in a dry run)."""
+
+    object: Object
+    is_new: bool = False
+    is_gone: bool = False
+    record: Record | None = None
+    """Of an object that was stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """How an object is to go. ``grace`` in seconds; None: as the object says."""
+
+    grace: int | None = None
+    propagation: str | None = None
+    uid: str | None = None
+    version: str | None = None
+    is_dry_run: bool = False
+
+
+class Registry:
+    """``now``: the time of day. ``chance`` makes generated names and UIDs."""
+
+    def __init__(
+        self,
+        store: Store,
+        kinds: Iterable[Kind],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        chance: random.Random | None = None,
+    ) -> None:
+        self.store: Final = store
+        self.kinds: Final = {kind.resource: kind for kind in kinds}
+        self._now, self._chance = now, chance or random.Random()
+
+    # --- what rules may ask (kinds.Surroundings) ----------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        return self._now()
+
+    def find(self, plural: str, namespace: str, name: str) -> Object | None:
+        record = self.store.get(self.kinds[plural], (namespace, name))
+        return None if record is None else record.object()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def record(self, kind: Kind, namespace: str, name: str) -> Record:
+        """Raises Refusal where there is none."""
+        record = self.store.get(kind.stored, (namespace, name))
+        if record is None:
+            raise not_found(kind, name)
+        return record
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        return kind.from_stored(self.record(kind, namespace, name).object())
+
+    # --- creating -----------------------------------------------------------------------------------------------------
+
+    def create(self, kind: Kind, namespace: str, thing: Object, write: Write) -> Written:
+        """``thing`` is as `zoneward.sandbox.server.schema` leaves it. Raises Refusal."""
+        return self._created(kind, namespace, thing, write, is_applied=False)
+
+    def _created(self, kind: Kind, namespace: str, thing: Object, write: Write, *, is_applied: bool) -> Written:
+        new = dict(thing)
+        metadata = new["metadata"] = dict(new.get("metadata") or {})
+        put_into(kind, namespace, metadata)
+        if metadata.pop("resourceVersion", None):
+            raise internal("resourceVersion should not be set on objects to be created")
+        self._check_namespace(kind, namespace, metadata.get("name") or "")
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._generated(kind, namespace, str(metadata["generateName"]))
+        for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(name, None)
+        metadata |= {"uid": new_uid(self._chance), "creationTimestamp": self._time()}
+        if kind.rules.has_generation:
+            metadata["generation"] = 1
+        kind.rules.default(new)
+        if not is_applied:
+            new = track(new, None, kind, manager=write.manager, now=self._now())
+        new, rules = kind.to_stored(new), kind.rules
+        # Upstream takes addresses first of all, and where it can't it says nothing else.
+        self._judge(kind, new, rules.allocate(new, None))
+        with _given_back(lambda: rules.release(None, new)):
+            rules.prepare_create(new, self)
+            self._judge(kind, new, [*rules.metadata_errors(new), *rules.validate_create(new)])
+            key = (namespace, new["metadata"]["name"])
+            # Whether the name is free is looked at only when the object is good.
+            if (there := self.store.get(kind.stored, key)) is not None:
+                raise already_exists(kind, key[1], is_ending=there.is_ending)
+            new = in_order(new)
+            record = None if write.is_dry_run else self.store.put(kind.stored, key, new)
+        if record is None:
+            rules.release(None, new)
+        return Written(new, is_new=True, record=record)
+
+    def restore(self, kind: Kind, thing: Object) -> Object:
+        """Take an object from a file as it is, status, UID and addresses included; in place of one of its name.
+
+        Raises Refusal for one that the API would not take.
+        """
+        new, _ = decode(thing, kind, validation="Ignore")
+        metadata = new["metadata"] = dict(new.get("metadata") or {})
+        namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
+        put_into(kind, namespace, metadata)
+        metadata.setdefault("uid", new_uid(self._chance))
+        metadata.setdefault("creationTimestamp", self._time())
+        if kind.rules.has_generation:
+            metadata.setdefault("generation", 1)
+        kind.rules.default(new)
+        if "deletionTimestamp" in metadata and (grace := kind.rules.grace(new, None)):
+            # Snapshots have no period; without one the next update would end it.
+            metadata.setdefault("deletionGracePeriodSeconds", grace)
+        new, kind = kind.to_stored(new), kind.stored
+        # Snapshots have no more than what is read: what else an object would need is not asked for.
+        self._judge(kind, new, kind.rules.metadata_errors(new))
+        if not metadata.get("name"):
+            # Names are made up for those who create, not for those who restore.
+            raise invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
+        key = (namespace, metadata["name"])
+        there = self.store.get(kind, key)
+        old = None if there is None else there.object()
+        if old is not None:
+            kind.rules.release(None, old)
+        try:
+            self._judge(kind, new, kind.rules.restore(new))
+        except Refusal:
+            if old is not None:
+                kind.rules.restore(old)
+            raise
+        new = in_order(new)
+        self.store.put(kind, key, new)
+        return new
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    def update(
+        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], write: Write
+    ) -> Written:
+        """Replace an object by what ``change`` makes of it, in the version of ``kind``.
+
+        It may share parts with its argument, never change them. Raises Refusal, and whatever ``change`` does.
+        """
+        record = self.record(kind, namespace, name)
+        stored = record.object()
+        old = kind.from_stored(stored)
+        new = self._completed(kind, namespace, name, change(old), record, old, write)
+        subresource = write.subresource
+        new = track(new, old, kind, manager=write.manager, now=self._now(), subresource=subresource)
+        return self._decided(kind, (namespace, name), kind.to_stored(new), stored, write)
+
+    def apply(self, kind: Kind, namespace: str, name: str, applied: Object, write: Write, *, force: bool) -> Written:
+        """Server-side apply; an object that is not there is made. Raises Refusal."""
+        record = self.store.get(kind.stored, (namespace, name))
+        stored = None if record is None else record.object()
+        old = None if stored is None else kind.from_stored(stored)
+        now, manager, subresource = self._now(), write.manager, write.subresource
+        new = apply(old, applied, kind=kind, manager=manager, now=now, force=force, subresource=subresource)
+        if record is None or stored is None or old is None:
+            new = new | {"metadata": {"name": name} | new["metadata"]}
+            check_name(new, name)
+            return self._created(kind, namespace, new, write, is_applied=True)
+        new = self._completed(kind, namespace, name, new, record, old, write)
+        return self._decided(kind, (namespace, name), kind.to_stored(new), stored, write)
+
+    def act(self, kind: Kind, namespace: str, name: str, action: Action, posted: Object, write: Write) -> None:
+        """Change an object as what is posted to it asks. Nobody comes to own what that sets. Raises Refusal."""
+        metadata = dict(posted.get("metadata") or {})
+        put_into(kind, namespace, metadata)
+        if (metadata.get("name") or "") != name:
+            raise bad_request(f"name in URL does not match name in {action.posted.kind} object")
+        old = self.record(kind, namespace, name).object()
+        new = in_order(action.change(old, posted | {"metadata": metadata}, self))
+        if not write.is_dry_run:
+            self.store.put(kind.stored, (namespace, name), new)
+
+    def _completed(
+        self, kind: Kind, namespace: str, name: str, changed: Object, record: Record, old: Object, write: Write
+    ) -> Object:
+        """What an update says, with what it cannot change and all defaults."""
+        new, before, rules = dict(changed), old["metadata"], kind.rules
+        metadata = new["metadata"] = dict(new.get("metadata") or {})
+        check_name(new, name)
+        put_into(kind, namespace, metadata)
+        check_version(kind, metadata, record, name, is_patch=write.is_patch)
+        metadata |= {field: before[field] for field in _KEPT if field in before}
+        if rules.has_generation:
+            metadata["generation"] = before["generation"]
+        metadata["uid"] = metadata.get("uid") or record.uid
+        if "deletionGracePeriodSeconds" in before:
+            metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
+        rules.default(new, old)
+        return new
+
+    def _decided(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> Written:
+        """A change of what is stored, judged and made."""
+        rules, before = kind.rules, old["metadata"]
+        if not write.subresource:
+            self._judge(kind, new, rules.allocate(new, old))
+        with _given_back(lambda: rules.release(old, new)):
+            if write.subresource == "status":
+                rules.prepare_status(new, old, self)
+                wrong = rules.validate_status(new, old)
+            elif write.subresource == "finalize":
+                rules.prepare_finalize(new, old)
+                wrong = rules.validate_finalize(new, old)
+            else:
+                rules.prepare_update(new, old, self)
+                if rules.is_new_generation(new, old):
+                    new["metadata"]["generation"] = before.get("generation", 0) + 1
+                wrong = rules.validate_update(new, old)
+            new["metadata"]["resourceVersion"] = before["resourceVersion"]
+            self._judge(kind, new, [*rules.metadata_update_errors(new, old), *wrong])
+        new = in_order(new)
+        if new == old or write.is_dry_run:
+            rules.release(old, new)
+            return Written(new)
+        rules.release(new, old)
+        return self._keep_or_end(kind.stored, key, new)
+
+    def _keep_or_end(self, kind: Kind, key: Key, new: Object) -> Written:
+        """An object that was only waiting for its finalizers goes with the last of them."""
+        if kind.rules.is_over(new):
+            kind.rules.release(None, new)
+            version = new["metadata"]["resourceVersion"]
+            self.store.delete(kind, key, new)
+            # The answer shows the version that the object had.
+            return Written(new | {"metadata": new["metadata"] | {"resourceVersion": version}}, is_gone=True)
+        return Written(new, record=self.store.put(kind, key, new))
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> Written:
+        """At once, or as soon as finalizers, grace and dependents allow it. Raises Refusal."""
+        record = self.record(kind, namespace, name)
+        check_preconditions(kind, name, record, uid=deletion.uid, version=deletion.version)
+        if (problem := kind.rules.protects(name)) is not None:
+            raise forbidden(kind, name, problem)
+        old = record.object()
+        new = old | {"metadata": dict(old["metadata"])}
+        metadata = new["metadata"]
+        self._ask_for_propagation(metadata, deletion)
+        grace = kind.rules.grace(old, deletion.grace)
+        is_waiting = bool(metadata.get("finalizers")) or kind.rules.holds(old)
+        if not grace and not is_waiting:
+            if kind.rules.is_graceful:
+                if "generation" in metadata and "deletionTimestamp" not in metadata:
+                    metadata["generation"] += 1
+                metadata |= {"deletionTimestamp": as_time(self._now()), "deletionGracePeriodSeconds": 0}
+            new = in_order(new)
+            if deletion.is_dry_run:
+                return Written(new, is_gone=True)
+            kind.rules.release(None, old)
+            self.store.delete(kind.stored, (namespace, name), new)
+            return Written(new, is_gone=True)
+        if "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0):
+            end = self._now() + timedelta(seconds=grace)
+            if "generation" in metadata and "deletionTimestamp" not in metadata:
+                metadata["generation"] += 1
+            metadata |= {"deletionTimestamp": as_time(end), "deletionGracePeriodSeconds": grace}
+            kind.rules.begin_to_end(new)
+        if deletion.is_dry_run or new == old:
+            return Written(in_order(new))
+        new = in_order(new)
+        self.store.put(kind.stored, (namespace, name), new)
+        return Written(new)
+
+    @staticmethod
+    def _ask_for_propagation(metadata: Object, deletion: Deletion) -> None:
+        wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(deletion.propagation or "")
+        finalizers = [each for each in metadata.get("finalizers") or () if each not in (ORPHAN, FOREGROUND)]
+        if deletion.propagation is None:
+            return
+        metadata.pop("finalizers", None)
+        if finalizers or wanted:
+            metadata["finalizers"] = [*finalizers, *([wanted] if wanted else [])]
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _judge(self, kind: Kind, new: Object, errors: Iterable[FieldError]) -> None:
+        if found := list(errors):
+            raise invalid(kind, new["metadata"].get("name") or "", found)
+
+    def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.is_namespaced:
+            return
+        found = self.find("namespaces", "", namespace)
+        if found is None:
+            raise not_found(self.kinds["namespaces"], namespace)
+        if "deletionTimestamp" in found["metadata"]:
+            problem = f"unable to create new content in namespace {namespace} because it is being terminated"
+            refusal = forbidden(kind, name, problem)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            refusal.details = (refusal.details or {}) | {"causes": [cause]}
+            raise refusal
+
+    def _generated(self, kind: Kind, namespace: str, prefix: str) -> str:
+        base = prefix[:_LONGEST_BASE]
+        while True:
+            name = base + "".join(self._chance.choices(_ALPHABET, k=_SUFFIX))
+            if self.store.get(kind.stored, (namespace, name)) is None:
+                return name
+
+    def _time(self) -> str:
+        return as_time(self._now())
+
+
+_KEPT: Final = ("creationTimestamp", "deletionTimestamp")
+"""Of the metadata, what an update cannot change where it is there; rules judge what it adds."""
+
+
+@contextmanager
+def _given_back(release: Callable[[], None]) -> Iterator[None]:
+    """What was taken for an object that is not stored in the end, whyever."""
+    try:
+        yield
+    except BaseException:
+        release()
+        raise

@@ -1,0 +1,1 @@
+"""Files in and out: snapshots of a cluster, read, written and anonymized. Knows nothing of routing."""

@@ -1,0 +1,144 @@
+"""A writer to a sandbox, and what it writes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from tests.client.calling import transport
+from tests.client.serving import access_to
+
+from zoneward.client.resources import (
+    Event,
+    EventSeries,
+    Regarding,
+)
+from zoneward.client.writer import Writer
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+    ForNode,
+    ForZone,
+    Hints,
+    ObjectMeta,
+    ObjectReference,
+    OwnerReference,
+    Service,
+)
+from zoneward.sandbox.server.beginning import begun
+from zoneward.sandbox.server.faults import Faults, parse_fault
+from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.serving import Serving
+
+Object = dict[str, Any]
+NAMESPACE = "default"
+SLICE = EndpointSlice(
+    metadata=ObjectMeta(
+        name="cart-1",
+        namespace=NAMESPACE,
+        labels={"kubernetes.io/service-name": "cart"},
+        annotations={"zoneward.dev/approach": "Hints/Auto"},
+        owner_references=(
+            OwnerReference(
+                api_version="v1", kind="Service", name="cart", uid="u-1", controller=True, block_owner_deletion=True
+            ),
+        ),
+    ),
+    address_type="IPv4",
+    endpoints=(
+        Endpoint(
+            addresses=("10.0.0.1",),
+            conditions=EndpointConditions(ready=True, serving=True, terminating=False),
+            hostname="cart-0",
+            target_ref=ObjectReference(kind="Pod", namespace=NAMESPACE, name="cart-0", uid="u-2"),
+            node_name="n1",
+            zone="a",
+            hints=Hints(for_zones=(ForZone(name="a"),), for_nodes=(ForNode(name="n1"),)),
+        ),
+        Endpoint(addresses=("10.0.0.2",), conditions=EndpointConditions(serving=True)),
+    ),
+    ports=(EndpointPort(name="", protocol="TCP", port=80, app_protocol="http"),),
+)
+SLICE_JSON: Object = {
+    "kind": "EndpointSlice",
+    "apiVersion": "discovery.k8s.io/v1",
+    "metadata": {
+        "name": "cart-1",
+        "namespace": NAMESPACE,
+        "labels": {"kubernetes.io/service-name": "cart"},
+        "annotations": {"zoneward.dev/approach": "Hints/Auto"},
+        "ownerReferences": [
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "name": "cart",
+                "uid": "u-1",
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    },
+    "addressType": "IPv4",
+    "endpoints": [
+        {
+            "addresses": ["10.0.0.1"],
+            "conditions": {"ready": True, "serving": True, "terminating": False},
+            "hostname": "cart-0",
+            "targetRef": {"kind": "Pod", "namespace": NAMESPACE, "name": "cart-0", "uid": "u-2"},
+            "nodeName": "n1",
+            "zone": "a",
+            "hints": {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]},
+        },
+        {"addresses": ["10.0.0.2"], "conditions": {"serving": True}},
+    ],
+    "ports": [{"name": "", "protocol": "TCP", "port": 80, "appProtocol": "http"}],
+}
+EVENT = Event(
+    metadata=ObjectMeta(name="cart.1", namespace=NAMESPACE),
+    event_time="2026-01-01T12:00:00.000000Z",
+    series=EventSeries(count=2, last_observed_time="2026-01-01T12:00:01.000000Z"),
+    reporting_controller="zoneward.dev/controller",
+    reporting_instance="zoneward-0",
+    action="Decide",
+    reason="TopologyAwareRoutingEnabled",
+    regarding=Regarding(
+        api_version="v1", kind="Service", namespace=NAMESPACE, name="cart", uid="u-1", resource_version="5"
+    ),
+    note="Topology Aware Routing has been enabled",
+    type="Normal",
+)
+
+
+A_SERVICE = msgspec.convert(
+    {
+        "metadata": {"name": "cart", "namespace": NAMESPACE, "annotations": {"a": "1", "b": "2"}},
+        "spec": {"ports": [{"port": 80}], "selector": {"app": "cart"}},
+    },
+    Service,
+)
+
+
+@asynccontextmanager
+async def a_writer(*faults: str, **options: Any) -> AsyncIterator[tuple[Writer, Registry]]:
+    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    registry = begun()
+    async with Serving(registry, faults=found) as server, transport(access_to(server.address)) as connection:
+        yield Writer(connection, **options), registry
+
+
+def kept(registry: Registry, plural: str, name: str) -> Object | None:
+    return registry.find(plural, NAMESPACE, name)
+
+
+def with_registry(work: Callable[[Writer, Registry], Coroutine[Any, Any, None]], *faults: str, **options: Any) -> None:
+    async def run() -> None:
+        async with a_writer(*faults, **options) as (writer, registry):
+            await work(writer, registry)
+
+    asyncio.run(run())
+
+
+SLICES_KEPT = "endpointslices.discovery.k8s.io"

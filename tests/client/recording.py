@@ -1,0 +1,71 @@
+"""What a store tells its handlers, held against what happened on the server."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Generic
+
+from tests.client.a_server import AServer
+
+from zoneward.client.resources import Key, Resource, T, key_of, version_of
+from zoneward.client.store import Store
+
+DEADLINE = 20.0
+
+
+class Recording(Generic[T]):
+    """Every change that one store tells. ``told`` has (what, name, version) in order."""
+
+    def __init__(self, store: Store[T], resource: Resource[T]) -> None:
+        self.store, self.resource = store, resource
+        self.told: list[tuple[str, str, str]] = []
+        self._states: dict[Key, list[T | None]] = defaultdict(list)
+        store.subscribe(self._take)
+
+    def _take(self, old: T | None, new: T | None) -> None:
+        thing = new or old
+        assert thing is not None
+        key = key_of(thing)
+        # The cache has it already, and what is told as old is what was told before.
+        assert self.store.get(*key) is new
+        states = self._states[key]
+        assert old is (states[-1] if states else None)
+        assert old is not None or new is not None
+        states.append(new)
+        what = "added" if old is None else "deleted" if new is None else "modified"
+        self.told.append((what, key[1], thing.metadata.resource_version or ""))
+
+    def names(self, what: str) -> list[str]:
+        return [name for told, name, _ in self.told if told == what]
+
+    def is_equal_to(self, server: AServer) -> bool:
+        """Same objects in the same versions."""
+        held = {key_of(thing): thing.metadata.resource_version for thing in self.store}
+        there = server.objects[self.resource.plural]
+        return held == {key: thing["metadata"]["resourceVersion"] for key, thing in there.items()}
+
+    def check_order(self, server: AServer, *, is_complete: bool) -> None:
+        """For each object: only states that the server had, in their order; and all of them if it is complete."""
+        for key, states in self._states.items():
+            changes = server.changes_of(self.resource.plural, key)
+            position = -1
+            for state in states:
+                if state is None:
+                    position = next(i for i, change in enumerate(changes) if i > position and change.type == "DELETED")
+                    continue
+                version = version_of(state.metadata.resource_version)
+                position = next(i for i, change in enumerate(changes) if i > position and change.version == version)
+                assert changes[position].type != "DELETED"
+            if is_complete:
+                assert len(states) == len(changes), key
+        if is_complete:
+            assert self._states.keys() == {
+                change.key for change in server.history if change.plural == self.resource.plural
+            }
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that must become true."""
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            await asyncio.sleep(0.003)

@@ -1,0 +1,173 @@
+"""Real servers on loopback for the tests of the client: with TLS or not, behind a proxy, and as bad as wanted."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import trustme
+from aiohttp import web
+
+from zoneward.client.access import Access, Cluster, Pem, User
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+HOST = "127.0.0.1"
+
+
+@dataclass
+class Served:
+    """A server that runs. ``seen`` has each request, ``peers`` the port it came from."""
+
+    port: int
+    is_tls: bool
+    seen: list[web.BaseRequest] = field(default_factory=list)
+    peers: list[int] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' * self.is_tls}://{HOST}:{self.port}"
+
+
+@asynccontextmanager
+async def served(
+    handler: Callable[[Any], Awaitable[web.StreamResponse]], *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Served]:
+    """A server that answers every request with ``handler``."""
+
+    async def recorded(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        found.seen.append(request)
+        found.peers.append(request.transport.get_extra_info("peername")[1])
+        return await handler(request)
+
+    found = Served(0, tls is not None)
+    runner = web.ServerRunner(web.Server(recorded), shutdown_timeout=0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, 0, ssl_context=tls).start()
+        found.port = runner.addresses[0][1]
+        yield found
+    finally:
+        await runner.cleanup()
+
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def speaking(talk: Talk, *, port: int = 0) -> AsyncIterator[int]:
+    """The port of a server that does with a connection whatever ``talk`` does; then the connection is closed."""
+    talking: set[asyncio.Task[Any]] = set()
+
+    async def talked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        talking.add(task)
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await talk(reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(talked, HOST, port)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in talking:
+            task.cancel()
+        await asyncio.gather(*talking, return_exceptions=True)
+
+
+@asynccontextmanager
+async def refusing_clients(tls: ssl.SSLContext) -> AsyncIterator[int]:
+    """The port of a server that ends one connection over the client's certificate, and says so as OpenSSL does.
+
+    asyncio's own servers drop the connection before the alert is out.
+    """
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection.dup() as kept:
+            with suppress(ssl.SSLError), tls.wrap_socket(connection, server_side=True):
+                raise AssertionError("the client was let in")
+            # Closed with bytes unread, the connection would be reset, and the alert might be lost on the way.
+            kept.shutdown(socket.SHUT_WR)
+            while kept.recv(1 << 16):
+                pass
+
+    with socket.create_server((HOST, 0)) as listening:
+        serving = asyncio.create_task(asyncio.to_thread(serve))
+        yield listening.getsockname()[1]
+        await serving
+
+
+async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, to: int) -> str:
+    """Play a proxy that leads every CONNECT to one port. Returns the head of the request when the tunnel ends."""
+
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        try:
+            while block := await source.read(1 << 16):
+                target.write(block)
+        finally:
+            target.close()
+
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    far_reader, far_writer = await asyncio.open_connection(HOST, to)
+    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+    return head
+
+
+def refused_port() -> int:
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def access_to(url: str, *, user: User | None = None, **cluster: Any) -> Access:
+    """An access without a user, unless one is given, in an environment without variables."""
+    return Access(cluster=Cluster(server=url, **cluster), user=user or User(), context="here", source="kubeconfig.yaml")
+
+
+def trusting(access: Access, authority: trustme.CA) -> Access:
+    ca = Pem("certificate-authority-data", data=authority.cert_pem.bytes())
+    return replace(access, cluster=replace(access.cluster, ca=ca))
+
+
+def server_side(certificate: trustme.LeafCert, *, clients: trustme.CA | None = None) -> ssl.SSLContext:
+    """A server's TLS; with ``clients`` it asks for a client certificate of theirs and takes a call without one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    if clients is not None:
+        clients.configure_trust(context)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def showing(certificate: trustme.LeafCert, **user: Any) -> User:
+    """A user with a client certificate."""
+    return User(
+        certificate=Pem("client-certificate-data", data=certificate.cert_chain_pems[0].bytes()),
+        key=Pem("client-key-data", data=certificate.private_key_pem.bytes()),
+        **user,
+    )
+
+
+def json_status(status: int, reason: str, message: str, **more: Any) -> web.Response:
+    """An answer of an API server that is an error."""
+    headers = more.pop("headers", None)
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": status,
+        "reason": reason,
+        "message": message,
+    }
+    return web.json_response(body | more, status=status, headers=headers)

@@ -1,0 +1,248 @@
+"""Which Services a change concerns: never one too few, and none that it cannot touch."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from zoneward.client.affected_services import tell_concerned
+from zoneward.client.cache import Cache
+from zoneward.client.resources import (
+    Key,
+    LiveNode,
+    LiveNodeMeta,
+    LivePod,
+    LivePodCondition,
+    LivePodMeta,
+    LivePodStatus,
+)
+from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
+from zoneward.kube.objects import (
+    EndpointSlice,
+    ObjectMeta,
+    PodSpec,
+    Service,
+    ServiceSpec,
+    zone_of,
+)
+
+SERVICES = [("n1", "s1"), ("n1", "s2"), ("n2", "s1"), ("n2", "s2")]
+
+
+class Scene:
+    """A cache, and the Services that were told since `told` was emptied."""
+
+    def __init__(self) -> None:
+        self.cache, self.told, self.version = Cache(), set[Key](), 0
+        self.end = tell_concerned(self.cache, self.told.update)
+        for namespace, name in SERVICES:
+            self.service(namespace, name, app=name)
+        for number, zone in enumerate("ab"):
+            self.node(f"node-{number}", zone)
+        self.told.clear()
+
+    def _version(self) -> str:
+        self.version += 1
+        return str(self.version)
+
+    def service(self, namespace: str, name: str, *, app: str, **spec: Any) -> None:
+        metadata = ObjectMeta(name=name, namespace=namespace, resource_version=self._version())
+        self.cache.services.put(Service(metadata=metadata, spec=ServiceSpec(selector={"app": app}, **spec)))
+
+    def pod(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        app: str,
+        node: str = "node-0",
+        ready: bool = True,
+        ip: str = "10.0.0.1",
+        **labels: str,
+    ) -> None:
+        labels = {"app": app, **labels}
+        metadata = LivePodMeta(name=name, namespace=namespace, labels=labels, resource_version=self._version())
+        # Each time another, for a Pod that was ready, was not, and is again.
+        at = f"2026-11-21T08:00:{self.version % 60:02}Z"
+        conditions = (LivePodCondition(type="Ready", status=str(ready), last_transition_time=at),)
+        status = LivePodStatus(conditions=conditions, pod_ip=ip)
+        self.cache.pods.put(LivePod(metadata=metadata, spec=PodSpec(node_name=node), status=status))
+
+    def slice(self, namespace: str, name: str, *, service: str | None) -> None:
+        labels = None if service is None else {SERVICE_NAME_LABEL: service}
+        metadata = ObjectMeta(name=name, namespace=namespace, labels=labels, resource_version=self._version())
+        self.cache.slices.put(EndpointSlice(metadata=metadata))
+
+    def node(self, name: str, zone: str | None, *, ready: bool = True) -> None:
+        labels = {} if zone is None else {ZONE_LABEL: zone}
+        labels["heartbeat"] = str(ready)
+        metadata = LiveNodeMeta(name=name, labels=labels, resource_version=self._version())
+        self.cache.nodes.put(LiveNode(metadata=metadata))
+
+    def inputs(self) -> dict[Key, object]:
+        """All that a plan of a Service reads, but for what the whole cluster shares."""
+        cache = self.cache
+        return {
+            key: (
+                service.spec if (service := cache.services.get(*key)) else None,
+                sorted(
+                    (pod.metadata.name, pod.spec.node_name, str(pod.status.conditions), self.zone(pod.spec.node_name))
+                    for pod in cache.pods_of(*key)
+                    if pod.status.pod_ip
+                ),
+                sorted(each.metadata.name for each in cache.slices_of(*key)),
+            )
+            for key in SERVICES
+        }
+
+    def zone(self, node: str) -> str:
+        known = self.cache.nodes.get("", node)
+        return "gone" if known is None else zone_of(known) or "none"
+
+
+def test_a_pod_concerns_the_services_that_select_it_before_and_after() -> None:
+    scene = Scene()
+    scene.pod("n1", "p", app="s1")
+    assert scene.told == {("n1", "s1")}
+    scene.told.clear()
+    scene.pod("n1", "p", app="s2")
+    assert scene.told == {("n1", "s1"), ("n1", "s2")}
+    scene.told.clear()
+    pod = scene.cache.pods.get("n1", "p")
+    assert pod is not None
+    scene.cache.pods.delete(pod)
+    assert scene.told == {("n1", "s2")}
+
+
+def test_labels_alone_concern_the_services_that_select_a_pod_in_one_state_and_not_in_the_other() -> None:
+    scene = Scene()
+    scene.service("n1", "both", app="s1")
+    scene.cache.services.put(
+        Service(
+            metadata=ObjectMeta(name="all", namespace="n1", resource_version="100"),
+            spec=ServiceSpec(selector={"tier": "web"}),
+        )
+    )
+    scene.pod("n1", "p", app="s1", tier="web")
+    scene.told.clear()
+    scene.pod("n1", "p", app="s1", tier="web", hash="2")
+    assert scene.told == set()
+    scene.pod("n1", "p", app="s2", tier="web")
+    assert scene.told == {("n1", "s1"), ("n1", "both"), ("n1", "s2")}
+    scene.told.clear()
+    scene.pod("n1", "p", app="s1", tier="web", ready=False)
+    assert scene.told == {("n1", "s1"), ("n1", "both"), ("n1", "s2"), ("n1", "all")}
+
+
+def test_a_pod_without_an_address_concerns_none_until_it_has_one_and_again_when_it_loses_it() -> None:
+    scene = Scene()
+    scene.pod("n1", "p", app="s1", ip="", ready=False)
+    scene.pod("n1", "p", app="s1", ip="", node="node-1")
+    scene.pod("n1", "p", app="s2", ip="", node="node-1")
+    scene.node("node-1", "c")
+    assert scene.told == set()
+    scene.pod("n1", "p", app="s2", node="node-1")
+    assert scene.told == {("n1", "s2")}
+    scene.told.clear()
+    scene.pod("n1", "p", app="s1", ip="", node="node-1")
+    assert scene.told == {("n1", "s1"), ("n1", "s2")}
+    scene.told.clear()
+    pod = scene.cache.pods.get("n1", "p")
+    assert pod is not None
+    scene.cache.pods.delete(pod)
+    assert scene.told == set()
+
+
+def test_a_slice_concerns_the_services_that_it_names_and_named() -> None:
+    scene = Scene()
+    scene.slice("n1", "e", service="s1")
+    scene.slice("n1", "e", service="s2")
+    assert scene.told == {("n1", "s1"), ("n1", "s2")}
+    scene.told.clear()
+    scene.slice("n1", "f", service=None)
+    assert scene.told == set()
+
+
+def test_a_node_concerns_services_with_pods_on_it_where_its_zone_changes() -> None:
+    scene = Scene()
+    scene.pod("n1", "p", app="s1", node="node-1")
+    scene.pod("n2", "p", app="s2", node="node-0")
+    scene.told.clear()
+    scene.node("node-1", "b", ready=False)
+    assert scene.told == set(), "that it is ready or not is demand"
+    scene.node("node-1", "c")
+    assert scene.told == {("n1", "s1")}
+    scene.told.clear()
+    node = scene.cache.nodes.get("", "node-1")
+    assert node is not None
+    scene.cache.nodes.delete(node)
+    assert scene.told == {("n1", "s1")}
+
+
+def test_a_node_without_a_zone_that_comes_concerns_services_with_pods_on_it() -> None:
+    """Pods count on a Node that exists, whether it has a zone or not."""
+    scene = Scene()
+    scene.pod("n1", "p", app="s1", node="node-9")
+    scene.told.clear()
+    scene.node("node-9", None)
+    assert scene.told == {("n1", "s1")}
+
+
+@pytest.mark.parametrize("kind", ["service", "pod", "slice", "node"])
+def test_a_change_of_the_version_alone_concerns_none(kind: str) -> None:
+    scene = Scene()
+
+    def put() -> None:
+        match kind:
+            case "service":
+                scene.service("n1", "s1", app="s1")
+            case "pod":
+                scene.pod("n1", "p", app="s1")
+            case "slice":
+                scene.slice("n1", "e", service="s1")
+            case _:
+                scene.node("node-0", "a")
+
+    put()
+    scene.told.clear()
+    put()
+    assert scene.told == set()
+
+
+def test_it_ends_when_asked_to() -> None:
+    scene = Scene()
+    scene.end()
+    scene.service("n1", "s1", app="other")
+    scene.pod("n1", "p", app="other")
+    assert scene.told == set()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_a_plan_reads_is_told_when_it_changes(seed: int) -> None:
+    scene, chance = Scene(), Random(seed)
+    before = scene.inputs()
+    for _ in range(300):
+        namespace, name = chance.choice(SERVICES)
+        number = str(chance.randrange(4))
+        what = chance.choice(["pod", "pod", "slice", "node", "service", "gone"])
+        match what:
+            case "pod":
+                node = f"node-{chance.randrange(3)}"
+                app, ready, ip = chance.choice(["s1", "s2"]), chance.random() < 0.5, chance.choice(["", "10.0.0.1"])
+                scene.pod(namespace, number, app=app, node=node, ready=ready, ip=ip)
+            case "slice":
+                scene.slice(namespace, number, service=chance.choice(["s1", "s2", None]))
+            case "node":
+                scene.node(f"node-{chance.randrange(3)}", chance.choice(["a", "b", None]))
+            case "service":
+                scene.service(namespace, name, app=chance.choice(["s1", "s2"]))
+            case _:
+                stores: list[Any] = [scene.cache.pods, scene.cache.slices, scene.cache.nodes, scene.cache.services]
+                store = chance.choice(stores)
+                things = list(store)
+                if things:
+                    store.delete(chance.choice(things))
+        after = scene.inputs()
+        assert {key for key in SERVICES if before[key] != after[key]} <= scene.told, what
+        scene.told.clear()
+        before = after

@@ -1,0 +1,423 @@
+"""Requests to a real server on loopback: what is sent, what comes back, and what is never waited for."""
+
+import asyncio
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.client.calling import PODS, hang, in_turn, ok, said, transport
+from tests.client.serving import (
+    HOST,
+    Served,
+    access_to,
+    json_status,
+    refused_port,
+    served,
+    speaking,
+)
+
+from zoneward.client.access import Access, Exec, Impersonation, User
+from zoneward.client.api_errors import (
+    AnswerTooLarge,
+    ApiError,
+    CallFailed,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NoCredentials,
+    NotFound,
+    ServerFault,
+    TimedOut,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    watch_error,
+)
+from zoneward.client.transport import Transport
+
+# --- what is sent -----------------------------------------------------------------------------------------------------
+
+
+def test_a_get_carries_path_query_and_who_we_are_and_gives_the_body() -> None:
+    async def run() -> None:
+        async with served(ok) as server:
+            user = User(token="t", impersonation=Impersonation(user="jane", groups=("a", "b")))
+            access = access_to(f"{server.url}/k8s/c-1", user=user)
+            async with transport(access) as client:
+                body = await client.get(PODS, {"labelSelector": "a=b,c in (d)", "continue": "x+/="})
+            (request,) = server.seen
+            assert json.loads(body)["path"] == request.path_qs
+            assert request.path == f"/k8s/c-1{PODS}"
+            assert dict(request.query) == {"labelSelector": "a=b,c in (d)", "continue": "x+/="}
+            headers = request.headers
+            assert (headers["Authorization"], headers["Accept"]) == ("Bearer t", "application/json")
+            assert headers["User-Agent"].startswith("zoneward/")
+            assert headers.getall("Impersonate-Group") == ["a", "b"]
+            assert "Content-Type" not in headers
+
+    asyncio.run(run())
+
+
+def test_requests_share_a_connection() -> None:
+    async def run() -> None:
+        async with served(ok) as server, transport(access_to(server.url)) as client:
+            for _ in range(3):
+                await client.get(PODS)
+            await client.send("PUT", PODS, b"{}")
+            assert len(set(server.peers)) == 1
+            assert len(server.peers) == 4
+
+    asyncio.run(run())
+
+
+def test_a_write_carries_body_content_type_and_query() -> None:
+    bodies = []
+
+    async def kept(request: web.BaseRequest) -> web.Response:
+        bodies.append(await request.read())
+        return web.Response(body=b"done", status=201)
+
+    async def run() -> None:
+        async with served(kept) as server, transport(access_to(server.url)) as client:
+            query = {"fieldManager": "zoneward"}
+            content_type = "application/merge-patch+json"
+            assert await client.send("PATCH", PODS, b"{}", content_type=content_type, query=query) == b"done"
+            (request,) = server.seen
+            assert (request.method, request.headers["Content-Type"]) == ("PATCH", content_type)
+            assert dict(request.query) == query
+
+    asyncio.run(run())
+    assert bodies == [b"{}"]
+
+
+def test_of_a_write_metadata_alone_is_asked_for_where_nothing_else_is_read() -> None:
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return web.Response(body=b"{}")
+
+    async def run() -> None:
+        async with served(answer) as server, transport(access_to(server.url)) as client:
+            for metadata_only in (True, False):
+                await client.send("PUT", PODS, b"{}", metadata_only=metadata_only)
+            partial, whole = (request.headers["Accept"] for request in server.seen)
+            assert partial == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+            assert whole == "application/json"
+
+    asyncio.run(run())
+
+
+def test_answers_come_compressed_unless_the_kubeconfig_says_otherwise_and_streams_never() -> None:
+    async def compressed(request: web.BaseRequest) -> web.Response:
+        if request.headers["Accept-Encoding"] != "gzip":
+            return web.Response(body=b"plain\n")
+        return web.Response(body=gzip.compress(b"packed" * 1000), headers={"Content-Encoding": "gzip"})
+
+    async def run() -> list[bytes]:
+        async with served(compressed) as server:
+            async with transport(access_to(server.url)) as client:
+                found = [await client.get(PODS)]
+                async with client.stream(PODS, {}, idle=5) as lines:
+                    found += [line async for line in lines]
+            async with transport(access_to(server.url, is_compressed=False)) as client:
+                found.append(await client.get(PODS))
+        return found
+
+    assert asyncio.run(run()) == [b"packed" * 1000, b"plain", b"plain\n"]
+
+
+def test_a_redirect_is_refused_and_the_token_does_not_go_along() -> None:
+    async def run() -> None:
+        async with served(ok) as elsewhere:
+
+            async def redirect(_: web.BaseRequest) -> web.Response:
+                return web.Response(status=307, headers={"Location": f"{elsewhere.url}/login"})
+
+            async with served(redirect) as server, transport(access_to(server.url, user=User(token="t"))) as client:
+                for call in (client.get(PODS), client.send("PUT", PODS, b"{}", idempotent=True)):
+                    error = await said(call)
+                    assert isinstance(error, ApiError)
+                    assert error.status == 307
+                    assert error.message == f"expected the API server, got a redirect to {elsewhere.url}/login"
+            assert elsewhere.seen == []
+
+    asyncio.run(run())
+
+
+def test_a_token_is_never_sent_in_the_clear_to_another_machine() -> None:
+    async def run() -> None:
+        async with served(ok) as server:
+            access = access_to("http://api.example", user=User(token="t"), proxy=server.url)
+            async with transport(access) as client:
+                await client.get(PODS)
+            (request,) = server.seen
+            assert request.headers["Host"] == "api.example"
+            assert "Authorization" not in request.headers
+
+    asyncio.run(run())
+
+
+def test_no_cookie_is_kept() -> None:
+    async def cookie(_: web.BaseRequest) -> web.Response:
+        return web.Response(headers={"Set-Cookie": "a=b; Path=/"})
+
+    async def run() -> None:
+        # aiohttp would keep none of an address without a name.
+        async with served(cookie) as server, transport(access_to(server.url.replace(HOST, "localhost"))) as client:
+            await client.get(PODS)
+            await client.get(PODS)
+            assert "Cookie" not in server.seen[1].headers
+
+    asyncio.run(run())
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, ApiError),
+        (401, Unauthorized),
+        (403, Forbidden),
+        (404, NotFound),
+        (409, Conflict),
+        (410, Gone),
+        (422, Invalid),
+        (429, TooManyRequests),
+        (500, ServerFault),
+        (503, ServerFault),
+    ],
+)
+def test_an_error_has_its_kind_and_all_that_the_server_said(code: int, kind: type[ApiError]) -> None:
+    details = {"name": "p", "retryAfterSeconds": 3, "causes": [{"field": "spec"}]}
+
+    async def run() -> CallFailed:
+        answer = in_turn(lambda: json_status(code, "Because", "of this", details=details))
+        async with served(answer) as server, transport(access_to(server.url)) as client:
+            return await said(client.get(PODS, {"watch": "1"}))
+
+    error = asyncio.run(run())
+    assert isinstance(error, ApiError)
+    assert type(error) is kind
+    assert (error.status, error.reason, error.message, str(error)) == (code, "Because", "of this", "of this")
+    assert (error.retry_after, error.details) == (3.0, details)
+    assert (error.method, error.path, error.query) == ("GET", PODS, {"watch": "1"})
+
+
+def test_an_error_that_is_no_status_is_told_in_its_own_words_and_never_at_length() -> None:
+    async def run() -> list[str]:
+        pages = [
+            lambda text=text: web.Response(status=502, text=text) for text in ("<h1>Bad\n gateway</h1>", "x" * 9999, "")
+        ]
+        async with served(in_turn(*pages)) as server, transport(access_to(server.url)) as client:
+            return [str(await said(client.get(PODS))) for _ in pages]
+
+    assert asyncio.run(run()) == ["<h1>Bad gateway</h1>", "x" * 500, "the server answered 502"]
+
+
+def test_the_status_in_a_watch_is_an_error_too() -> None:
+    error = watch_error(b'{"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}')
+    assert isinstance(error, Gone)
+    assert (error.status, error.reason, error.message) == (410, "Expired", "too old")
+    assert isinstance(watch_error(b"[]"), ServerFault)
+
+
+def test_nobody_listening_an_unknown_name_and_something_else_listening_are_unreachable() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+
+    async def run() -> list[tuple[str, bool]]:
+        async with speaking(talk) as other:
+            addresses = (f"http://{HOST}:{refused_port()}", "http://nowhere.invalid", f"http://{HOST}:{other}")
+            found = []
+            for address in addresses:
+                async with transport(access_to(address)) as client:
+                    error = await said(client.get(PODS))
+                    assert isinstance(error, Unreachable)
+                    found.append((error.message, error.sent))
+        return found
+
+    refused, unknown, other = asyncio.run(run())
+    assert refused[0].startswith("no connection: ")
+    assert "refused" in refused[0] or "connect call failed" in refused[0]
+    assert unknown[0].startswith("no address is known for nowhere.invalid: ")
+    assert other[0].startswith("what answers is no API server")
+    assert [sent for _, sent in (refused, unknown, other)] == [False, False, True]
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_never_answers_or_never_ends_is_left_in_time() -> None:
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        while True:
+            writer.write(b".")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        for talk in (hang, drip):
+            async with speaking(talk) as port, transport(access_to(f"http://{HOST}:{port}")) as client:
+                async with asyncio.timeout(2):
+                    error = await said(client.get(PODS, timeout=0.1))
+                assert isinstance(error, TimedOut)
+                assert error.message == "no whole answer within 0.1 s"
+                assert error.sent
+
+    asyncio.run(run())
+
+
+def test_a_handshake_that_never_comes_to_an_end_is_left_in_time_and_nothing_was_sent() -> None:
+    async def run() -> None:
+        async with (
+            speaking(hang) as port,
+            transport(access_to(f"https://{HOST}:{port}", insecure=True), connect_time_limit=0.1) as client,
+        ):
+            async with asyncio.timeout(2):
+                error = await said(client.get(PODS))
+            assert isinstance(error, TimedOut)
+            assert not error.sent
+
+    asyncio.run(run())
+
+
+# --- who we are, refused ----------------------------------------------------------------------------------------------
+
+
+def _knowing(token: str) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        await request.read()
+        known = request.headers.get("Authorization") == f"Bearer {token}"
+        return web.Response(body=b"line\n") if known else json_status(401, "Unauthorized", "Unauthorized")
+
+    return answer
+
+
+def _login(tmp_path: Path, status: str = '{"token": "t\'$N\'"}') -> User:
+    command = tmp_path / "login"
+    document = f'{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {status}}}'
+    command.write_text(f"#!/bin/sh\necho >> {tmp_path}/runs; N=$(wc -l < {tmp_path}/runs)\necho '{document}'\n")
+    command.chmod(0o755)
+    plugin = Exec(api_version="client.authentication.k8s.io/v1", command=str(command), interactive="Never")
+    return User(name="u", exec_plugin=plugin)
+
+
+def test_a_401_runs_the_plugin_again_once_for_reads_writes_and_streams(tmp_path: Path) -> None:
+    async def read(client: Transport) -> bytes:
+        return await client.get(PODS)
+
+    async def write(client: Transport) -> bytes:
+        return await client.send("POST", PODS, b"{}")
+
+    async def stream(client: Transport) -> bytes:
+        async with client.stream(PODS, {}, idle=5) as lines:
+            return b"".join([line async for line in lines]) + b"\n"
+
+    async def run() -> None:
+        for call in (read, write, stream):
+            for known, runs in (("t2", 2), ("t3", 2)):
+                (tmp_path / "runs").unlink(missing_ok=True)
+                access = _with_path(Served(0, False), _login(tmp_path))
+                async with served(_knowing(known)) as server:
+                    access = replace(access, cluster=replace(access.cluster, server=server.url))
+                    async with transport(access) as client:
+                        if known == "t2":
+                            assert await call(client) == b"line\n"
+                        else:
+                            assert isinstance(await said(call(client)), Unauthorized)
+                assert (len((tmp_path / "runs").read_text()), len(server.seen)) == (runs, 2)
+
+    asyncio.run(run())
+
+
+def _with_path(server: Served, user: User) -> Access:
+    return replace(access_to(server.url, user=user), environment={"PATH": os.environ["PATH"]})
+
+
+def test_a_401_without_anything_else_to_show_stands() -> None:
+    async def run() -> None:
+        async with served(_knowing("x")) as server, transport(access_to(server.url, user=User(token="t"))) as client:
+            assert isinstance(await said(client.get(PODS)), Unauthorized)
+            assert len(server.seen) == 1
+
+    asyncio.run(run())
+
+
+def test_logging_in_takes_nothing_of_the_time_of_the_call(tmp_path: Path) -> None:
+    user = _login(tmp_path, '{"token": "\'$(sleep 0.6)\'t"}')
+
+    async def run() -> bytes:
+        async with served(_knowing("t")) as server, transport(_with_path(server, user)) as client:
+            return await client.get(PODS, timeout=0.5)
+
+    assert asyncio.run(run()) == b"line\n"
+
+
+def test_a_plugin_that_fails_is_no_crash_but_a_failed_call_that_was_not_sent(tmp_path: Path) -> None:
+    async def run() -> CallFailed:
+        async with served(ok) as server, transport(_with_path(server, _login(tmp_path, "{}"))) as client:
+            error = await said(client.get(PODS))
+            assert server.seen == []
+            return error
+
+    error = asyncio.run(run())
+    assert isinstance(error, NoCredentials)
+    assert not error.sent
+    assert str(error.error).endswith("status: expected a token or a client certificate, got none")
+
+
+# --- start ------------------------------------------------------------------------------------------------------------
+
+
+def test_no_command_starts_with_the_client_on_board_and_a_kubeconfig_is_read_without_it() -> None:
+    code = "import sys, zoneward.cli.main, zoneward.client.kubeconfig; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_an_answer_that_is_too_large_is_given_up_before_it_is_there(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoneward.client.transport.MAX_PAGE", 1 << 20)
+    body = b" " * (64 << 20)
+    packed = gzip.compress(body) if encoding == "gzip" else body
+
+    async def large(_request: web.BaseRequest) -> web.Response:
+        return web.Response(body=packed, headers={"Content-Encoding": encoding})
+
+    async def run() -> None:
+        async with served(large) as server, transport(access_to(server.url)) as client:
+            with pytest.raises(AnswerTooLarge, match=r"^expected an answer of at most 1 MiB, got more$"):
+                await client.get(PODS, {"limit": "500"})
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"Content-Encoding": "gzip"}, b"no gzip"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b"x" * 100)[:-9]),
+        ({"Content-Encoding": "br"}, b"x"),
+    ],
+    ids=["no gzip", "cut short", "another encoding"],
+)
+def test_what_cannot_be_unpacked_is_told_in_one_line(headers: dict[str, str], body: bytes) -> None:
+    async def odd(_request: web.BaseRequest) -> web.Response:
+        return web.Response(body=body, headers=headers)
+
+    async def run() -> None:
+        async with served(odd) as server, transport(access_to(server.url)) as client:
+            with pytest.raises(Unreachable):
+                await client.get(PODS)
+
+    asyncio.run(run())

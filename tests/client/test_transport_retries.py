@@ -1,0 +1,149 @@
+"""What a transport sends again, and what it never does, over real connections that break."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from aiohttp import web
+from tests.client.calling import PODS, Time, good, in_turn, said, status, transport
+from tests.client.serving import (
+    HOST,
+    access_to,
+    json_status,
+    refused_port,
+    served,
+    speaking,
+)
+
+from zoneward.client.api_errors import (
+    ApiError,
+    Unreachable,
+)
+from zoneward.client.transport import Transport
+
+
+def run_in_turn(
+    call: Callable[[Transport], Awaitable[object]], *answers: Callable[[], web.Response]
+) -> tuple[object, int, list[float]]:
+    """What came of a call, how many requests it took, and the pauses between them."""
+
+    async def run() -> tuple[object, int, list[float]]:
+        time = Time()
+        async with served(in_turn(*answers)) as server, transport(access_to(server.url), time=time) as client:
+            try:
+                result: object = await call(client)
+            except ApiError as error:
+                result = error.status
+            return result, len(server.seen), time.pauses
+
+    return asyncio.run(run())
+
+
+def get(client: Transport) -> Awaitable[bytes]:
+    return client.get(PODS)
+
+
+def post(client: Transport) -> Awaitable[bytes]:
+    return client.send("POST", PODS, b"{}")
+
+
+def put_idempotent(client: Transport) -> Awaitable[bytes]:
+    return client.send("PUT", PODS, b"{}", idempotent=True)
+
+
+def test_a_read_is_tried_again_with_growing_pauses_until_it_is_given_up() -> None:
+    assert run_in_turn(get, status(500), status(503), good) == (b"{}", 3, [0.125, 0.25])
+    assert run_in_turn(get, status(502)) == (502, 5, [0.125, 0.25, 0.5, 1.0])
+    assert run_in_turn(get, status(404)) == (404, 1, [])
+
+
+def test_the_time_that_the_server_asks_for_is_waited_in_seconds_as_a_date_and_from_the_body() -> None:
+    assert run_in_turn(get, status(429, Retry_After="7"), good) == (b"{}", 2, [7.0])
+    assert run_in_turn(get, status(503, Retry_After="9"), good) == (b"{}", 2, [9.0])
+    date = "Thu, 01 Jan 2026 12:00:20 GMT"
+    assert run_in_turn(get, status(503, Retry_After=date), good) == (b"{}", 2, [20.0])
+    in_body = lambda: json_status(429, "", "", details={"retryAfterSeconds": 4})  # noqa: E731
+    assert run_in_turn(get, in_body, good) == (b"{}", 2, [4.0])
+    assert run_in_turn(get, status(503, Retry_After="later"), good) == (b"{}", 2, [0.125])
+
+
+def test_what_would_end_after_the_limit_of_the_call_is_not_waited_for() -> None:
+    assert run_in_turn(get, status(503, Retry_After="60"), good) == (503, 1, [])
+    assert run_in_turn(lambda client: client.get(PODS, timeout=8), status(503, Retry_After="7")) == (503, 2, [7.0])
+
+
+def test_a_write_is_sent_again_when_it_was_refused_for_load_and_else_only_if_it_is_idempotent() -> None:
+    assert run_in_turn(post, status(429), good) == (b"{}", 2, [0.125])
+    for code in (500, 502, 503, 504):
+        assert run_in_turn(post, status(code, Retry_After="1"), good) == (code, 1, [])
+        assert run_in_turn(put_idempotent, status(code, Retry_After="1"), good) == (b"{}", 2, [1.0])
+
+
+@asynccontextmanager
+async def breaking_off(*, after: int) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that answers ``after`` requests of a connection and closes it after the next; and all requests."""
+    heads: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(after):
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+
+    async with speaking(talk) as port:
+        yield f"http://{HOST}:{port}", heads
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_a_write_whose_answer_is_lost_is_sent_once_also_over_a_connection_that_was_used(method: str) -> None:
+    async def run() -> None:
+        for after in (0, 1):
+            time = Time()
+            async with breaking_off(after=after) as (url, heads), transport(access_to(url), time=time) as client:
+                for _ in range(after):
+                    await client.get(PODS)
+                error = await said(client.send(method, PODS, b""))
+                assert isinstance(error, Unreachable)
+                assert error.sent
+                assert len([head for head in heads if head.startswith(method.encode())]) == 1
+                assert time.pauses == []
+
+    asyncio.run(run())
+
+
+def test_a_read_and_an_idempotent_write_whose_answers_are_lost_are_tried_again() -> None:
+    async def run() -> None:
+        time = Time()
+        async with breaking_off(after=0) as (url, heads), transport(access_to(url), time=time) as client:
+            for call in (get(client), put_idempotent(client)):
+                assert isinstance(await said(call), Unreachable)
+            assert len(heads) == 10
+            assert time.pauses == [0.125, 0.25, 0.5, 1.0] * 2
+
+    asyncio.run(run())
+
+
+def test_a_write_that_found_nobody_is_tried_again_and_arrives_once() -> None:
+    async def run() -> None:
+        time = Time()
+        heads: list[bytes] = []
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+        port = refused_port()
+        async with AsyncExitStack() as later:
+
+            async def sleep(seconds: float) -> None:
+                await time.sleep(seconds)
+                if len(time.pauses) == 2:
+                    await later.enter_async_context(speaking(talk, port=port))
+
+            access = access_to(f"http://{HOST}:{port}")
+            async with Transport(access, clock=time, sleep=sleep, chance=lambda: 1.0, is_terminal=False) as client:
+                assert await client.send("POST", PODS, b"") == b"{}"
+        assert (len(heads), time.pauses) == (1, [0.25, 0.5])
+
+    asyncio.run(run())

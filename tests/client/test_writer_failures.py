@@ -1,0 +1,208 @@
+"""A write that fails was sent once, and what is known of it is said."""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable
+
+import pytest
+from aiohttp import web
+from msgspec.structs import replace
+from tests.client.a_writer import (
+    NAMESPACE,
+    SLICE,
+    SLICE_JSON,
+    SLICES_KEPT,
+    kept,
+    with_registry,
+)
+from tests.client.calling import hang, in_turn, said, status, transport
+from tests.client.serving import HOST, access_to, refused_port, served, speaking
+
+from zoneward.client.api_errors import (
+    ApiError,
+    CallFailed,
+    NoCredentials,
+    TimedOut,
+    TlsProblem,
+    TooManyRequests,
+    Unreachable,
+    api_error,
+)
+from zoneward.client.listing import UnexpectedAnswer
+from zoneward.client.resources import (
+    SERVICES,
+    SLICES,
+)
+from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
+from zoneward.kube.input_error import InputError
+from zoneward.sandbox.server.registry import Registry
+
+
+def test_a_write_whose_answer_is_lost_is_done_once_and_its_outcome_unknown() -> None:
+    async def work(writer: Writer, registry: Registry) -> None:
+        error = await said(writer.create(SLICES, SLICE))
+        assert (type(error), outcome_of(error)) == (Unreachable, Outcome.UNKNOWN)
+        assert kept(registry, SLICES_KEPT, "cart-1")
+        metadata = (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).metadata
+        assert isinstance(await said(writer.update(SLICES, replace(SLICE, metadata=metadata))), Unreachable)
+        assert (await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")).metadata.generation == 1
+
+    with_registry(work, "lost-answer")
+
+
+WRITES: dict[str, Callable[[Writer], Awaitable[object]]] = {
+    "POST": lambda writer: writer.create(SLICES, SLICE),
+    "PUT": lambda writer: writer.update(SLICES, replace(SLICE, metadata=replace(SLICE.metadata, resource_version="5"))),
+    "PATCH": lambda writer: writer.patch(SERVICES, {}, namespace=NAMESPACE, name="cart"),
+    "DELETE": lambda writer: writer.delete(SLICES, replace(SLICE, metadata=replace(SLICE.metadata, uid="u"))),
+}
+
+
+@pytest.mark.parametrize("method", WRITES)
+def test_only_a_deletion_is_sent_again_when_nobody_knows_whether_it_was_done(method: str) -> None:
+    async def run() -> None:
+        async with (
+            served(
+                in_turn(status(503), lambda: web.json_response(SLICE_JSON | {"metadata": {"resourceVersion": "7"}}))
+            ) as server,
+            transport(access_to(server.url), retries=None) as connection,
+        ):
+            call = WRITES[method](Writer(connection))
+            if method == "DELETE":
+                await call
+                assert len(server.seen) == 2
+                return
+            assert outcome_of(await said(call)) is Outcome.UNKNOWN
+            assert [each.method for each in server.seen] == [method]
+
+    asyncio.run(run())
+
+
+def test_who_may_not_write_sends_nothing_and_is_asked_anew_for_each_write() -> None:
+    answers = [True, False, False]
+    asked: list[float] = []
+
+    def may_write(seconds: float) -> bool:
+        asked.append(seconds)
+        return answers.pop(0)
+
+    async def work(writer: Writer, registry: Registry) -> None:
+        metadata = await writer.create(SLICES, SLICE)
+        assert len(asked) == 1
+        await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
+        assert len(asked) == 1, "reading is free"
+        for call in (
+            writer.delete(SLICES, replace(SLICE, metadata=metadata)),
+            writer.patch(SERVICES, {}, namespace=NAMESPACE, name="kubernetes"),
+        ):
+            error = await said(call)
+            assert (type(error), outcome_of(error)) == (Withheld, Outcome.NOT_DONE)
+        assert kept(registry, SLICES_KEPT, "cart-1")
+        assert asked == [3.5] * 3, "with the time that a write may take"
+
+    with_registry(work, may_write=may_write, limit=3.5)
+
+
+def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
+            start = loop.time()
+            error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
+            assert loop.time() - start >= 0.1
+            assert (type(error), outcome_of(error)) == (TimedOut, Outcome.UNKNOWN)
+            assert str(error) == "no whole answer within 0.1 s"
+        busy = in_turn(status(429, Retry_After="30"))
+        async with served(busy) as server, transport(access_to(server.url), retries=None) as connection:
+            async with asyncio.timeout(10):
+                error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
+            assert isinstance(error, TooManyRequests)
+            assert (error.retry_after, outcome_of(error)) == (30, Outcome.NOT_DONE), "it says when to come again"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_once_means_that_nothing_is_sent_again(code: int) -> None:
+    """Whoever decides anew after a failure has something newer to send."""
+
+    async def run() -> None:
+        answer = in_turn(status(code, Retry_After="1"))
+        calls = 0
+
+        async def talk(request: web.BaseRequest) -> web.StreamResponse:
+            nonlocal calls
+            calls += 1
+            return await answer(request)
+
+        async with served(talk) as server, transport(access_to(server.url), retries=None) as connection:
+            writer = Writer(connection).once()
+            there = replace(SLICE, metadata=replace(SLICE.metadata, uid="u-9", resource_version="1"))
+            for write in (writer.create(SLICES, SLICE), writer.update(SLICES, there), writer.delete(SLICES, there)):
+                calls = 0
+                assert (await said(write)).retry_after == 1  # type: ignore[attr-defined]
+                assert calls == 1
+
+    asyncio.run(run())
+
+
+def test_a_limit_of_the_caller_s_own_is_not_taken_for_ours() -> None:
+    async def run() -> None:
+        async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await Writer(connection, limit=math.inf).create(SLICES, SLICE)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "answer", [b"<html>", b"[]", b"{}", b'{"metadata": {"name": "x"}}', b'{"metadata": 1}', b"\xff"]
+)
+def test_an_answer_that_no_api_server_gives_leaves_the_outcome_unknown(answer: bytes) -> None:
+    async def run() -> None:
+        async def talk(_: web.BaseRequest) -> web.Response:
+            return web.Response(body=answer)
+
+        async with served(talk) as server, transport(access_to(server.url)) as connection:
+            error = await said(Writer(connection).create(SLICES, SLICE))
+            assert (type(error), outcome_of(error)) == (UnexpectedAnswer, Outcome.UNKNOWN)
+
+    asyncio.run(run())
+
+
+def refusal(code: int, reason: str = "") -> ApiError:
+    return api_error(code, json.dumps({"kind": "Status", "reason": reason}).encode())
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (refusal(409, "Conflict"), Outcome.STALE),
+        (refusal(409), Outcome.STALE),
+        (refusal(409, "AlreadyExists"), Outcome.EXISTS),
+        (refusal(404), Outcome.MISSING),
+        (refusal(429), Outcome.NOT_DONE),
+        *((refusal(code), Outcome.REFUSED) for code in (302, 400, 401, 403, 405, 410, 413, 415, 422)),
+        *((refusal(code), Outcome.UNKNOWN) for code in (500, 502, 503, 504)),
+        (Unreachable("", sent=False), Outcome.NOT_DONE),
+        (Unreachable("", sent=True), Outcome.UNKNOWN),
+        (TimedOut("", sent=False), Outcome.NOT_DONE),
+        (TimedOut("", sent=True), Outcome.UNKNOWN),
+        (TlsProblem("", sent=False), Outcome.NOT_DONE),
+        (NoCredentials(InputError("file", "problem")), Outcome.NOT_DONE),
+        (Withheld(), Outcome.NOT_DONE),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Outcome) else f"{type(value).__name__}",
+)
+def test_a_failure_says_what_is_known_of_the_write(error: CallFailed, outcome: Outcome) -> None:
+    assert outcome_of(error) is outcome
+
+
+def test_where_nobody_listens_nothing_was_done() -> None:
+    async def run() -> None:
+        async with transport(access_to(f"http://{HOST}:{refused_port()}")) as connection:
+            assert outcome_of(await said(Writer(connection).create(SLICES, SLICE))) is Outcome.NOT_DONE
+
+    asyncio.run(run())

@@ -1,0 +1,98 @@
+"""In which words it is told whether a Service's traffic distribution is honored, and of what it is told."""
+
+import pytest
+from msgspec.structs import replace
+
+from zoneward.controller.status.conditions import means_the_same, says_the_same
+from zoneward.controller.status.honored import HonoredReason, condition, is_of, reason_of, revision_of
+from zoneward.kube import names
+from zoneward.kube.objects import Condition, ObjectMeta, Service, ServicePort, ServiceSpec, ServiceStatus
+
+ACCEPTED = Condition(type=names.ACCEPTED_CONDITION, status="True", reason="Accepted")
+PROGRAMMED = Condition(
+    type=names.PROGRAMMED_CONDITION, status="True", reason="Enabled", message="Hints/PreferSameZone: 9 endpoints: fine"
+)
+ON = (ACCEPTED, PROGRAMMED)
+OFF = (ACCEPTED, replace(PROGRAMMED, status="False", reason="OneZone"))
+UNKNOWN = (
+    replace(ACCEPTED, status="False", reason="UnknownValue", message="x"),
+    replace(PROGRAMMED, status="False", reason="UnknownValue", message="spec.trafficDistribution: 'x' is not known"),
+)
+CART = Service(
+    metadata=ObjectMeta(name="cart", namespace="shop", uid="u-1", resource_version="7"),
+    spec=ServiceSpec(
+        traffic_distribution="PreferSameZone", selector={"a": "1", "b": "2"}, ports=(ServicePort(port=80),)
+    ),
+)
+
+
+def test_a_revision_is_of_what_is_asked_for_and_of_nothing_that_a_controller_writes() -> None:
+    revision = revision_of(CART, ON)
+    assert len(revision) == 8
+    written = replace(
+        CART,
+        metadata=replace(CART.metadata, resource_version="9", annotations={"other": "1"}),
+        spec=replace(CART.spec, selector={"b": "2", "a": "1"}),
+        status=ServiceStatus(conditions=ON),
+    )
+    assert revision_of(written, (ACCEPTED, replace(PROGRAMMED, message="Hints/PreferSameZone: 10"))) == revision
+    others = {
+        revision_of(CART, OFF),
+        revision_of(replace(CART, metadata=replace(CART.metadata, uid="u-2")), ON),
+        revision_of(replace(CART, spec=replace(CART.spec, traffic_distribution="PreferSameNode")), ON),
+        revision_of(replace(CART, spec=replace(CART.spec, ports=(ServicePort(port=81),))), ON),
+        revision_of(
+            replace(CART, metadata=replace(CART.metadata, annotations={names.TOPOLOGY_MODE_ANNOTATION: ""})), ON
+        ),
+        revision_of(CART, (ACCEPTED, replace(PROGRAMMED, message="Hints/Other: 9"))),
+    }
+    assert revision not in others
+    assert len(others) == 6
+
+
+@pytest.mark.parametrize(
+    ("planned", "reason"),
+    [
+        (ON, HonoredReason.PROGRAMMING),
+        (OFF, HonoredReason.NOT_PROGRAMMED),
+        (UNKNOWN, HonoredReason.NOT_ACCEPTED),
+        ((UNKNOWN[0], PROGRAMMED), HonoredReason.NOT_ACCEPTED),
+    ],
+    ids=["on", "off", "unknown", "one of two unknown"],
+)
+def test_what_is_said_before_any_node_is_asked(planned: tuple[Condition, ...], reason: HonoredReason) -> None:
+    assert reason_of(planned) is reason
+
+
+def test_the_words() -> None:
+    def said(reason: HonoredReason, planned: tuple[Condition, ...] = ON, **more: object) -> tuple[str, str, str]:
+        found = condition(reason, planned, "0123abcd", **more)  # type: ignore[arg-type]
+        assert found.type == names.HONORED_CONDITION
+        return found.status, found.reason, found.message
+
+    start = "Hints/PreferSameZone: revision 0123abcd"
+    assert said(HonoredReason.PROGRAMMING) == ("Unknown", "Programming", f"{start} is on its way to the nodes")
+    assert said(HonoredReason.PROGRAMMED, nodes=1) == ("True", "Programmed", f"{start} is in the kernel of 1 node")
+    behind = ["n1", "n2", "n3", "n4"]
+    words = f"{start} is in the kernel of 8 of 12 nodes; not yet of n1, n2, n3, ..."
+    assert said(HonoredReason.NODES_BEHIND, nodes=12, behind=behind) == ("False", "NodesBehind", words)
+    words = f"{start} is in the kernel of 0 of 1 node; not yet of n1"
+    assert said(HonoredReason.NODES_BEHIND, nodes=1, behind=["n1"]) == ("False", "NodesBehind", words)
+    assert said(HonoredReason.NOT_PROGRAMMED, OFF) == ("False", "NotProgrammed", f"{start}: OneZone")
+    assert said(HonoredReason.NOT_ACCEPTED, UNKNOWN) == ("False", "NotAccepted", "revision 0123abcd: UnknownValue")
+
+
+def test_only_what_says_so_is_found_to_be_of_a_revision() -> None:
+    told = condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=3)
+    assert is_of(told, "0123abcd")
+    assert not is_of(told, "0123abce")
+    assert not is_of(condition(HonoredReason.PROGRAMMING, ON, "0123abcd"), "0123abcd")
+    assert not is_of(None, "0123abcd")
+
+
+def test_which_nodes_are_behind_are_mere_words() -> None:
+    one = condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n1", "n2"])
+    other = condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n2"])
+    assert means_the_same((one,), (other,))
+    assert not says_the_same((one,), (other,))
+    assert not means_the_same((one,), (condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12),))

@@ -1,0 +1,106 @@
+"""What scripts ask of kube-proxy on ``localhost:10249`` is answered over a socket as it answers it."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import aiohttp
+import pytest
+
+from zoneward.daemon.listening import Listen
+from zoneward.proxy.health.proxy_mode import ProxyModeServer
+from zoneward.proxy.settings import ProxySettings, proxy_settings_from
+from zoneward.routing.configuration import ConfigurationError
+
+
+@asynccontextmanager
+async def running(server: ProxyModeServer) -> AsyncIterator[None]:
+    task = asyncio.create_task(server.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def within(test: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(20):
+            await test()
+
+    asyncio.run(run())
+
+
+async def asked(port: int, path: str = "/proxyMode") -> tuple[int, str | None, str]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+        return answer.status, answer.headers.get("Content-Type"), await answer.text()
+
+
+def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() -> None:
+    async def test() -> None:
+        port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        async with running(ProxyModeServer(Listen("127.0.0.1", 0), on_listening=port.set_result)):
+            number = await port
+            assert await asked(number) == (200, "text/plain; charset=utf-8", "nftables")
+            assert (await asked(number, "/metrics"))[0] == 404
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await asked(number)
+
+    within(test)
+
+
+def test_a_port_that_is_taken_is_told_once_and_tried_until_it_is_free() -> None:
+    async def test() -> None:
+        port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        told: list[str] = []
+        pauses: list[float] = []
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            number = other.getsockname()[1]
+
+            async def sleep(seconds: float) -> None:
+                pauses.append(seconds)
+                if len(pauses) == 3:
+                    other.close()
+
+            server = ProxyModeServer(
+                Listen("127.0.0.1", number),
+                on_trouble=told.append,
+                on_listening=port.set_result,
+                again=7.0,
+                sleep=sleep,
+            )
+            async with running(server):
+                assert await port == number
+                assert (await asked(number))[2] == "nftables"
+        assert (pauses, len(told)) == ([7.0] * 3, 1)
+        assert "address already in use" in told[0].lower()
+
+    within(test)
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ({}, Listen("127.0.0.1", 10249)),
+        ({"serviceProxyName": "zoneward"}, None),
+        ({"serviceProxyName": "zoneward", "proxyModeListen": ":10249"}, Listen(None, 10249)),
+        ({"proxyModeListen": "[::1]:1"}, Listen("::1", 1)),
+        ({"proxyModeListen": ""}, None),
+        ({"proxyModeListen": None}, Listen("127.0.0.1", 10249)),
+    ],
+)
+def test_it_is_where_kube_proxy_has_it_only_where_that_is_replaced(
+    section: dict[str, Any], expected: Listen | None
+) -> None:
+    assert proxy_settings_from(section).proxy_mode_address == expected
+    assert ProxySettings().proxy_mode_address == Listen("127.0.0.1", 10249)
+
+
+def test_what_is_no_address_is_told_with_its_key() -> None:
+    with pytest.raises(ConfigurationError, match=r"proxy\.proxyModeListen: expected \[HOST\]:PORT"):
+        proxy_settings_from({"proxyModeListen": "10249"})

@@ -1,0 +1,147 @@
+"""Whether a kernel does what `tests/proxy/kernel_cases.py` says; run on the real one and on the one in memory."""
+
+import errno
+from collections.abc import Iterable
+
+import pytest
+from tests.proxy.kernel.kernel_cases import BEGIN, IN, SETS, TABLE, Batch, Case
+
+from zoneward.netlink.messages import Family
+from zoneward.proxy.kernel.applying import Kernel, Refused
+from zoneward.proxy.kernel.element_batch import batch
+from zoneward.proxy.kernel.kernel_elements import elements_request
+from zoneward.proxy.kernel.kernel_reading import sets_request, table_request
+from zoneward.proxy.kernel.present import read_table
+from zoneward.proxy.model.served import Served
+from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
+from zoneward.proxy.ruleset.difference import difference, merged
+from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
+from zoneward.proxy.ruleset.layout import Slots, portion, slots_of
+from zoneward.proxy.ruleset.rule_comparison import differing, read_rules
+from zoneward.proxy.ruleset.ruleset import NOTHING, Changes, Hook, Ruleset
+from zoneward.proxy.ruleset.text import text
+
+OPTIONS = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
+
+
+async def check_batch(kernel: Kernel, case: Batch) -> None:
+    """A kernel does with elements what a case says. The table is gone afterwards."""
+    await kernel.run(BEGIN)
+    before = kernel.taken
+    found = batch(
+        Changes(family="ip", table=TABLE, removed=case.removed, added=case.added),
+        SETS | {"nobody": SETS["services"]},
+    )
+    assert found is not None
+    try:
+        if case.refused is None:
+            await kernel.send(found)
+        else:
+            with pytest.raises(Refused) as refused:
+                await kernel.send(found)
+            assert refused.value.number == case.refused
+        assert kernel.taken == before + (case.refused is None)
+        table = await read_table(kernel, "ip", TABLE, SETS)
+        assert table is not None
+        assert table.elements["services"] == case.services
+        assert table.elements["endpoints"] == case.endpoints
+    finally:
+        await kernel.run(f"delete table {IN}\n")
+
+
+async def check(kernel: Kernel, case: Case) -> None:
+    """A kernel does with a transaction what a case says. The table is gone afterwards."""
+    await kernel.run(BEGIN)
+    before = kernel.taken
+    try:
+        if case.refused is None:
+            await kernel.run("\n".join((*case.lines, "")))
+        else:
+            with pytest.raises(Refused, match=case.refused):
+                await kernel.run("\n".join((*case.lines, "")))
+        assert kernel.taken == before + (case.refused is None)
+        found = await read_table(kernel, "ip", TABLE, SETS)
+        if case.is_gone:
+            assert found is None
+            return
+        assert found is not None
+        assert found.elements.get("services", {}) == case.services
+        assert found.elements.get("endpoints", {}) == case.endpoints
+        assert found.elements.get("cluster-ips", {}).keys() == case.cluster_ips
+        assert found.sets.keys() == case.sets
+        hook = Hook("filter", "forward", -5)
+        hooks = {name: hook if name == "enters" else None for name in case.chains}
+        assert {name: chain.hook for name, chain in found.chains.items()} == hooks
+        rules = await read_rules(kernel, "ip", TABLE)
+        assert {name: len(rules.get(name, ())) for name in case.chains} == case.chains
+    finally:
+        if not case.is_gone:
+            await kernel.run(f"delete table {IN}\n")
+
+
+async def check_what_is_not_there(kernel: Kernel) -> None:
+    """Asking for what is not there is refused with the number that says so, or answered with nothing."""
+    for request in (table_request("ip", TABLE), elements_request("ip", TABLE, "services")):
+        with pytest.raises(Refused) as refused:
+            await kernel.ask(request)
+        assert refused.value.number == errno.ENOENT
+    assert await read_table(kernel, "ip", TABLE, SETS) is None
+    assert not await read_rules(kernel, "ip", TABLE)
+    await kernel.run(BEGIN)
+    assert await kernel.ask(sets_request("ip", TABLE))
+    with pytest.raises(Refused) as refused:
+        await kernel.ask(elements_request("ip", TABLE, "nobody"))
+    assert refused.value.number == errno.ENOENT
+    await kernel.run(f"delete table {IN}\n")
+
+
+async def check_changes(
+    kernel: Kernel, family: Family, steps: Iterable[tuple[str, Served | None]], *, at_once: int
+) -> None:
+    """Changes, some of them in each transaction, come to what a fresh load comes to. The table is gone afterwards."""
+    kept = KeptRuleset(family, TABLE, OPTIONS)
+    there: dict[str, Slots] = {}
+    every = list(steps)
+    try:
+        await kernel.run(text(kept.begin()))
+        for start in range(0, len(every), at_once):
+            changes = merged([_put(kept, there, *each) for each in every[start : start + at_once]])
+            found = batch(changes, base_sets(family, OPTIONS))
+            if found is not None:
+                await kernel.send(found)
+            elif changes:
+                await kernel.run(text(changes))
+            await _has(kernel, kept.whole(), with_rules=False)
+        whole = kept.whole()
+        await _has(kernel, whole)
+        await kernel.run(text(Changes(family=family, table=TABLE, is_new=True, replaces=True)))
+        await kernel.run(text(difference(None, whole)))
+        await _has(kernel, whole)
+    finally:
+        await kernel.run(f"add table {family} {TABLE}\ndelete table {family} {TABLE}\n")
+
+
+def _put(kept: KeptRuleset, there: dict[str, Slots], name: str, service: Served | None) -> Changes:
+    if service is None:
+        there.pop(name, None)
+        return kept.put(("shop", name), NOTHING)
+    there[name] = slots_of((service,), there.get(name, {}))
+    return kept.put(("shop", name), portion((service,), there[name], OPTIONS))
+
+
+async def _has(kernel: Kernel, whole: Ruleset, *, with_rules: bool = True) -> None:
+    """A kernel has what a ruleset says, and nothing else, and no rule that is written in other words."""
+    found = await read_table(kernel, whole.family, whole.table, base_sets(whole.family, OPTIONS))
+    assert found is not None
+    assert {name: some for name, some in found.elements.items() if some} == {
+        name: some for name, some in whole.elements.items() if some
+    }
+    assert found.sets.keys() == whole.sets.keys()
+    assert {name: chain.hook for name, chain in found.chains.items()} == {
+        name: chain.hook for name, chain in whole.chains.items()
+    }
+    if not with_rules:
+        return
+    live = await read_rules(kernel, whole.family, whole.table)
+    wrong = await differing(kernel, whole.family, whole.table, live=live, chains=whole.chains, sets=whole.sets)
+    assert not wrong

@@ -1,0 +1,101 @@
+"""What is taken for an address or a range of addresses, and how it is written then."""
+
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.proxy.hostile import TEXTS
+
+from zoneward.proxy.model.addresses import address_of, is_within, range_of, special
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("10.96.0.1", "10.96.0.1"),
+        ("255.255.255.255", "255.255.255.255"),
+        ("010.096.000.001", "10.96.0.1"),
+        ("FD00:0:0::00A1", "fd00::a1"),
+        ("::1.2.3.4", "::102:304"),
+        # As Go reads it, and so every component of Kubernetes.
+        ("::ffff:10.96.0.10", "10.96.0.10"),
+        ("::FFFF:a60:a", "10.96.0.10"),
+        ("10.0.0.900", None),
+        ("10.0.0", None),
+        ("10.0.0.1/8", None),
+        ("10.0.0.1\n", None),
+        (" 10.0.0.1", None),
+        ("\u0661\u0660.0.0.1", None),
+        ("0x0a.0.0.1", None),
+        # Python takes whatever comes after the percent sign for a part of the address.
+        ("fe80::1%eth0", None),
+        ("fe80::1%x }\nadd table inet X", None),
+        ("garbage", None),
+        ("", None),
+    ],
+)
+def test_an_address_is_written_as_the_kernel_writes_it_and_all_else_is_none(written: str, read: str | None) -> None:
+    assert address_of(written) == read
+
+
+@settings(max_examples=300)
+@given(text=st.sampled_from(TEXTS) | st.text() | st.text("0123456789abcdef:.%/ \n", max_size=20))
+def test_what_is_taken_for_an_address_is_exactly_one(text: str) -> None:
+    found = address_of(text)
+    if found is not None:
+        assert str(ip_address(found)) == found
+        assert "%" not in found
+    some = range_of(text)
+    assert some is None or (str(ip_address(some.partition("/")[0])) + "/" + str(int(some.partition("/")[2]))) == some
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("10.0.0.7/8", "10.0.0.0/8"),
+        ("010.0.0.0/8", "10.0.0.0/8"),
+        ("FD00::7/16", "fd00::/16"),
+        ("0.0.0.0/0", "0.0.0.0/0"),
+        ("10.0.0.0", None),
+        ("10.0.0.0/", None),
+        ("10.0.0.0/33", None),
+        ("10.0.0.0/255.0.0.0", None),
+        ("10.0.0.0/-1", None),
+        ("::ffff:10.0.0.0/104", None),
+        ("fe80::%x }\nadd table inet X/64", None),
+        ("nonsense/8", None),
+    ],
+)
+def test_a_range_has_an_address_and_a_length(written: str, read: str | None) -> None:
+    assert range_of(written) == read
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("127.255.0.1", "loopback"),
+        ("::1", "loopback"),
+        ("169.254.169.254", "link-local"),
+        ("fe80::1", "link-local"),
+        ("224.0.0.1", "multicast"),
+        ("239.1.2.3", "multicast"),
+        ("ff02::1", "multicast"),
+        ("ff0e::1", "multicast"),
+        ("0.0.0.0", "unspecified"),
+        ("::", "unspecified"),
+        ("192.168.1.1", None),
+        ("10.0.0.1", None),
+        ("fd00::1", None),
+        ("2001:db8::1", None),
+    ],
+)
+def test_addresses_that_no_host_has_to_itself_are_special(address: str, expected: str | None) -> None:
+    assert special(address) == expected
+
+
+def test_an_address_is_within_its_range_and_is_itself() -> None:
+    assert is_within("10.1.2.3", "10.0.0.0/8")
+    assert is_within("fd00::1", "fd00::1")
+    assert not is_within("10.1.2.3", "fd00::/8")

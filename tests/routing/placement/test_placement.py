@@ -1,0 +1,199 @@
+"""Which endpoints go into which group: as many as allocated, as few moved as possible, whatever the order."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.clusters import an_endpoint
+
+from zoneward.kube.objects import Identity
+from zoneward.routing.placement.crowd import Cell, Member
+from zoneward.routing.placement.groups import own_group
+from zoneward.routing.placement.placement import Lot, with_guests_kept
+from zoneward.routing.placement.placement import place as place_lots
+
+ZONES = 3
+
+
+def identities(number: int) -> list[Identity]:
+    return [((f"10.0.0.{each}",), "shop", f"pod-{each}") for each in range(number)]
+
+
+GROUPS = ZONES + 2
+"""The zones' own, and two that zones share."""
+
+
+def place(
+    located: list[int], before: list[int], names: list[Identity], counts: list[int], zones: int
+) -> list[int | None]:
+    """Place endpoints that lie in cells; the group of each."""
+    cells = {key: Cell(str(key[0]), own_group(str(key[1])), True) for key in zip(located, before, strict=True)}
+    members = [Member(an_endpoint(), name) for name in names]
+    for member, key in zip(members, zip(located, before, strict=True), strict=True):
+        member.cell = cells[key]
+        cells[key].add(member)
+    lots = {key: Lot(cell, *key) for key, cell in cells.items()}
+    found = place_lots(lots.values(), counts, zones)
+    for (lot, group), number in found.parts.items():
+        inside = [found.apart.get(each, found.whole.get(lot)) for each in lot.in_order()]
+        assert inside.count(group) == number
+    return [
+        found.apart.get(member, found.whole.get(lots[key]))
+        for member, key in zip(members, zip(located, before, strict=True), strict=True)
+    ]
+
+
+def placed(located: list[int], before: list[int], allocation: dict[tuple[int, int], int]) -> list[int | None]:
+    """``allocation``: how many of a zone are to be in a group."""
+    cells = [allocation.get((zone, group), 0) for group in range(GROUPS) for zone in range(ZONES)]
+    return place(located, before, identities(len(located)), cells, ZONES)
+
+
+def test_who_was_placed_before_stays() -> None:
+    """Even where it is the first by identity that would have to go else."""
+    assert placed([0, 0, 0], [1, 0, 0], {(0, 0): 2, (0, 1): 1}) == [1, 0, 0]
+
+
+def test_new_ones_take_what_is_left_home_first() -> None:
+    assert placed([1, 1, 1], [-1, -1, -1], {(1, 0): 1, (1, 1): 1, (1, 2): 1}) == [1, 0, 2]
+    assert placed([1, 1, 1], [-1, 0, -1], {(1, 0): 1, (1, 1): 2}) == [1, 0, 1]
+
+
+def test_the_last_by_identity_leave() -> None:
+    assert placed([0, 0, 0], [0, 0, 0], {(0, 0): 2, (0, 1): 1}) == [0, 0, 1]
+
+
+def test_who_loses_its_place_goes_home_first() -> None:
+    assert placed([0, 0], [1, 1], {(0, 0): 2}) == [0, 0]
+
+
+def test_who_was_in_a_group_that_zones_share_stays_there() -> None:
+    assert placed([0, 0, 0], [0, 4, -1], {(0, 0): 2, (0, 4): 1}) == [0, 4, 0]
+
+
+def test_new_ones_take_a_group_that_zones_share_after_all_that_one_zone_has() -> None:
+    assert placed([1, 1, 1, 1], [-1] * 4, {(1, 4): 1, (1, 3): 1, (1, 2): 1, (1, 1): 1}) == [1, 2, 3, 4]
+
+
+def test_who_was_in_a_group_that_is_no_more_goes_home_first() -> None:
+    assert placed([0, 0], [4, 4], {(0, 0): 1, (0, 3): 1}) == [0, 3]
+
+
+def test_nobody_is_placed_where_nobody_is() -> None:
+    assert placed([], [], {}) == []
+
+
+small = st.lists(
+    st.tuples(st.integers(0, ZONES - 1), st.integers(-1, GROUPS - 1), st.integers(0, GROUPS - 1)), max_size=6
+)
+"""Per endpoint: where it is, the group it was in, and the one that somebody there will be in."""
+
+
+def counts_of(endpoints: list[tuple[int, int, int]]) -> list[int]:
+    wanted = Counter((group, located) for located, _, group in endpoints)
+    return [wanted[group, zone] for group in range(GROUPS) for zone in range(ZONES)]
+
+
+@settings(max_examples=200, print_blob=True)
+@given(small)
+def test_counts_are_met_with_the_fewest_moves(endpoints: list[tuple[int, int, int]]) -> None:
+    """Beside every other way to meet them."""
+    located = [each[0] for each in endpoints]
+    before = [each[1] for each in endpoints]
+    result = place(located, before, identities(len(endpoints)), counts_of(endpoints), ZONES)
+    assert Counter(zip(located, result, strict=True)) == Counter((each[0], each[2]) for each in endpoints)
+
+    def moves(placement: tuple[int | None, ...]) -> int:
+        return sum(1 for was, now in zip(before, placement, strict=True) if was not in (-1, now))
+
+    every = {
+        placement
+        for placement in permutations(each[2] for each in endpoints)
+        if Counter(zip(located, placement, strict=True)) == Counter(zip(located, result, strict=True))
+    }
+    assert moves(tuple(result)) == min(map(moves, every))
+
+
+@settings(max_examples=100, print_blob=True)
+@given(small, st.randoms(use_true_random=False))
+def test_the_order_of_endpoints_does_not_matter(endpoints: list[tuple[int, int, int]], random: Random) -> None:
+    names = identities(len(endpoints))
+    counts = counts_of(endpoints)
+    order = random.sample(range(len(endpoints)), len(endpoints))
+    straight = place([each[0] for each in endpoints], [each[1] for each in endpoints], names, counts, ZONES)
+    shuffled = place(
+        [endpoints[each][0] for each in order],
+        [endpoints[each][1] for each in order],
+        [names[each] for each in order],
+        counts,
+        ZONES,
+    )
+    assert [straight[each] for each in order] == shuffled
+
+
+# --- guests -----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def lent(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
+    """An allocation in which some zones lend and others borrow, and one from before, both by group, then by home."""
+    zones = draw(st.integers(2, 4))
+    lenders = draw(st.sets(st.integers(0, zones - 1), min_size=1, max_size=zones - 1))
+    counts, before = [0] * (zones * zones), [0] * (zones * zones)
+    for home in range(zones):
+        counts[home * zones + home] = draw(st.integers(0, 2))
+        for zone in range(zones):
+            if home in lenders and zone not in lenders:
+                counts[zone * zones + home] = draw(st.integers(0, 2))
+            before[zone * zones + home] = draw(st.integers(0, 3))
+    return counts, before, zones
+
+
+def all_with_the_same_guests(counts: list[int], zones: int) -> list[list[int]]:
+    """Every allocation in which zones lend and borrow as many as in this one."""
+    cells = [cell for cell in range(zones * zones) if cell % zones != cell // zones]
+    lends = [sum(counts[cell] for cell in cells if cell % zones == zone) for zone in range(zones)]
+    borrows = [sum(counts[cell] for cell in cells if cell // zones == zone) for zone in range(zones)]
+    found = [list(counts)]
+    for cell in cells:
+        found[0][cell] = 0
+    for cell in cells:
+        home, zone = cell % zones, cell // zones
+        grown = []
+        for each in found:
+            lent_out = sum(each[other] for other in cells if other % zones == home)
+            borrowed = sum(each[other] for other in cells if other // zones == zone)
+            for number in range(min(lends[home] - lent_out, borrows[zone] - borrowed) + 1):
+                more = list(each)
+                more[cell] = number
+                grown.append(more)
+        found = grown
+    return [each for each in found if sum(each) == sum(counts)]
+
+
+@settings(max_examples=150)
+@given(lent())
+def test_as_many_guests_as_possible_stay(given_: tuple[list[int], list[int], int]) -> None:
+    """Of all ways to lend as many endpoints, tried one by one, none keeps more of them where they were."""
+    counts, before, zones = given_
+
+    def stay(allocation: Sequence[int]) -> int:
+        return sum(map(min, allocation, before))
+
+    found = list(with_guests_kept(counts, before, zones))
+    ways = all_with_the_same_guests(counts, zones)
+    assert found in ways
+    assert stay(found) == max(map(stay, ways))
+
+
+def test_a_guest_makes_room_for_one_that_has_no_other_place() -> None:
+    """Home 0 was in zones 2 and 3, home 1 in zone 2 alone: both stay only if the first is the one in zone 3."""
+    counts, before = [0] * 16, [0] * 16
+    counts[2 * 4 + 0] = counts[3 * 4 + 1] = 1
+    before[2 * 4 + 0] = before[3 * 4 + 0] = before[2 * 4 + 1] = 1
+    expected = [0] * 16
+    expected[3 * 4 + 0] = expected[2 * 4 + 1] = 1
+    assert list(with_guests_kept(counts, before, 4)) == expected

@@ -1,0 +1,64 @@
+"""A sandbox in a thread of this process, which a test may reach into."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tests.contract.api import Api
+
+from zoneward.sandbox.server.faults import Faults
+from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.serving import Serving
+
+Found = TypeVar("Found")
+_PATIENCE = 10.0
+"""Seconds for what takes a few milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """``serving`` belongs to the thread of ``loop``: `inside` is the way to it."""
+
+    api: Api
+    serving: Serving
+    loop: asyncio.AbstractEventLoop
+
+    def inside(self, work: Callable[[Registry], Found]) -> Found:
+        """What ``work`` finds there, between two requests."""
+
+        async def done() -> Found:
+            return work(self.serving.registry)
+
+        return asyncio.run_coroutine_threadsafe(done(), self.loop).result(_PATIENCE)
+
+
+@contextmanager
+def asked(registry: Registry, *, faults: Faults | None = None) -> Iterator[Asked]:
+    """Over HTTP, on loopback; the token is in the path."""
+    is_ready = threading.Event()
+    found: list[Asked] = []
+    ends: list[asyncio.Event] = []
+
+    async def serve() -> None:
+        try:
+            async with Serving(registry, faults=faults) as serving:
+                ends.append(asyncio.Event())
+                found.append(Asked(Api(serving.address, ""), serving, asyncio.get_running_loop()))
+                is_ready.set()
+                await ends[0].wait()
+        finally:
+            is_ready.set()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    assert is_ready.wait(_PATIENCE)
+    try:
+        yield found[0]
+    finally:
+        found[0].api.close()
+        found[0].loop.call_soon_threadsafe(ends[0].set)
+        thread.join(_PATIENCE)
+    assert not thread.is_alive()
