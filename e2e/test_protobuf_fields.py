@@ -12,7 +12,6 @@ from e2e.protobuf_objects import NAMESPACE, NODE, OBJECTS
 from e2e.protobuf_pods import EPHEMERAL, POD_STATUS, TIME
 from tests.contract.api import Api, path_of
 from tests.contract.objects import a_namespace
-
 from zoneward.sandbox.server.protobuf import decoded
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"

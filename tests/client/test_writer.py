@@ -85,7 +85,7 @@ def test_what_is_created_can_be_read_and_comes_with_its_version_and_the_name_of_
         }
         assert [each["manager"] for each in found["metadata"]["managedFields"]] == ["somebody"]
 
-    with_registry(work, manager="somebody")
+    with_registry(work)
 
 
 def test_an_update_replaces_the_version_that_it_was_made_from_and_no_other() -> None:
@@ -135,7 +135,7 @@ def test_an_update_loses_nothing_that_others_wrote() -> None:
                 }
             }
 
-        registry.update(kind, NAMESPACE, "cart-1", by_others, Write(manager="others"))
+        registry.update(kind, NAMESPACE, "cart-1", by_others, Write())
         before = kept(registry, SLICES_KEPT, "cart-1")
         read = await writer.read(SLICES, namespace=NAMESPACE, name="cart-1")
         await writer.update(SLICES, replace(read, endpoints=()))

@@ -58,7 +58,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def create(place: Place, plural: str, thing: Object, **changes: Any) -> None:
-    place.store.create(place.registry.kinds[plural], "default", thing | changes, manager="test")
+    place.store.create(place.registry.kinds[plural], "default", thing | changes)
 
 
 def create_pod(
@@ -78,7 +78,7 @@ def with_spec(name: str = "cart", *, selector: Object | None = LABELS, **spec: A
 
 def nodes(place: Place) -> None:
     for zone in "abc":
-        place.store.create(place.registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone), manager="test")
+        place.store.create(place.registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone))
 
 
 def ready(place: Place, service: str = "cart") -> set[str]:
@@ -476,12 +476,12 @@ def test_a_namespace_that_goes_takes_all_with_it() -> None:
     async def scene() -> None:
         async with a_place() as place:
             registry = place.registry
-            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}}, manager="test")
+            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
             nodes(place)
             pod = a_pod("one", node="node-a", address="10.1.0.1", namespace="doomed", labels=LABELS)
-            place.store.create(registry.kinds["pods"], "doomed", pod, manager="test")
+            place.store.create(registry.kinds["pods"], "doomed", pod)
             service = a_service("cart", namespace="doomed", selector=LABELS)
-            place.store.create(registry.kinds["services"], "doomed", service, manager="test")
+            place.store.create(registry.kinds["services"], "doomed", service)
             async with at_work(place) as controller:
                 await settle(place, controller)
                 assert place.slices()

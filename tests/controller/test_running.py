@@ -256,9 +256,7 @@ def test_who_can_never_lead_is_not_ready() -> None:
             wrong = faults(checks)
             assert list(wrong) == ["leader election"]
             assert 'namespaces "nowhere" not found' in wrong["leader election"]
-            place.store.create(
-                place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}}, manager="somebody"
-            )
+            place.store.create(place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}})
             await run.until("leads")
             assert faults(checks) == {}
 
@@ -340,10 +338,10 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
         async with a_place() as place, a_run(url_of(place)) as run:
             registry = place.registry
             fill(place)
-            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}}, manager="test")
+            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
             held = a_service("held", namespace="doomed")
             held["metadata"]["finalizers"] = ["example.com/held"]
-            place.store.create(registry.kinds["services"], "doomed", held, manager="test")
+            place.store.create(registry.kinds["services"], "doomed", held)
             place.store.delete(registry.kinds["namespaces"], "", "doomed")
             await run.until("the cluster is listed")
             service = run.replica._controller.cache.services.get("doomed", "held")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-
 from zoneward.sandbox.server.json_patch import json_patch
 
 Object = dict[str, Any]

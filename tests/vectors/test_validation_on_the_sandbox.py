@@ -13,8 +13,8 @@ from tests.sandbox.server.asking import Asked, asked
 from tests.vectors import test_validation
 from tests.vectors.cases import Case, load
 
-from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.catalog import GATES, Gates, parse_gates
+from zoneward.sandbox.server.persistence import new_registry
 
 Object = dict[str, Any]
 Sandboxes = Callable[[Gates], Asked]
@@ -179,7 +179,7 @@ def sandboxes() -> Iterator[Sandboxes]:
 
         def sandbox(gates: Gates) -> Asked:
             if gates not in found:
-                found[gates] = stack.enter_context(asked(begun(gates=gates)))
+                found[gates] = stack.enter_context(asked(new_registry(gates=gates)))
             return found[gates]
 
         yield sandbox

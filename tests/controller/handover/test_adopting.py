@@ -13,8 +13,8 @@ from zoneward.controller.handover.adopting import Adopting
 from zoneward.kube import names
 from zoneward.kube.adoption import MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
-from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.registry import LocalClient
 from zoneward.sandbox.server.store import Change
 
 WRITES = {"adopt": 4, "release": 3}
@@ -185,7 +185,7 @@ def test_without_a_built_in_controller_ours_stay() -> None:
 def test_a_service_that_is_not_there_is_told(name: str) -> None:
     async def work(shop: Shop) -> None:
         shop.steady.clear()
-        InProcess(shop.registry).delete(shop.registry.kinds["services"], *KEY)
+        LocalClient(shop.registry).delete(shop.registry.kinds["services"], *KEY)
         with pytest.raises(
             InputError, match=r'^Service default/cart: expected a Service, found none: .*"cart" not found$'
         ):
@@ -243,7 +243,7 @@ def test_a_name_that_another_services_slice_has_is_passed_over() -> None:
         (family,) = adopting.plan(await adopting.look()).families
         (wanted,) = family.changes.create
         other = an_endpoint_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
-        InProcess(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other, manager="test")
+        LocalClient(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other)
         await adopting.adopt(legacy="keep")
         (written,) = shop.slices(names.MANAGER)
         assert written["metadata"]["name"] != wanted.metadata.name

@@ -14,7 +14,7 @@ from tests.controller.model.network import Link, Sent
 
 from zoneward.client.resources import Key
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.routes import Route
+from zoneward.sandbox.server.requests import Route
 from zoneward.sandbox.server.store import Change, Record
 
 Address = tuple[str, str]

@@ -15,14 +15,13 @@ from tests.controller.leader.an_election import seconds
 
 from zoneward.client.api_errors import CallFailed, Unreachable, api_error
 from zoneward.client.retries import Retries
-from zoneward.sandbox.server.bodies import decoded_object
-from zoneward.sandbox.server.listing import list_options, listed
-from zoneward.sandbox.server.patching import patched
-from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.lists import list_objects, list_options
+from zoneward.sandbox.server.patches import patch_object
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
-from zoneward.sandbox.server.routes import Route, Routes
+from zoneward.sandbox.server.requests import Route, Routes, decode_object
+from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.store import head_of
-from zoneward.sandbox.server.watching import watch
+from zoneward.sandbox.server.watches import watch
 
 Object = dict[str, Any]
 _JSON: Final = "application/json"
@@ -165,7 +164,7 @@ class Link:
         events = watch(self._registry.store, route.kind, options, bookmarks=_BOOKMARKS, clock=seconds)
         try:
             await anext(events)
-        except Refusal as refusal:
+        except StatusError as refusal:
             raise _error(refusal) from None
         async with aclosing(self._lines(events, route.kind.plural)) as lines:
             yield lines
@@ -231,7 +230,7 @@ class Link:
         try:
             self._refuse_sometimes(weather)
             found = done()
-        except Refusal as refusal:
+        except StatusError as refusal:
             met[f"{refusal.code}{'' if not is_write else ' to a write'}"] += 1
             return _error(refusal)
         except CallFailed as error:
@@ -241,7 +240,7 @@ class Link:
             return Unreachable("the connection broke off")
         if drawn[2] < weather.fault_after:
             met["a fault after all was done"] += 1
-            return _error(Refusal(504, "Timeout", "after all was done"))
+            return _error(StatusError(504, "Timeout", "after all was done"))
         return found
 
     def _refuse_sometimes(self, weather: Weather) -> None:
@@ -265,7 +264,7 @@ class Link:
         kind = route.kind
         if route.name:
             return self._registry.record(kind, route.namespace, route.name).data
-        found = listed(store, kind, list_options(kind, query, namespace=route.namespace))
+        found = list_objects(store, kind, list_options(kind, query, namespace=route.namespace))
         head = len(head_of(kind))
         items = b",".join([b"{" + record.data[head:] for _, record in found.records])
         return b'{"kind":"List","metadata":%s,"items":[%s]}' % (msgspec.json.encode(found.metadata()), items)
@@ -286,13 +285,13 @@ class Link:
             asked = msgspec.json.decode(body)["preconditions"]
             deletion = Deletion(uid=asked.get("uid"), version=asked.get("resourceVersion"))
             return msgspec.json.encode(registry.delete(kind, namespace, name, deletion).object)
-        write = Write(manager=query["fieldManager"], subresource=route.subresource, is_patch=method == "PATCH")
+        write = Write(subresource=route.subresource, is_patch=method == "PATCH")
         if method == "PATCH":
             done = registry.update(
-                kind, namespace, name, lambda old: patched(old, body, kind, content_type=content_type)[0], write
+                kind, namespace, name, lambda old: patch_object(old, body, kind, content_type=content_type)[0], write
             )
         else:
-            thing, warnings = decoded_object(body, content_type, kind, validation="Strict")
+            thing, warnings = decode_object(body, content_type, kind, validation="Strict")
             assert not warnings, warnings
             if method == "POST":
                 done = registry.create(kind, namespace, thing, write)
@@ -302,5 +301,5 @@ class Link:
         return done.record.data if done.record is not None else msgspec.json.encode(done.object)
 
 
-def _error(refusal: Refusal) -> CallFailed:
+def _error(refusal: StatusError) -> CallFailed:
     return api_error(refusal.code, msgspec.json.encode(refusal.status()))

@@ -71,14 +71,14 @@ class Scene:
             thing = msgspec.json.decode(encoded(LEASES, lease))
             name = lease.metadata.name
             if self.place.registry.find("leases.coordination.k8s.io", NAMESPACE, name) is None:
-                self.place.store.create(kind, NAMESPACE, thing, manager="proxy")
+                self.place.store.create(kind, NAMESPACE, thing)
             else:
                 metadata = thing["metadata"]
 
                 def change(old: Mapping[str, Any], thing: Any = thing, metadata: Any = metadata) -> dict[str, Any]:
                     return {**thing, "metadata": {**old["metadata"], "annotations": metadata["annotations"]}}
 
-                self.place.store.update(kind, NAMESPACE, name, change, manager="proxy")
+                self.place.store.update(kind, NAMESPACE, name, change)
 
     @property
     def now(self) -> Said:

@@ -25,9 +25,8 @@ from zoneward.daemon.events import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing.events import DISABLED, ENABLED, Event
-from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.sandbox.server.registry import Deletion, LocalClient, Registry, Write
 from zoneward.sandbox.server.store import Change
 
 KEY = (NAMESPACE, "cart")
@@ -123,7 +122,7 @@ class Scene:
         """As somebody else does, who replaces all conditions."""
         kind = self.registry.kinds["services"]
         self.registry.update(
-            kind, *KEY, lambda old: old | {"status": change(old["status"])}, Write(manager="they", subresource="status")
+            kind, *KEY, lambda old: old | {"status": change(old["status"])}, Write(subresource="status")
         )
 
 
@@ -131,9 +130,7 @@ class Scene:
 async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
     may_write = options.pop("may_write", lambda _seconds: True)
     async with a_writer(*faults, may_write=may_write) as (writer, registry):
-        InProcess(registry).create(
-            registry.kinds["services"], NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they"
-        )
+        LocalClient(registry).create(registry.kinds["services"], NAMESPACE, json.loads(encoded(SERVICES, BALANCED)))
         scene = Scene(writer, registry, **options)
         workers = [asyncio.create_task(scene.teller.run()) for _ in range(2)]
         try:
@@ -157,7 +154,7 @@ def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_n
         scene.teller.tell(await scene.service(), conditions=ON)
         kind = scene.registry.kinds["services"]
         scene.registry.delete(kind, *KEY, Deletion())
-        InProcess(scene.registry).create(kind, NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they")
+        LocalClient(scene.registry).create(kind, NAMESPACE, json.loads(encoded(SERVICES, BALANCED)))
         await scene.tell(())
         assert scene.conditions() == {}
 

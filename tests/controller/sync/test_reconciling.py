@@ -30,7 +30,7 @@ async def created(writer: Writer) -> EndpointSlice:
 
 def somebody_changes(registry: Registry) -> None:
     kind = registry.kinds[SLICES_KEPT]
-    registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write(manager="other"))
+    registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write())
 
 
 def somebody_deletes(registry: Registry) -> None:
@@ -96,7 +96,7 @@ async def prepared(writer: Writer, registry: Registry) -> EndpointSlice:
         "endpoints": [],
         "ports": [],
     }
-    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing, Write(manager="test"))
+    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing, Write())
     found = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
     return replace(found, endpoints=SLICE.endpoints, ports=SLICE.ports)
 

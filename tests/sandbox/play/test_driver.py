@@ -25,10 +25,10 @@ from zoneward.sandbox.play.plays import (
     Step,
     Which,
 )
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.kinds import Kind, Rules
-from zoneward.sandbox.server.refusals import Refusal, already_exists, invalid, modified, not_found
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.registry import LocalClient
+from zoneward.sandbox.server.status_errors import StatusError, already_exists, invalid, modified, not_found
 
 Object = dict[str, Any]
 Change = Callable[[Object], Object]
@@ -63,10 +63,10 @@ class Server:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
         self.managers: set[str] = set()
-        self.refuse: Callable[[str, str], Refusal | None] = lambda _verb, _kind: None
+        self.refuse: Callable[[str, str], StatusError | None] = lambda _verb, _kind: None
         self._uids = 0
 
-    def create(self, kind: Kind, namespace: str, thing: Object, *, manager: str) -> Object:
+    def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
         key = self._key("create", kind, namespace, thing["metadata"]["name"], must_exist=False)
         if key in self.objects:
             raise already_exists(kind, key[2])
@@ -78,17 +78,17 @@ class Server:
         self.managers.add(manager)
         return new
 
-    def patch_status(self, kind: Kind, namespace: str, name: str, change: Change, *, manager: str) -> Object:
+    def patch_status(self, kind: Kind, namespace: str, name: str, change: Change) -> Object:
         key = self._key("patch_status", kind, namespace, name)
         self.objects[key] = self.objects[key] | {"status": change(self.objects[key])["status"]}
         self.managers.add(manager)
         return self.objects[key]
 
-    def update(self, kind: Kind, namespace: str, name: str, change: Change, *, manager: str) -> Object:
+    def update(self, kind: Kind, namespace: str, name: str, change: Change) -> Object:
         key = self._key("update", kind, namespace, name)
         old, new = self.objects[key], change(self.objects[key])
         if kind.kind == "Pod" and new["spec"] != old["spec"]:
-            raise Refusal(422, "Invalid", f'Pod "{name}" is invalid: spec: Forbidden: ...\n{{ a difference }}')
+            raise StatusError(422, "Invalid", f'Pod "{name}" is invalid: spec: Forbidden: ...\n{{ a difference }}')
         self.objects[key] = new | {"status": old["status"]}
         self.managers.add(manager)
         return new
@@ -173,7 +173,7 @@ def test_a_play_is_done_and_told() -> None:
 def test_the_sandbox_takes_all_that_a_play_does() -> None:
     """And more strictly than the stand-in above: schema, defaults, validation."""
     time, lines = Time(), list[str]()
-    registry = begun(now=time.clock)
+    registry = new_registry(now=time.clock)
     kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     play = a_play(
         Scale(workload="shop/cart", replicas=7),
@@ -189,7 +189,7 @@ def test_the_sandbox_takes_all_that_a_play_does() -> None:
     asyncio.run(
         driver.play(
             play,
-            InProcess(registry),
+            LocalClient(registry),
             kinds=kinds,
             clock=time.clock,
             sleep=time.sleep,
@@ -278,7 +278,7 @@ def test_a_pod_that_got_no_room_at_first_keeps_its_name_when_it_gets_a_node() ->
 
 def test_a_pod_that_somebody_else_has_bound_meanwhile_makes_room_for_another() -> None:
     server, waiting = Server(), set[str]()
-    bound = Refusal(409, "Conflict", "it is already assigned")
+    bound = StatusError(409, "Conflict", "it is already assigned")
     server.refuse = lambda verb, _kind: bound if verb == "bind" else None
     play = a_play(AddNodes(group=nodes(1)[0]))
     lines, _ = run(replace(play, nodes=()), server, at={5: lambda: waiting.update(names(server))})
@@ -292,7 +292,7 @@ def test_a_conflict_is_tried_again() -> None:
     server = Server()
     refused: list[str] = []
 
-    def refuse(verb: str, kind: str) -> Refusal | None:
+    def refuse(verb: str, kind: str) -> StatusError | None:
         if verb in ("patch_status", "update") and len(refused) % 3 < 2:
             refused.append(verb)
             return modified(KINDS["v1", kind], "it")
@@ -316,7 +316,7 @@ def test_a_conflict_that_never_ends_is_told_and_does_not_end_the_play() -> None:
 def test_a_namespace_that_is_deleted_is_told_once_and_the_play_goes_on_when_it_is_back() -> None:
     server = Server()
 
-    def gone(verb: str, kind: str) -> Refusal | None:
+    def gone(verb: str, kind: str) -> StatusError | None:
         return not_found(KINDS["v1", "Namespace"], "shop") if verb == "create" and kind == "Pod" else None
 
     def forbid() -> None:

@@ -17,11 +17,10 @@ from zoneward.client.following import follow
 from zoneward.client.reflector import Timing
 from zoneward.client.resources import RESOURCES
 from zoneward.client.transport import Transport
-from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Fault, Faults, RequestFault, WatchFault
-from zoneward.sandbox.server.filling import a_namespace
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.persistence import a_namespace, new_registry
+from zoneward.sandbox.server.registry import LocalClient
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 QUICK: Final = Timing(watch=0.3, silence=0.08)
 BOOKMARKS: Final = 0.03
@@ -87,9 +86,9 @@ class SmallPages:
 class Scene:
     """``registry`` is the server, ``transport`` the way to it, ``cache`` what was seen of it."""
 
-    def __init__(self, serving: Serving, transport: Transport, faults: Passing) -> None:
+    def __init__(self, serving: SandboxServer, transport: Transport, faults: Passing) -> None:
         self.registry, self.transport, self.faults = serving.registry, transport, faults
-        self.inside = InProcess(serving.registry)
+        self.inside = LocalClient(serving.registry)
         self.connection = SmallPages(transport)
         self.past, self.cache = Past(serving.registry), Cache()
         self.told: list[Told[Any]] = [Told(self.cache.store(resource), resource) for resource in RESOURCES]
@@ -123,12 +122,12 @@ class Scene:
 
 @asynccontextmanager
 async def a_scene(faults: Iterable[Fault], seed: int, *, streams_lists: bool) -> AsyncIterator[Scene]:
-    registry = begun(now=lambda: datetime.now(UTC), chance=Random(seed))
-    inside = InProcess(registry)
+    registry = new_registry(now=lambda: datetime.now(UTC), chance=Random(seed))
+    inside = LocalClient(registry)
     for name in NAMESPACES:
-        inside.create(registry.kinds["namespaces"], "", a_namespace(name), manager="test")
+        inside.create(registry.kinds["namespaces"], "", a_namespace(name))
     passing, chance = Passing(faults, seed), Random(f"{seed} client")
-    serving = Serving(registry, faults=passing, bookmarks=BOOKMARKS)
+    serving = SandboxServer(registry, faults=passing, bookmarks=BOOKMARKS)
     async with serving:
         access = Access(cluster=Cluster(server=serving.address), user=User())
         async with Transport(access, sleep=hurried, chance=chance.random, is_terminal=False) as transport:

@@ -16,7 +16,7 @@ from zoneward.client.api_errors import CallFailed, Conflict, NotFound, ServerFau
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES, AnyResource, Key
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
 
@@ -98,14 +98,14 @@ class Insider(_Writer):
         try:
             if not self._is_there(resource, key):
                 thing = an_object(resource, key, chance, self._owner(key[0]) if resource is SLICES else None)
-                inside.create(kind, key[0], self._numbered(thing), manager="insider")
+                inside.create(kind, key[0], self._numbered(thing))
             elif chance.random() < 0.35:
                 inside.delete(kind, *key, grace=chance.choice([0, 0, None]))
                 if chance.random() < 0.5 and not self._is_there(resource, key):
-                    inside.create(kind, key[0], self._numbered(an_object(resource, key, chance)), manager="insider")
+                    inside.create(kind, key[0], self._numbered(an_object(resource, key, chance)))
             else:
-                inside.update(kind, *key, self._numbered, manager="insider")
-        except Refusal as refusal:
+                inside.update(kind, *key, self._numbered)
+        except StatusError as refusal:
             if refusal.code not in (404, 409):
                 raise
 

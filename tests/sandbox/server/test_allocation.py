@@ -3,7 +3,6 @@
 import time
 
 import pytest
-
 from zoneward.sandbox.server.allocation import CLUSTER_IPS, CLUSTER_IPS_V6, AddressRange, PortRange, Unavailable
 
 TAKEN = "provided IP is already allocated"

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
-
 from zoneward.sandbox.server.applying import LAST_APPLIED, apply
-from zoneward.sandbox.server.catalog import kinds
-from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.managed_fields import is_same, track
 from zoneward.sandbox.server.merging import merged
-from zoneward.sandbox.server.refusals import Refusal
+
+from zoneward.sandbox.server.catalog import kinds
+from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.schema import decode, type_of
+from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
 KINDS: Final[dict[str, Kind]] = {each.qualified: each for each in kinds()}
@@ -42,8 +42,8 @@ def applied(
     return new
 
 
-def refusal(live: Object | None, manager: str = "m", **options: Any) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refusal(live: Object | None, manager: str = "m", **options: Any) -> StatusError:
+    with pytest.raises(StatusError) as caught:
         applied(live, manager, **options)
     return caught.value
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 import pytest
-
 from zoneward.sandbox.server.event_versions import NEWER_NAMES, to_newer, to_stored
+
 from zoneward.sandbox.server.kinds import Object
 
 TIME: Final = "2026-01-01T00:00:00.000000Z"

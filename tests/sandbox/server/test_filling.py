@@ -13,28 +13,26 @@ from click.testing import CliRunner
 from zoneward.cli.snapshot import command
 from zoneward.kube.input_error import InputError
 from zoneward.sample import cluster
-from zoneward.sandbox.server.beginning import NAMESPACES, begun
-from zoneward.sandbox.server.filling import fill
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.persistence import NAMESPACES, load_objects, new_registry, save_objects
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
-from zoneward.sandbox.server.saving import write_all
+from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
 
-ME = Write(manager="tests")
-STATUS = Write(manager="tests", subresource="status")
+ME = Write()
+STATUS = Write(subresource="status")
 
 
 def filled(*files: bytes) -> Registry:
-    registry = begun()
-    fill(registry, [(f"file {number}", data) for number, data in enumerate(files, start=1)])
+    registry = new_registry()
+    load_objects(registry, [(f"file {number}", data) for number, data in enumerate(files, start=1)])
     return registry
 
 
 def saved(registry: Registry) -> bytes:
     stream = io.BytesIO()
-    write_all(registry, stream)
+    save_objects(registry, stream)
     return stream.getvalue()
 
 
@@ -104,7 +102,7 @@ def test_a_file_may_have_any_form(form: str) -> None:
 def test_what_is_no_kind_of_ours_is_counted() -> None:
     other = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cart"}}
     data = json.dumps(a_list(other, a_lease("a"), other)).encode()
-    assert fill(begun(), [("file", data)]) == {"apps/v1/Deployment": 2}
+    assert load_objects(new_registry(), [("file", data)]) == {"apps/v1/Deployment": 2}
 
 
 def test_namespaces_are_made_unless_a_file_has_them() -> None:
@@ -194,7 +192,7 @@ def test_what_has_less_than_the_api_asks_for_can_be_shown_changed_and_deleted(ma
                 try:
                     each()
                     done += 1
-                except Refusal as refusal:
+                except StatusError as refusal:
                     refused.add(refusal.code)
     # What upstream's rules ask for may be missed; nothing else may go wrong.
     assert refused <= {403, 422}

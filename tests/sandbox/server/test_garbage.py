@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.garbage import Garbage
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.registry import Deletion
+from zoneward.sandbox.server.garbage_collector import GarbageCollector
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.registry import Deletion, LocalClient
 
 Object = dict[str, Any]
 
@@ -16,16 +15,16 @@ class Owners:
     """Services in one namespace that own each other."""
 
     def __init__(self) -> None:
-        self.registry = begun()
+        self.registry = new_registry()
         self.services = self.registry.kinds["services"]
-        self.garbage = Garbage(self.registry)
-        self.inside = InProcess(self.registry)
+        self.garbage = GarbageCollector(self.registry)
+        self.inside = LocalClient(self.registry)
 
     def add(self, *names: str) -> None:
         for name in names:
             metadata = {"name": name, "namespace": "default"}
             thing = {"kind": "Service", "apiVersion": "v1", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
-            self.inside.create(self.services, "default", thing, manager="test")
+            self.inside.create(self.services, "default", thing)
 
     def own(self, name: str, *owners: Object | str, blocks: bool = True, finalizers: tuple[str, ...] = ()) -> None:
         """From now on these own it, and no others."""
@@ -36,7 +35,7 @@ class Owners:
                 "metadata": thing["metadata"] | {"ownerReferences": references, "finalizers": list(finalizers)}
             }
 
-        self.inside.update(self.services, "default", name, changed, manager="test")
+        self.inside.update(self.services, "default", name, changed)
 
     def reference(self, name: str, *, blocks: bool = True) -> Object:
         metadata = self.inside.get(self.services, "default", name)["metadata"]
@@ -125,7 +124,6 @@ def test_in_the_foreground_an_owner_waits_for_those_that_block_it(owners: Owners
         "default",
         "b",
         lambda thing: thing | {"metadata": thing["metadata"] | {"finalizers": []}},
-        manager="test",
     )
     owners.collect()
     assert owners.left == ""
@@ -181,18 +179,18 @@ def test_another_of_the_owners_name_is_not_the_owner(owners: Owners) -> None:
 def test_a_namespace_goes_after_all_that_is_in_it(owners: Owners) -> None:
     namespaces = owners.registry.kinds["namespaces"]
     namespace = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "n"}}
-    owners.inside.create(namespaces, "", namespace, manager="test")
+    owners.inside.create(namespaces, "", namespace)
     lease = {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1"}
     metadata = {"name": "held", "finalizers": ["example.com/wait"]}
     leases = owners.registry.kinds["leases.coordination.k8s.io"]
-    owners.inside.create(leases, "n", lease | {"metadata": {"name": "free"}}, manager="test")
-    owners.inside.create(leases, "n", lease | {"metadata": metadata}, manager="test")
+    owners.inside.create(leases, "n", lease | {"metadata": {"name": "free"}})
+    owners.inside.create(leases, "n", lease | {"metadata": metadata})
     owners.inside.delete(namespaces, "", "n")
     owners.collect()
     assert [key for key, _ in owners.registry.store.records(leases)] == [("n", "held")]
     assert owners.registry.find("namespaces", "", "n") is not None
     owners.inside.update(
-        leases, "n", "held", lambda thing: thing | {"metadata": thing["metadata"] | {"finalizers": []}}, manager="test"
+        leases, "n", "held", lambda thing: thing | {"metadata": thing["metadata"] | {"finalizers": []}}
     )
     owners.collect()
     assert owners.registry.find("namespaces", "", "n") is None

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
-
-from zoneward.sandbox.server.catalog import kinds
 from zoneward.sandbox.server.comparing import compare
 from zoneward.sandbox.server.field_sets import difference, intersection, paths, union, without
-from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.managed_fields import is_same, manager_of, track
+
+from zoneward.sandbox.server.catalog import kinds
+from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.schema import decode, type_of
 
 Object = dict[str, Any]

@@ -6,20 +6,13 @@ import random
 from typing import Any, Final
 
 import pytest
+from zoneward.sandbox.server.patching import JSON_PATCH, json_patch
 
 from zoneward.sandbox.server.catalog import kinds
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.patching import (
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_PATCH,
-    json_patch,
-    merge_patch,
-    patched,
-    strategic_merge_patch,
-)
-from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.patches import MERGE_PATCH, STRATEGIC_PATCH, merge_patch, patched, strategic_merge_patch
 from zoneward.sandbox.server.schema import Validation, decode, type_of
+from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
 KINDS: Final[dict[str, Kind]] = {each.qualified: each for each in kinds()}
@@ -47,7 +40,7 @@ def made(patch: object, content_type: str, *, validation: Validation = "Warn") -
 
 
 def refusal(patch: object, content_type: str, *, validation: Validation = "Warn") -> tuple[int, str]:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         made(patch, content_type, validation=validation)
     return caught.value.code, caught.value.message
 
@@ -114,7 +107,7 @@ def test_operations_on_labels(operation: Object, labels: Object) -> None:
     ids=str,
 )
 def test_operations_that_cannot_be_done_are_refused_without_a_reason(operation: Object) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         made([operation], JSON_PATCH)
     status = caught.value.status()
     assert (status["code"], status["reason"], status["message"]) == (422, "Invalid", UNFIT)
@@ -235,7 +228,7 @@ def test_unknown_and_duplicate_fields_are_told(content_type: str) -> None:
     ],
 )
 def test_a_misfit_after_a_strategic_merge_is_told_with_the_patch(patch: Object, words: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         made(patch, STRATEGIC_PATCH)
     message = f"Invalid value: {words}"
     assert caught.value.message == f' "" is invalid: patch: {message}'

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 from tests.sandbox.server.protobuf_bodies import RECORDED
-
 from zoneward.sandbox.server.protobuf import ProtobufError, decoded
 
 Object = dict[str, Any]

@@ -5,9 +5,9 @@ import json
 from datetime import datetime
 
 import pytest
+from zoneward.sandbox.server.published import VERSION_2, description, root
 
 from zoneward.sandbox.server.kinds import Kind, Object, Rules
-from zoneward.sandbox.server.published import VERSION_2, description, root
 
 GROUPS = ("", "discovery.k8s.io", "events.k8s.io", "coordination.k8s.io")
 APIS = ("api/v1", "apis/discovery.k8s.io/v1", "apis/events.k8s.io/v1", "apis/coordination.k8s.io/v1")

@@ -7,20 +7,19 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
-
 from zoneward.sandbox.server.allocation import AddressRange, PortRange
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.catalog import kinds
-from zoneward.sandbox.server.filling import a_namespace
-from zoneward.sandbox.server.refusals import Refusal
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
 from zoneward.sandbox.server.rules.service import ServiceRules
+
+from zoneward.sandbox.server.catalog import kinds
+from zoneward.sandbox.server.persistence import a_namespace, new_registry
+from zoneward.sandbox.server.registry import Deletion, Registry, Write
 from zoneward.sandbox.server.schema import decode
+from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.store import Store
 
 Object = dict[str, Any]
 
-ME = Write(manager="tests")
+ME = Write()
 NETWORKS = ("10.0.0.0/28", "fd00::/124")
 PORTS = range(30000, 30012)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -123,7 +122,7 @@ def test_what_is_taken_is_what_the_stored_services_have(seed: int) -> None:
         try:
             one_write(cluster, chance)
             done += 1
-        except Refusal:
+        except StatusError:
             assert cluster.registry.store.version == before
         assert cluster.taken() == cluster.held()
     assert 20 < done < 110
@@ -159,12 +158,12 @@ def test_what_was_taken_is_given_back_by_rules_that_fail() -> None:
 
 
 def test_a_service_from_a_file_may_not_have_anothers_address() -> None:
-    registry = begun()
+    registry = new_registry()
     services = registry.kinds["services"]
     spec = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "ports": [{"port": 80}]}
     first, second = ({"metadata": {"name": name}, "spec": spec} for name in ("first", "second"))
     stored = registry.restore(services, first)
-    with pytest.raises(Refusal, match="provided IP is already allocated"):
+    with pytest.raises(StatusError, match="provided IP is already allocated"):
         registry.restore(services, second)
     assert registry.restore(services, first)["spec"] == stored["spec"]
 
@@ -175,19 +174,19 @@ def test_an_object_that_a_file_cannot_replace_keeps_its_address() -> None:
         spec = {"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80}]}
         cluster.registry.restore(cluster.services, {"metadata": {"name": name}, "spec": spec})
     wrong = {"clusterIP": "10.0.0.4", "clusterIPs": ["10.0.0.4"], "ports": [{"port": 80}]}
-    with pytest.raises(Refusal):
+    with pytest.raises(StatusError):
         cluster.registry.restore(cluster.services, {"metadata": {"name": "second"}, "spec": wrong})
     assert cluster.taken() == cluster.held() == ({"10.0.0.4", "10.0.0.5"}, set())
 
 
 def test_nobody_makes_up_a_name_for_an_object_from_a_file() -> None:
-    registry = begun()
-    with pytest.raises(Refusal, match=r"metadata\.name: Required value"):
+    registry = new_registry()
+    with pytest.raises(StatusError, match=r"metadata\.name: Required value"):
         registry.restore(registry.kinds["leases.coordination.k8s.io"], {"metadata": {"generateName": "cart-"}})
 
 
 def test_generated_names_are_free_ones() -> None:
-    registry = begun(chance=random.Random(7))
+    registry = new_registry(chance=random.Random(7))
     leases = registry.kinds["leases.coordination.k8s.io"]
     wanted = decoded({"metadata": {"generateName": "cart-"}}, leases)
     names = {registry.create(leases, "default", wanted, ME).object["metadata"]["name"] for _ in range(50)}
@@ -197,7 +196,7 @@ def test_generated_names_are_free_ones() -> None:
 
 
 def test_what_is_in_the_store_is_nobodys_to_change() -> None:
-    registry = begun()
+    registry = new_registry()
     leases = registry.kinds["leases.coordination.k8s.io"]
     asked: Object = {"metadata": {"name": "cart", "labels": {"app": "cart"}}, "spec": {"holderIdentity": "me"}}
     given = decoded(asked, leases)

@@ -9,7 +9,6 @@ import pytest
 
 from zoneward.sandbox.server.catalog import kinds
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.refusals import Refusal
 from zoneward.sandbox.server.schema import (
     Form,
     MisfitError,
@@ -21,6 +20,7 @@ from zoneward.sandbox.server.schema import (
     restored_as,
     type_of,
 )
+from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
 KINDS: Final[dict[str, Kind]] = {each.qualified: each for each in kinds()}
@@ -38,7 +38,7 @@ def a_pod(**container: Any) -> Object:
 
 
 def refused(thing: object, kind: Kind) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         decode(thing, kind)
     assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
     return caught.value.message
@@ -211,7 +211,7 @@ def test_unknown_fields_are_told_and_dropped() -> None:
 
 
 def test_unknown_fields_are_refused_when_strict_and_ignored_when_told_so() -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         decode(UNKNOWN, SERVICE, validation="Strict", duplicates=['duplicate field "spec"'])
     listed = ", ".join(['duplicate field "spec"', *TOLD])
     prefix = 'Service in version "v1" cannot be handled as a Service: strict decoding error: '

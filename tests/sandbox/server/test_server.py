@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from tests.sandbox.server.asking import Asked, asked
 
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.garbage import Garbage
+from zoneward.sandbox.server.garbage_collector import GarbageCollector
+from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.registry import Registry
 
 Object = dict[str, Any]
@@ -23,7 +23,7 @@ NAMESPACES = "/api/v1/namespaces"
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Asked]:
-    with asked(begun()) as found:
+    with asked(new_registry()) as found:
         yield found
 
 
@@ -78,7 +78,7 @@ def test_a_mistake_during_a_watch_ends_it_with_an_error(
 def test_what_goes_on_by_itself_survives_a_mistake(
     sandbox: Asked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Garbage, "collect", fails)
+    monkeypatch.setattr(GarbageCollector, "collect", fails)
     sandbox.api.request("POST", NAMESPACES, {"metadata": {"name": "going"}})
     sandbox.api.request("DELETE", f"{NAMESPACES}/going")
     wait(lambda: bool(caplog.records))

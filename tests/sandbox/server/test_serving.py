@@ -12,13 +12,12 @@ import msgspec
 import pytest
 
 from zoneward.sandbox.server import store as stores
-from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.listing import list_options
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.serving import Serving
-from zoneward.sandbox.server.watching import watch
+from zoneward.sandbox.server.lists import list_options
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
+from zoneward.sandbox.server.watches import watch
 
 Object = dict[str, Any]
 
@@ -31,13 +30,13 @@ def add(registry: Registry, name: str, *, plural: str = "leases.coordination.k8s
     """Its version."""
     kind = registry.kinds[plural]
     thing = {"kind": kind.kind, "apiVersion": kind.api, "metadata": {"name": name}}
-    made = InProcess(registry).create(kind, "default" if kind.is_namespaced else "", thing, manager="test")
+    made = LocalClient(registry).create(kind, "default" if kind.is_namespaced else "", thing)
     return int(made["metadata"]["resourceVersion"])
 
 
 @asynccontextmanager
 async def a_watch(
-    session: aiohttp.ClientSession, serving: Serving, **query: str
+    session: aiohttp.ClientSession, serving: SandboxServer, **query: str
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     asked = {"watch": "true", "resourceVersion": str(serving.registry.store.version), **query}
     async with session.get(serving.address + LEASES, params=asked) as answer:
@@ -58,7 +57,7 @@ def test_bookmarks_come_at_their_interval_with_the_version_of_all_kinds() -> Non
     every = 0.05
 
     async def run() -> None:
-        async with Serving(begun(), bookmarks=every) as serving, aiohttp.ClientSession() as session:
+        async with SandboxServer(new_registry(), bookmarks=every) as serving, aiohttp.ClientSession() as session:
             async with a_watch(session, serving, allowWatchBookmarks="true") as watching:
                 start, times = time.monotonic(), []
                 for number in range(4):
@@ -77,7 +76,7 @@ def test_bookmarks_come_at_their_interval_with_the_version_of_all_kinds() -> Non
 def test_bookmarks_come_only_to_those_who_ask_for_them() -> None:
     async def run() -> list[str]:
         async with (
-            Serving(begun(), bookmarks=0.01) as serving,
+            SandboxServer(new_registry(), bookmarks=0.01) as serving,
             aiohttp.ClientSession() as session,
             a_watch(session, serving) as watching,
         ):
@@ -90,7 +89,7 @@ def test_bookmarks_come_only_to_those_who_ask_for_them() -> None:
 
 def test_a_watch_that_goes_on_from_a_bookmark_misses_nothing_and_repeats_nothing() -> None:
     async def run() -> list[str]:
-        async with Serving(begun(), bookmarks=0.01) as serving, aiohttp.ClientSession() as session:
+        async with SandboxServer(new_registry(), bookmarks=0.01) as serving, aiohttp.ClientSession() as session:
             add(serving.registry, "a")
             async with a_watch(session, serving, allowWatchBookmarks="true") as watching:
                 version = (await event(watching))["object"]["metadata"]["resourceVersion"]
@@ -113,7 +112,7 @@ def test_a_watcher_that_falls_behind_the_history_is_told_so(monkeypatch: pytest.
     changes, size = 600, 50_000
 
     async def run() -> list[Object]:
-        async with Serving(begun()) as serving, aiohttp.ClientSession(read_bufsize=1 << 16) as session:
+        async with SandboxServer(new_registry()) as serving, aiohttp.ClientSession(read_bufsize=1 << 16) as session:
             registry = serving.registry
             kind, text = registry.kinds["leases.coordination.k8s.io"], "x" * size
             async with a_watch(session, serving) as slow, a_watch(session, serving) as quick:
@@ -142,7 +141,7 @@ def test_what_happened_meanwhile_comes_in_parts() -> None:
     """A watcher who does not read makes a part wait in memory, not all."""
 
     async def run() -> list[int]:
-        registry = begun()
+        registry = new_registry()
         kind = registry.kinds["leases.coordination.k8s.io"]
         events = watch(registry.store, kind, list_options(kind, {"resourceVersion": str(registry.store.version)}))
         parts = [len(await anext(events))]
@@ -166,7 +165,7 @@ def test_it_ends_at_once_however_many_watch(caplog: pytest.LogCaptureFixture, *,
         faults = Faults([parse_fault("silent-watch")], 1) if is_silent else None
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector) as session:
-            async with Serving(begun(), faults=faults) as serving:
+            async with SandboxServer(new_registry(), faults=faults) as serving:
                 query = {"watch": "true"}
                 answers = [await session.get(serving.address + LEASES, params=query) for _ in range(WATCHES)]
                 add(serving.registry, "a")
@@ -187,7 +186,7 @@ def test_it_ends_at_once_however_many_watch(caplog: pytest.LogCaptureFixture, *,
 def test_it_ends_at_once_though_a_watcher_does_not_read() -> None:
     async def run() -> float:
         async with aiohttp.ClientSession() as session:
-            async with Serving(begun()) as serving:
+            async with SandboxServer(new_registry()) as serving:
                 registry = serving.registry
                 kind = registry.kinds["leases.coordination.k8s.io"]
                 answer = await session.get(serving.address + LEASES, params={"watch": "true"})
@@ -207,9 +206,9 @@ def test_it_ends_at_once_though_a_watcher_does_not_read() -> None:
 
 def test_its_port_is_free_again_afterwards() -> None:
     async def run() -> None:
-        async with Serving(begun()) as serving:
+        async with SandboxServer(new_registry()) as serving:
             port = int(serving.authority.rpartition(":")[2])
-        async with Serving(begun(), port=port) as serving:
+        async with SandboxServer(new_registry(), port=port) as serving:
             assert serving.authority == f"127.0.0.1:{port}"
 
     asyncio.run(run())

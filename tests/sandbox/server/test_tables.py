@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
 from zoneward.sandbox.server.columns import leases, namespaces, pods
+
 from zoneward.sandbox.server.kinds import Kind, Rules
-from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.tables import inclusion, partial, partial_list, table, table_of_one
 
 Object = dict[str, Any]
@@ -82,7 +82,7 @@ def test_a_row_brings_what_was_asked_for(text: str, expected: Object | None) -> 
 
 
 def test_nothing_else_can_be_asked_for() -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         inclusion("bad")
     assert refused.value.code == 400
     assert refused.value.message == (

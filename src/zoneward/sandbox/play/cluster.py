@@ -135,14 +135,14 @@ class Cluster:
 
     def _set_up(self) -> None:
         for thing in _missing_namespaces(self.play):
-            self._stage.do(Create(thing=thing, manager="zoneward-play"))
+            self._stage.do(Create(thing=thing))
         # Namespaces first, whatever their place in the file.
         for number, thing in sorted(enumerate(self.play.objects), key=lambda each: each[1]["kind"] != "Namespace"):
-            self._stage.do(Create(thing=thing, manager="zoneward-play", place=f"objects[{number}]"))
+            self._stage.do(Create(thing=thing, place=f"objects[{number}]"))
         for number, workload in enumerate(self.play.workloads):
             if workload.service is not None:
                 place = f"workloads[{number}].service"
-                self._stage.do(Create(thing=_service_object(workload), manager="zoneward-play", place=place))
+                self._stage.do(Create(thing=_service_object(workload), place=place))
         for group in self.play.nodes:
             self._nodes.add(group)
         for crew in self._crews.by_path.values():

@@ -189,7 +189,6 @@ class Crews:
                 name=name,
                 patch=status,
                 is_status=True,
-                manager="kube-scheduler",
             )
         )
         self._stage.event(

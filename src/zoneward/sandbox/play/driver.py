@@ -11,7 +11,7 @@ from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Patch, S
 from zoneward.sandbox.play.cluster import Cluster, Watched
 from zoneward.sandbox.play.plays import Play
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
 
@@ -26,16 +26,16 @@ _ATTEMPTS: Final = 3
 
 
 class Registry(Protocol):
-    """The server, as a play sees it. All raise Refusal."""
+    """The server, as a play sees it. All raise StatusError."""
 
-    def create(self, kind: Kind, namespace: str, thing: Object, *, manager: str) -> Object: ...
+    def create(self, kind: Kind, namespace: str, thing: Object) -> Object: ...
 
     def patch_status(
-        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], *, manager: str
+        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]
     ) -> Object: ...
 
     def update(
-        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], *, manager: str
+        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]
     ) -> Object: ...
 
     def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None: ...
@@ -107,7 +107,7 @@ class _Performer:
             try:
                 self._try(action)
                 return
-            except Refusal as refusal:
+            except StatusError as refusal:
                 if refusal.reason != "Conflict" or attempt == _ATTEMPTS - 1:
                     self._refused(action, refusal)
                     return
@@ -125,7 +125,7 @@ class _Performer:
     def _look_at(self, kind: Watched, namespace: str, name: str) -> None:
         try:
             thing = self._registry.get(self._kinds["v1", kind], namespace, name)
-        except Refusal as refusal:
+        except StatusError as refusal:
             if refusal.code == 404:
                 self._cluster.seen(kind, namespace, name, None)
             return
@@ -133,14 +133,14 @@ class _Performer:
 
     def _try(self, action: Create | Patch | Bind | Delete) -> None:
         match action:
-            case Create(thing=thing, manager=manager):
+            case Create(thing=thing):
                 kind = self._kinds[thing["apiVersion"], thing["kind"]]
-                created = self._registry.create(kind, action.namespace, self._complete(thing), manager=manager)
+                created = self._registry.create(kind, action.namespace, self._complete(thing))
                 if kind.has_status and "status" in thing and created.get("status") != thing["status"]:
                     # Of some kinds what is created has no status yet.
                     status = {"status": thing["status"]}
                     self._registry.patch_status(
-                        kind, action.namespace, action.name, lambda old: patched(old, status), manager=manager
+                        kind, action.namespace, action.name, lambda old: patched(old, status)
                     )
             case Patch(kind=name, patch=patch, is_status=is_status):
                 write = self._registry.patch_status if is_status else self._registry.update
@@ -149,7 +149,6 @@ class _Performer:
                     action.namespace,
                     action.name,
                     lambda old: patched(old, patch),
-                    manager=action.manager,
                 )
             case Bind(namespace=namespace, name=name, node=node):
                 self._registry.bind(self._kinds["v1", "Pod"], namespace, name, node=node)
@@ -166,11 +165,11 @@ class _Performer:
             return thing
         try:
             found = self._registry.get(kind, about.get("namespace", ""), about["name"])
-        except Refusal:
+        except StatusError:
             return thing
         return thing | {"involvedObject": about | {"uid": found["metadata"]["uid"]}}
 
-    def _refused(self, action: Create | Patch | Bind | Delete, refusal: Refusal) -> None:
+    def _refused(self, action: Create | Patch | Bind | Delete, refusal: StatusError) -> None:
         if isinstance(action, Create):
             if action.kind == "Event":
                 return

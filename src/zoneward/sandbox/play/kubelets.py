@@ -67,7 +67,6 @@ class Kubelets:
             name=pod.name,
             patch=patch,
             is_status=True,
-            manager="kube-controller-manager",
         )
         self._stage.do(action)
         self._event(pod, "NodeNotReady", "Node is not ready", component="node-controller", is_warning=True)

@@ -1,15 +1,12 @@
 """What happens to the nodes of a play: they come, fall silent, come back, are drained and go."""
 
-from typing import Final
 
 from zoneward.sandbox.play import node_objects
-from zoneward.sandbox.play.actions import Create, Delete, Manager, Object, Patch
+from zoneward.sandbox.play.actions import Create, Delete, Object, Patch
 from zoneward.sandbox.play.crews import Crew, Crews
 from zoneward.sandbox.play.fleet import Fleet, Node
 from zoneward.sandbox.play.plays import NodeGroup, Outage
 from zoneward.sandbox.play.stage import Stage, counted
-
-CONTROLLER: Final[Manager] = "kube-controller-manager"
 
 
 class Nodes:
@@ -29,7 +26,7 @@ class Nodes:
                 address=node.address,
                 now=self._stage.stamp(),
             )
-            self._stage.do(Create(thing=thing, manager="kubelet"))
+            self._stage.do(Create(thing=thing))
         self._crews.place_waiting()
 
     def fail(self, nodes: list[Node], outage: Outage) -> None:
@@ -114,7 +111,7 @@ class Nodes:
         node.is_ready = False
         now = self._stage.stamp()
         patch = {"status": {"conditions": node_objects.unknown_conditions(now=now)}}
-        self._patch(node, patch, is_status=True, manager=CONTROLLER)
+        self._patch(node, patch, is_status=True)
         self._patch(node, {"spec": {"taints": node_objects.unreachable_taints(now=now)}})
         self._event(node, "NodeNotReady")
         for pod in list(node.pods.values()):
@@ -126,7 +123,7 @@ class Nodes:
             node.is_ready = True
             now = self._stage.stamp()
             patch = {"status": {"conditions": node_objects.ready_conditions(now=now)}}
-            self._patch(node, patch, is_status=True, manager="kubelet")
+            self._patch(node, patch, is_status=True)
             self._patch(node, {"spec": {"taints": node_objects.unreachable_no_more()}})
             self._event(node, "NodeReady")
             self._crews.place_waiting()
@@ -144,8 +141,8 @@ class Nodes:
     def _crews_on(self, nodes: list[Node]) -> list[Crew]:
         return list(dict.fromkeys(self._crews.crew_of(pod) for node in nodes for pod in node.pods.values()))
 
-    def _patch(self, node: Node, patch: Object, *, is_status: bool = False, manager: Manager = CONTROLLER) -> None:
-        self._stage.do(Patch(kind="Node", name=node.name, patch=patch, is_status=is_status, manager=manager))
+    def _patch(self, node: Node, patch: Object, *, is_status: bool = False) -> None:
+        self._stage.do(Patch(kind="Node", name=node.name, patch=patch, is_status=is_status))
 
     def _event(self, node: Node, reason: str) -> None:
         message = f"Node {node.name} status is now: {reason}"

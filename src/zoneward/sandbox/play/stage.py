@@ -7,7 +7,7 @@ from random import Random
 
 from zoneward.sandbox.play.actions import Action, Create, Say
 from zoneward.sandbox.play.durations import written
-from zoneward.sandbox.server.managed_fields import as_time
+from zoneward.sandbox.server.schema import as_time
 
 
 def counted(count: int, what: str) -> str:
@@ -93,4 +93,4 @@ class Stage:
             "count": 1,
             "type": "Warning" if is_warning else "Normal",
         }
-        self.do(Create(thing=thing, manager="zoneward-play"))
+        self.do(Create(thing=thing))

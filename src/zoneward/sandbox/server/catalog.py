@@ -2,29 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from zoneward.sandbox.server.columns import (
-    endpoint_slices,
-    leases,
-    namespaces,
-    nodes,
-    pods,
-    services,
-)
-from zoneward.sandbox.server.columns import (
-    events as event_columns,
-)
-from zoneward.sandbox.server.event_versions import to_newer, to_stored
-from zoneward.sandbox.server.kinds import Action, Kind, Rules
-from zoneward.sandbox.server.rules import event, namespace, node, pod, pod_binding
-from zoneward.sandbox.server.rules.endpoint_slice import EndpointSliceRules
-from zoneward.sandbox.server.rules.lease import LeaseRules
-from zoneward.sandbox.server.rules.service import ServiceRules
+from zoneward.sandbox.server import tables
+from zoneward.sandbox.server.kinds import Action, Kind, Object, Strategy
+from zoneward.sandbox.server.strategies import events, leases, namespaces, nodes, pods, services
+from zoneward.sandbox.server.strategies.endpoint_slices import EndpointSliceStrategy
+from zoneward.sandbox.server.strategies.endpoints import EndpointsStrategy
 
-Object = dict[str, Any]
-
-BINDING: Final = Kind(kind="Binding", plural="bindings", rules=Rules(), cells=lambda _thing, _now: [])
+BINDING: Final = Kind(kind="Binding", plural="bindings", strategy=Strategy(), cells=lambda _thing, _now: [])
 """What schedulers post; nothing of it is kept."""
 _EVENTS_GROUP: Final = "events.k8s.io"
 
@@ -65,17 +51,16 @@ def parse_gates(texts: Iterable[str]) -> Gates:
 def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
     gates = gates or Gates()
-    events = Kind(
+    stored_events = Kind(
         kind="Event",
         plural="events",
         short_names=("ev",),
-        rules=event.EventRules(),
+        strategy=events.EventStrategy(),
         fields=_event_fields,
-        selectable=event.SELECTABLE,
-        columns=event_columns.COLUMNS,
-        cells=event_columns.cells,
+        selectable=events.SELECTABLE,
+        columns=tables.EVENT_COLUMNS,
+        cells=tables.event_cells,
         is_created_by_update=True,
-        place="events",
     )
     return (
         Kind(
@@ -84,13 +69,12 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("ns",),
             is_namespaced=False,
             has_status=True,
-            rules=namespace.NamespaceRules(),
-            fields=namespace.fields,
-            selectable=namespace.SELECTABLE,
-            columns=namespaces.COLUMNS,
-            cells=namespaces.cells,
+            strategy=namespaces.NamespaceStrategy(),
+            fields=namespaces.namespace_fields,
+            selectable=namespaces.SELECTABLE,
+            columns=tables.NAMESPACE_COLUMNS,
+            cells=tables.namespace_cells,
             returns_deleted=True,
-            place="namespaces",
         ),
         Kind(
             kind="Node",
@@ -98,12 +82,11 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("no",),
             is_namespaced=False,
             has_status=True,
-            rules=node.NodeRules(),
-            fields=node.fields,
-            selectable=node.SELECTABLE,
-            columns=nodes.COLUMNS,
-            cells=nodes.cells,
-            place="minions",
+            strategy=nodes.NodeStrategy(),
+            fields=nodes.node_fields,
+            selectable=nodes.SELECTABLE,
+            columns=tables.NODE_COLUMNS,
+            cells=tables.node_cells,
         ),
         Kind(
             kind="Pod",
@@ -111,14 +94,13 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("po",),
             categories=("all",),
             has_status=True,
-            rules=pod.PodRules(),
-            fields=pod.pod_fields,
-            selectable=pod.SELECTABLE,
-            columns=pods.COLUMNS,
-            cells=pods.cells,
-            actions=(Action("binding", BINDING, pod_binding.bind),),
+            strategy=pods.PodStrategy(),
+            fields=pods.pod_fields,
+            selectable=pods.SELECTABLE,
+            columns=tables.POD_COLUMNS,
+            cells=tables.pod_cells,
+            actions=(Action("binding", BINDING, pods.bind),),
             returns_deleted=True,
-            place="pods",
         ),
         Kind(
             kind="Service",
@@ -126,64 +108,65 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("svc",),
             categories=("all",),
             has_status=True,
-            rules=ServiceRules(
+            strategy=services.ServiceStrategy(
                 service_traffic_distribution=gates.service_traffic_distribution,
                 prefer_same_traffic_distribution=gates.prefer_same_traffic_distribution,
             ),
-            fields=_service_fields,
+            fields=services.service_fields,
             selectable=frozenset({"spec.clusterIP", "spec.type"}),
-            columns=services.COLUMNS,
-            cells=services.cells,
+            columns=tables.SERVICE_COLUMNS,
+            cells=tables.service_cells,
             is_created_by_update=True,
             returns_deleted=True,
-            place="services/specs",
         ),
         Kind(
             kind="EndpointSlice",
             plural="endpointslices",
             group="discovery.k8s.io",
-            rules=EndpointSliceRules(
+            strategy=EndpointSliceStrategy(
                 zone_hints=gates.topology_aware_hints, node_hints=gates.prefer_same_traffic_distribution
             ),
-            columns=endpoint_slices.COLUMNS,
-            cells=endpoint_slices.cells,
-            place="endpointslices",
+            columns=tables.ENDPOINT_SLICE_COLUMNS,
+            cells=tables.endpoint_slice_cells,
+        ),
+        Kind(
+            kind="Endpoints",
+            plural="endpoints",
+            short_names=("ep",),
+            strategy=EndpointsStrategy(),
+            columns=tables.ENDPOINTS_COLUMNS,
+            cells=tables.endpoints_cells,
+            is_created_by_update=True,
         ),
         Kind(
             kind="Lease",
             plural="leases",
             group="coordination.k8s.io",
-            rules=LeaseRules(),
-            columns=leases.COLUMNS,
-            cells=leases.cells,
+            strategy=leases.LeaseStrategy(),
+            columns=tables.LEASE_COLUMNS,
+            cells=tables.lease_cells,
             is_created_by_update=True,
             needs_version=True,
-            place="leases",
         ),
-        events,
+        stored_events,
         Kind(
             kind="Event",
             plural="events",
             group=_EVENTS_GROUP,
+            struct="NewerEvent",
             short_names=("ev",),
-            rules=event.NewerEventRules(),
-            selectable=event.NEWER_SELECTABLE,
-            columns=event_columns.COLUMNS,
-            cells=lambda thing, now: event_columns.cells(to_stored(thing), now),
+            strategy=events.NewerEventStrategy(),
+            selectable=events.NEWER_SELECTABLE,
+            columns=tables.EVENT_COLUMNS,
+            cells=tables.event_cells,
             is_created_by_update=True,
-            place="events",
-            stored_as=events,
-            to_stored=to_stored,
-            from_stored=to_newer,
+            stored_as=stored_events,
+            to_stored=events.to_stored,
+            from_stored=events.to_newer,
         ),
     )
 
 
-def _service_fields(thing: Object) -> Object:
-    spec = thing.get("spec") or {}
-    return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
-
-
-def _event_fields(thing: Object) -> Object:
+def _event_fields(thing: Object) -> dict[str, str]:
     """By the names of both versions: they share what is stored."""
-    return event.newer_fields(thing) | event.fields(thing)
+    return events.newer_event_fields(thing) | events.event_fields(thing)

@@ -5,8 +5,8 @@ from heapq import heappop, heappush
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.refusals import Refusal
 from zoneward.sandbox.server.registry import Deletion, Registry
+from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.store import Change, Key, Record
 
 LASTING: Final = timedelta(seconds=2)
@@ -27,7 +27,7 @@ class Ending:
             _, (namespace, name), uid = heappop(self._waiting)
             try:
                 self._registry.delete(self._pods, namespace, name, Deletion(grace=0, uid=uid))
-            except Refusal as refusal:
+            except StatusError as refusal:
                 # It is gone, or another one has its name.
                 if refusal.code not in (404, 409):
                     raise

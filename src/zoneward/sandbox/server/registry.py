@@ -9,27 +9,24 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from zoneward.kube.validation import FieldError
-from zoneward.sandbox.server.applying import apply
-from zoneward.sandbox.server.kinds import Action, Kind
-from zoneward.sandbox.server.managed_fields import as_time, track
-from zoneward.sandbox.server.ordering import in_order
-from zoneward.sandbox.server.preconditions import check_name, check_preconditions, check_version, put_into
-from zoneward.sandbox.server.refusals import (
-    Refusal,
+from zoneward.sandbox.server.kinds import Action, Kind, Object
+from zoneward.sandbox.server.lists import parse_uint
+from zoneward.sandbox.server.schema import as_time, decode
+from zoneward.sandbox.server.status_errors import (
+    StatusError,
     already_exists,
     bad_request,
+    conflict,
     forbidden,
     internal,
     invalid,
+    modified,
     not_found,
 )
-from zoneward.sandbox.server.schema import decode
 from zoneward.sandbox.server.store import Key, Record, Store, new_uid
-
-Object = dict[str, Any]
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and what looks alike, so that no words come out."""
@@ -41,9 +38,8 @@ FOREGROUND: Final = "foregroundDeletion"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """How a write is meant. ``manager`` is the field manager."""
+    """How a write is meant."""
 
-    manager: str
     subresource: str = ""
     is_patch: bool = False
     """The new object was made from the old one: a UID of its own is a mistake rather than a precondition."""
@@ -87,7 +83,7 @@ class Registry:
         self.kinds: Final = {kind.resource: kind for kind in kinds}
         self._now, self._chance = now, chance or random.Random()
 
-    # --- what rules may ask (kinds.Surroundings) ----------------------------------------------------------------------
+    # --- what rules may ask (kinds.ObjectReader) ----------------------------------------------------------------------
 
     @property
     def now(self) -> datetime:
@@ -100,7 +96,7 @@ class Registry:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def record(self, kind: Kind, namespace: str, name: str) -> Record:
-        """Raises Refusal where there is none."""
+        """Raises StatusError where there is none."""
         record = self.store.get(kind.stored, (namespace, name))
         if record is None:
             raise not_found(kind, name)
@@ -112,13 +108,10 @@ class Registry:
     # --- creating -----------------------------------------------------------------------------------------------------
 
     def create(self, kind: Kind, namespace: str, thing: Object, write: Write) -> Written:
-        """``thing`` is as `zoneward.sandbox.server.schema` leaves it. Raises Refusal."""
-        return self._created(kind, namespace, thing, write, is_applied=False)
-
-    def _created(self, kind: Kind, namespace: str, thing: Object, write: Write, *, is_applied: bool) -> Written:
+        """``thing`` is as `zoneward.sandbox.server.schema` leaves it. Raises StatusError."""
         new = dict(thing)
         metadata = new["metadata"] = dict(new.get("metadata") or {})
-        put_into(kind, namespace, metadata)
+        _put_into(kind, namespace, metadata)
         if metadata.pop("resourceVersion", None):
             raise internal("resourceVersion should not be set on objects to be created")
         self._check_namespace(kind, namespace, metadata.get("name") or "")
@@ -127,47 +120,45 @@ class Registry:
         for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(name, None)
         metadata |= {"uid": new_uid(self._chance), "creationTimestamp": self._time()}
-        if kind.rules.has_generation:
+        if kind.strategy.has_generation:
             metadata["generation"] = 1
-        kind.rules.default(new)
-        if not is_applied:
-            new = track(new, None, kind, manager=write.manager, now=self._now())
-        new, rules = kind.to_stored(new), kind.rules
+        kind.strategy.default(new)
+        new, strategy = kind.to_stored(new), kind.strategy
         # Upstream takes addresses first of all, and where it can't it says nothing else.
-        self._judge(kind, new, rules.allocate(new, None))
-        with _given_back(lambda: rules.release(None, new)):
-            rules.prepare_create(new, self)
-            self._judge(kind, new, [*rules.metadata_errors(new), *rules.validate_create(new)])
+        self._judge(kind, new, strategy.allocate(new, None))
+        with _given_back(lambda: strategy.release(None, new)):
+            strategy.prepare_create(new, self)
+            self._judge(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
             key = (namespace, new["metadata"]["name"])
             # Whether the name is free is looked at only when the object is good.
             if (there := self.store.get(kind.stored, key)) is not None:
                 raise already_exists(kind, key[1], is_ending=there.is_ending)
-            new = in_order(new)
+            new = _in_order(new)
             record = None if write.is_dry_run else self.store.put(kind.stored, key, new)
         if record is None:
-            rules.release(None, new)
+            strategy.release(None, new)
         return Written(new, is_new=True, record=record)
 
     def restore(self, kind: Kind, thing: Object) -> Object:
         """Take an object from a file as it is, status, UID and addresses included; in place of one of its name.
 
-        Raises Refusal for one that the API would not take.
+        Raises StatusError for one that the API would not take.
         """
         new, _ = decode(thing, kind, validation="Ignore")
         metadata = new["metadata"] = dict(new.get("metadata") or {})
         namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
-        put_into(kind, namespace, metadata)
+        _put_into(kind, namespace, metadata)
         metadata.setdefault("uid", new_uid(self._chance))
         metadata.setdefault("creationTimestamp", self._time())
-        if kind.rules.has_generation:
+        if kind.strategy.has_generation:
             metadata.setdefault("generation", 1)
-        kind.rules.default(new)
-        if "deletionTimestamp" in metadata and (grace := kind.rules.grace(new, None)):
+        kind.strategy.default(new)
+        if "deletionTimestamp" in metadata and (grace := kind.strategy.grace(new, None)):
             # Snapshots have no period; without one the next update would end it.
             metadata.setdefault("deletionGracePeriodSeconds", grace)
         new, kind = kind.to_stored(new), kind.stored
         # Snapshots have no more than what is read: what else an object would need is not asked for.
-        self._judge(kind, new, kind.rules.metadata_errors(new))
+        self._judge(kind, new, kind.strategy.metadata_errors(new))
         if not metadata.get("name"):
             # Names are made up for those who create, not for those who restore.
             raise invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
@@ -175,14 +166,14 @@ class Registry:
         there = self.store.get(kind, key)
         old = None if there is None else there.object()
         if old is not None:
-            kind.rules.release(None, old)
+            kind.strategy.release(None, old)
         try:
-            self._judge(kind, new, kind.rules.restore(new))
-        except Refusal:
+            self._judge(kind, new, kind.strategy.restore(new))
+        except StatusError:
             if old is not None:
-                kind.rules.restore(old)
+                kind.strategy.restore(old)
             raise
-        new = in_order(new)
+        new = _in_order(new)
         self.store.put(kind, key, new)
         return new
 
@@ -193,38 +184,22 @@ class Registry:
     ) -> Written:
         """Replace an object by what ``change`` makes of it, in the version of ``kind``.
 
-        It may share parts with its argument, never change them. Raises Refusal, and whatever ``change`` does.
+        It may share parts with its argument, never change them. Raises StatusError, and whatever ``change`` does.
         """
         record = self.record(kind, namespace, name)
         stored = record.object()
         old = kind.from_stored(stored)
         new = self._completed(kind, namespace, name, change(old), record, old, write)
-        subresource = write.subresource
-        new = track(new, old, kind, manager=write.manager, now=self._now(), subresource=subresource)
-        return self._decided(kind, (namespace, name), kind.to_stored(new), stored, write)
-
-    def apply(self, kind: Kind, namespace: str, name: str, applied: Object, write: Write, *, force: bool) -> Written:
-        """Server-side apply; an object that is not there is made. Raises Refusal."""
-        record = self.store.get(kind.stored, (namespace, name))
-        stored = None if record is None else record.object()
-        old = None if stored is None else kind.from_stored(stored)
-        now, manager, subresource = self._now(), write.manager, write.subresource
-        new = apply(old, applied, kind=kind, manager=manager, now=now, force=force, subresource=subresource)
-        if record is None or stored is None or old is None:
-            new = new | {"metadata": {"name": name} | new["metadata"]}
-            check_name(new, name)
-            return self._created(kind, namespace, new, write, is_applied=True)
-        new = self._completed(kind, namespace, name, new, record, old, write)
         return self._decided(kind, (namespace, name), kind.to_stored(new), stored, write)
 
     def act(self, kind: Kind, namespace: str, name: str, action: Action, posted: Object, write: Write) -> None:
-        """Change an object as what is posted to it asks. Nobody comes to own what that sets. Raises Refusal."""
+        """Change an object as what is posted to it asks. Nobody comes to own what that sets. Raises StatusError."""
         metadata = dict(posted.get("metadata") or {})
-        put_into(kind, namespace, metadata)
+        _put_into(kind, namespace, metadata)
         if (metadata.get("name") or "") != name:
             raise bad_request(f"name in URL does not match name in {action.posted.kind} object")
         old = self.record(kind, namespace, name).object()
-        new = in_order(action.change(old, posted | {"metadata": metadata}, self))
+        new = _in_order(action.change(old, posted | {"metadata": metadata}, self))
         if not write.is_dry_run:
             self.store.put(kind.stored, (namespace, name), new)
 
@@ -232,50 +207,50 @@ class Registry:
         self, kind: Kind, namespace: str, name: str, changed: Object, record: Record, old: Object, write: Write
     ) -> Object:
         """What an update says, with what it cannot change and all defaults."""
-        new, before, rules = dict(changed), old["metadata"], kind.rules
+        new, before, strategy = dict(changed), old["metadata"], kind.strategy
         metadata = new["metadata"] = dict(new.get("metadata") or {})
-        check_name(new, name)
-        put_into(kind, namespace, metadata)
-        check_version(kind, metadata, record, name, is_patch=write.is_patch)
+        _check_name(new, name)
+        _put_into(kind, namespace, metadata)
+        _check_version(kind, metadata, record, name, is_patch=write.is_patch)
         metadata |= {field: before[field] for field in _KEPT if field in before}
-        if rules.has_generation:
+        if strategy.has_generation:
             metadata["generation"] = before["generation"]
         metadata["uid"] = metadata.get("uid") or record.uid
         if "deletionGracePeriodSeconds" in before:
             metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
-        rules.default(new, old)
+        strategy.default(new, old)
         return new
 
     def _decided(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> Written:
         """A change of what is stored, judged and made."""
-        rules, before = kind.rules, old["metadata"]
+        strategy, before = kind.strategy, old["metadata"]
         if not write.subresource:
-            self._judge(kind, new, rules.allocate(new, old))
-        with _given_back(lambda: rules.release(old, new)):
+            self._judge(kind, new, strategy.allocate(new, old))
+        with _given_back(lambda: strategy.release(old, new)):
             if write.subresource == "status":
-                rules.prepare_status(new, old, self)
-                wrong = rules.validate_status(new, old)
+                strategy.prepare_status(new, old, self)
+                wrong = strategy.validate_status(new, old)
             elif write.subresource == "finalize":
-                rules.prepare_finalize(new, old)
-                wrong = rules.validate_finalize(new, old)
+                strategy.prepare_finalize(new, old)
+                wrong = strategy.validate_finalize(new, old)
             else:
-                rules.prepare_update(new, old, self)
-                if rules.is_new_generation(new, old):
+                strategy.prepare_update(new, old, self)
+                if strategy.is_new_generation(new, old):
                     new["metadata"]["generation"] = before.get("generation", 0) + 1
-                wrong = rules.validate_update(new, old)
+                wrong = strategy.validate_update(new, old)
             new["metadata"]["resourceVersion"] = before["resourceVersion"]
-            self._judge(kind, new, [*rules.metadata_update_errors(new, old), *wrong])
-        new = in_order(new)
+            self._judge(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
+        new = _in_order(new)
         if new == old or write.is_dry_run:
-            rules.release(old, new)
+            strategy.release(old, new)
             return Written(new)
-        rules.release(new, old)
+        strategy.release(new, old)
         return self._keep_or_end(kind.stored, key, new)
 
     def _keep_or_end(self, kind: Kind, key: Key, new: Object) -> Written:
         """An object that was only waiting for its finalizers goes with the last of them."""
-        if kind.rules.is_over(new):
-            kind.rules.release(None, new)
+        if kind.strategy.is_over(new):
+            kind.strategy.release(None, new)
             version = new["metadata"]["resourceVersion"]
             self.store.delete(kind, key, new)
             # The answer shows the version that the object had.
@@ -285,26 +260,26 @@ class Registry:
     # --- deleting -----------------------------------------------------------------------------------------------------
 
     def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> Written:
-        """At once, or as soon as finalizers, grace and dependents allow it. Raises Refusal."""
+        """At once, or as soon as finalizers, grace and dependents allow it. Raises StatusError."""
         record = self.record(kind, namespace, name)
-        check_preconditions(kind, name, record, uid=deletion.uid, version=deletion.version)
-        if (problem := kind.rules.protects(name)) is not None:
+        _check_preconditions(kind, name, record, uid=deletion.uid, version=deletion.version)
+        if (problem := kind.strategy.protects(name)) is not None:
             raise forbidden(kind, name, problem)
         old = record.object()
         new = old | {"metadata": dict(old["metadata"])}
         metadata = new["metadata"]
         self._ask_for_propagation(metadata, deletion)
-        grace = kind.rules.grace(old, deletion.grace)
-        is_waiting = bool(metadata.get("finalizers")) or kind.rules.holds(old)
+        grace = kind.strategy.grace(old, deletion.grace)
+        is_waiting = bool(metadata.get("finalizers")) or kind.strategy.holds(old)
         if not grace and not is_waiting:
-            if kind.rules.is_graceful:
+            if kind.strategy.is_graceful:
                 if "generation" in metadata and "deletionTimestamp" not in metadata:
                     metadata["generation"] += 1
                 metadata |= {"deletionTimestamp": as_time(self._now()), "deletionGracePeriodSeconds": 0}
-            new = in_order(new)
+            new = _in_order(new)
             if deletion.is_dry_run:
                 return Written(new, is_gone=True)
-            kind.rules.release(None, old)
+            kind.strategy.release(None, old)
             self.store.delete(kind.stored, (namespace, name), new)
             return Written(new, is_gone=True)
         if "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0):
@@ -312,10 +287,10 @@ class Registry:
             if "generation" in metadata and "deletionTimestamp" not in metadata:
                 metadata["generation"] += 1
             metadata |= {"deletionTimestamp": as_time(end), "deletionGracePeriodSeconds": grace}
-            kind.rules.begin_to_end(new)
+            kind.strategy.begin_to_end(new)
         if deletion.is_dry_run or new == old:
-            return Written(in_order(new))
-        new = in_order(new)
+            return Written(_in_order(new))
+        new = _in_order(new)
         self.store.put(kind.stored, (namespace, name), new)
         return Written(new)
 
@@ -375,3 +350,118 @@ def _given_back(release: Callable[[], None]) -> Iterator[None]:
     except BaseException:
         release()
         raise
+
+
+# --- whether a write means the object that is there -------------------------------------------------------------------
+
+
+def _check_name(thing: Object, name: str) -> None:
+    if (named := thing["metadata"].get("name") or "") != name:
+        raise bad_request(f"the name of the object ({named}) does not match the name on the URL ({name})")
+
+
+def _put_into(kind: Kind, namespace: str, metadata: Object) -> None:
+    """The namespace of an object is that of the request."""
+    if not kind.is_namespaced:
+        metadata.pop("namespace", None)
+        return
+    if metadata.get("namespace") not in (None, "", namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    metadata["namespace"] = namespace
+
+
+def _check_preconditions(kind: Kind, name: str, record: Record, *, uid: str | None, version: str | None) -> None:
+    """A deletion is of the object that it means. Raises StatusError."""
+    for word, wanted, has in (
+        ("UID", uid, record.uid),
+        ("ResourceVersion", version, str(record.version)),
+    ):
+        if wanted is not None and wanted != has:
+            known = "deleted and then recreated" if word == "UID" else "modified"
+            message = (
+                f'Operation cannot be fulfilled on {kind.qualified} "{name}": the {word} in the precondition '
+                f"({wanted}) does not match the {word} in record ({has}). The object might have been {known}"
+            )
+            raise StatusError(409, "Conflict", message, details={"name": name, "kind": kind.kind})
+
+
+def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, is_patch: bool) -> None:
+    """An update is of the object that it means. Raises StatusError."""
+    uid, version = metadata.get("uid"), metadata.get("resourceVersion")
+    if uid and uid != record.uid and not is_patch:
+        problem = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
+        raise conflict(kind, name, problem)
+    if version:
+        try:
+            wanted = parse_uint(version)
+        except ValueError as error:
+            raise internal(str(error)) from None
+        if wanted != record.version:
+            raise modified(kind, name)
+    elif kind.needs_version:
+        problem = "Invalid value: 0: must be specified for an update"
+        refusal = invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
+        # Alone of all, this one names the resource.
+        refusal.message = refusal.message.replace(kind.qualified, kind.resource, 1)
+        raise refusal
+
+
+_ORDER: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+)
+
+
+def _in_order(thing: Object) -> Object:
+    """The same, with its metadata in order."""
+    metadata = thing["metadata"]
+    ordered = {name: metadata[name] for name in _ORDER if name in metadata}
+    return {
+        "kind": thing["kind"],
+        "apiVersion": thing["apiVersion"],
+        "metadata": ordered | metadata,
+        **{name: value for name, value in thing.items() if name not in ("kind", "apiVersion", "metadata")},
+    }
+
+
+# --- writers in this process ------------------------------------------------------------------------------------------
+
+
+class LocalClient:
+    """The API without HTTP, for writers in this process. All methods raise StatusError."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
+        known, _ = decode(thing, kind, validation="Ignore")
+        return self._registry.create(kind, namespace, known, Write()).object
+
+    def patch_status(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object:
+        return self._registry.update(kind, namespace, name, change, Write(subresource="status")).object
+
+    def update(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object:
+        return self._registry.update(kind, namespace, name, change, Write()).object
+
+    def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None:
+        """Put a pod on a node, as a scheduler does."""
+        (action,) = (each for each in kind.actions if each.name == "binding")
+        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        self._registry.act(kind, namespace, name, action, binding, Write())
+
+    def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None:
+        self._registry.delete(kind, namespace, name, Deletion(grace=grace))
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        return self._registry.get(kind, namespace, name)

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 from random import Random
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.kinds import Kind, Object
 
-Object = dict[str, Any]
 Key = tuple[str, str]
 """Namespace (empty where the kind has none) and name."""
 

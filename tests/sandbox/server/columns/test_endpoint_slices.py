@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
 from zoneward.sandbox.server.columns.endpoint_slices import COLUMNS, cells
 
 Object = dict[str, Any]

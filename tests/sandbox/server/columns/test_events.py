@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-
 from zoneward.sandbox.server.columns.events import COLUMNS, cells
 
 Object = dict[str, Any]

@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
 from zoneward.sandbox.server.columns.nodes import COLUMNS, cells
 
 Object = dict[str, Any]

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-
 from zoneward.sandbox.server.columns.pods import COLUMNS, cells, conditions
 
 Object = dict[str, Any]

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
+from zoneward.sandbox.server.allocation import CLUSTER_IPS, AddressRange
+from zoneward.sandbox.server.rules.service import ServiceRules
 
 from zoneward.kube.validation import FieldError
-from zoneward.sandbox.server.allocation import CLUSTER_IPS, AddressRange
 from zoneward.sandbox.server.kinds import Object
-from zoneward.sandbox.server.rules.service import ServiceRules
 
 Spec = dict[str, Any]
 

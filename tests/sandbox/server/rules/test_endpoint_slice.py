@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 from tests.sandbox.server.rules.judging import LABEL, NAME_PART, change_refused, created, refused, updated
+from zoneward.sandbox.server.rules.endpoint_slice import EndpointSliceRules
 
 from zoneward.kube.validation import MAX_ENDPOINTS
 from zoneward.sandbox.server.kinds import Object
-from zoneward.sandbox.server.rules.endpoint_slice import EndpointSliceRules
 
 RULES: Final = EndpointSliceRules()
 METADATA: Final = {"name": "s", "namespace": "ns", "uid": "1", "resourceVersion": "7", "generation": 1}

@@ -4,8 +4,6 @@ from typing import Any, Final
 
 import pytest
 from tests.sandbox.server.rules.judging import NAME_PART, SUBDOMAIN, change_refused, refused
-
-from zoneward.sandbox.server.kinds import Object
 from zoneward.sandbox.server.rules.event import (
     NEWER_SELECTABLE,
     SELECTABLE,
@@ -14,6 +12,8 @@ from zoneward.sandbox.server.rules.event import (
     fields,
     newer_fields,
 )
+
+from zoneward.sandbox.server.kinds import Object
 
 RULES: Final = EventRules()
 NEWER: Final = NewerEventRules()

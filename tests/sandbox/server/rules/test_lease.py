@@ -3,9 +3,9 @@
 from typing import Final
 
 from tests.sandbox.server.rules.judging import NAME_PART, SUBDOMAIN, change_refused, created, refused, updated
+from zoneward.sandbox.server.rules.lease import LeaseRules
 
 from zoneward.sandbox.server.kinds import Object
-from zoneward.sandbox.server.rules.lease import LeaseRules
 
 RULES: Final = LeaseRules()
 METADATA: Final = {"name": "l", "namespace": "ns", "uid": "1", "resourceVersion": "7"}

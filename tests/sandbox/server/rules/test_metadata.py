@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 from tests.sandbox.server.rules.judging import LABEL, NAME_PART, SUBDOMAIN, VALUE, told
+from zoneward.sandbox.server.rules import metadata
 
 from zoneward.sandbox.server.kinds import Object
-from zoneward.sandbox.server.rules import metadata
 
 GOOD: Final[Object] = {
     "name": "a",

@@ -3,9 +3,9 @@
 from typing import Final
 
 from tests.sandbox.server.rules.judging import LABEL, NAME_PART, Alone, change_refused, created, refused, told, updated
+from zoneward.sandbox.server.rules.namespace import NamespaceRules, fields
 
 from zoneward.sandbox.server.kinds import Object
-from zoneward.sandbox.server.rules.namespace import NamespaceRules, fields
 
 RULES: Final = NamespaceRules()
 METADATA: Final = {

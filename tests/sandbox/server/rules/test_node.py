@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import pytest
 from tests.sandbox.server.rules.judging import NAME_PART, VALUE, change_refused, created, refused, updated
+from zoneward.sandbox.server.rules.node import NOT_READY, NodeRules, cidr_problems, fields
 
 from zoneward.sandbox.server.kinds import Object
-from zoneward.sandbox.server.rules.node import NOT_READY, NodeRules, cidr_problems, fields
 
 RULES: Final = NodeRules()
 METADATA: Final = {"name": "n", "uid": "1", "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}

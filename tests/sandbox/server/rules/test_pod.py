@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from zoneward.sandbox.server.rules.pod import SELECTABLE, PodRules, name_problems, pod_fields
+from zoneward.sandbox.server.rules.pod_binding import bind
 
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.refusals import Refusal
-from zoneward.sandbox.server.rules.pod import SELECTABLE, PodRules, name_problems, pod_fields
-from zoneward.sandbox.server.rules.pod_binding import bind
 from zoneward.sandbox.server.schema import decoded_as
+from zoneward.sandbox.server.status_errors import StatusError
 
 RULES: Final = PodRules()
 POD: Final = Kind(kind="Pod", plural="pods", has_status=True, rules=RULES, cells=lambda _thing, _now: [])
@@ -163,7 +163,7 @@ def test_a_bad_pod_is_refused_in_the_words_of_a_real_server(case: str) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CREATIONS if "refusal" in CREATIONS[case]])
 def test_admission_refuses_as_that_of_a_real_server(case: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         created(CREATIONS[case]["pod"])
     assert [refused.value.code, refused.value.message] == CREATIONS[case]["refusal"]
 
@@ -361,6 +361,6 @@ def refused_bindings() -> Iterator[tuple[Object, Object, int, str]]:
 def test_a_binding_is_refused_in_the_words_of_a_real_server(
     thing: Object, asked: Object, code: int, message: str
 ) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         bind(thing, asked, Cluster())
     assert (refused.value.code, refused.value.message) == (code, message)

@@ -18,11 +18,11 @@ from tests.sandbox.server.rules.service_desk import (
     refused,
     single,
 )
-
 from zoneward.sandbox.server.allocation import AddressRange, PortRange
-from zoneward.sandbox.server.kinds import Object
-from zoneward.sandbox.server.refusals import Refusal
 from zoneward.sandbox.server.rules.service import ServiceRules
+
+from zoneward.sandbox.server.kinds import Object
+from zoneward.sandbox.server.status_errors import StatusError
 
 
 def internal(problem: str) -> tuple[int, str, str, Object]:
@@ -57,7 +57,7 @@ def internal(problem: str) -> tuple[int, str, str, Object]:
 def test_what_upstream_has_no_field_for_is_its_internal_error(spec: Spec, problem: str) -> None:
     desk = single(ports=PortRange(range(30000, 30004)))
     desk.create(NODE_PORTS | ports({"port": 80, "nodePort": 30000}))
-    with pytest.raises(Refusal) as found:
+    with pytest.raises(StatusError) as found:
         desk.create(spec, name="other")
     refusal = found.value
     assert (refusal.code, refusal.reason, refusal.message, refusal.details) == internal(problem)
@@ -69,7 +69,7 @@ def test_addresses_come_to_an_end() -> None:
     desk = Desk(addresses=[AddressRange("10.0.0.0/29")])
     for number in range(5):
         desk.create(CLUSTER_IP, name=f"web-{number}")
-    with pytest.raises(Refusal, match=r"^Internal error occurred: failed to allocate a serviceIP: range is full$"):
+    with pytest.raises(StatusError, match=r"^Internal error occurred: failed to allocate a serviceIP: range is full$"):
         desk.create(CLUSTER_IP, name="last")
 
 
@@ -77,7 +77,7 @@ def test_addresses_come_to_an_end() -> None:
 def test_one_node_port_for_two_ports_is_an_error_of_upstreams_without_reason(base: Spec) -> None:
     desk = single()
     old = desk.create(base)
-    with pytest.raises(Refusal) as found:
+    with pytest.raises(StatusError) as found:
         desk.update(
             old, ports({"port": 80, "name": "a", "nodePort": 31000}, {"port": 81, "name": "b", "nodePort": 31000})
         )

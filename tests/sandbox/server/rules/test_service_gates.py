@@ -17,7 +17,6 @@ from tests.sandbox.server.rules.service_desk import (
     refused,
     single,
 )
-
 from zoneward.sandbox.server.rules.service import ServiceRules
 
 SOURCES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
