@@ -98,11 +98,6 @@ def test_the_answer_is_the_object_for_some(api: Api, namespace: str) -> None:
                 "orphanDependents and deletionPropagation cannot be both set"
             ),
         ),
-        (
-            {"gracePeriodSeconds": "x"},
-            400,
-            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
-        ),
     ],
 )
 def test_options_that_make_no_sense_are_refused(

@@ -25,7 +25,7 @@ from zoneward.sandbox.play.plays import (
     Step,
     Which,
 )
-from zoneward.sandbox.server.kinds import Kind, Rules
+from zoneward.sandbox.server.kinds import Kind, Strategy
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.registry import LocalClient
 from zoneward.sandbox.server.status_errors import StatusError, already_exists, invalid, modified, not_found
@@ -40,7 +40,7 @@ def a_kind(kind: str, plural: str, *, is_namespaced: bool = True, has_status: bo
         plural=plural,
         is_namespaced=is_namespaced,
         has_status=has_status,
-        rules=Rules(),
+        strategy=Strategy(),
         cells=lambda _thing, _now: [],
     )
 
@@ -62,7 +62,6 @@ class Server:
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
-        self.managers: set[str] = set()
         self.refuse: Callable[[str, str], StatusError | None] = lambda _verb, _kind: None
         self._uids = 0
 
@@ -75,13 +74,11 @@ class Server:
         if kind.kind == "Pod":
             new["status"] = {"phase": "Pending"}
         self.objects[key] = new
-        self.managers.add(manager)
         return new
 
     def patch_status(self, kind: Kind, namespace: str, name: str, change: Change) -> Object:
         key = self._key("patch_status", kind, namespace, name)
         self.objects[key] = self.objects[key] | {"status": change(self.objects[key])["status"]}
-        self.managers.add(manager)
         return self.objects[key]
 
     def update(self, kind: Kind, namespace: str, name: str, change: Change) -> Object:
@@ -90,7 +87,6 @@ class Server:
         if kind.kind == "Pod" and new["spec"] != old["spec"]:
             raise StatusError(422, "Invalid", f'Pod "{name}" is invalid: spec: Forbidden: ...\n{{ a difference }}')
         self.objects[key] = new | {"status": old["status"]}
-        self.managers.add(manager)
         return new
 
     def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None:
@@ -167,7 +163,6 @@ def test_a_play_is_done_and_told() -> None:
         "20s: shop/cart is scaled to 6",
         "The play is over; pods that are deleted are still replaced.",
     ]
-    assert server.managers == {"kubelet", "kube-controller-manager", "zoneward-play"}
 
 
 def test_the_sandbox_takes_all_that_a_play_does() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoneward.sandbox.server import garbage as module
+from zoneward.sandbox.server import garbage_collector as module
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.persistence import a_namespace, new_registry
 from zoneward.sandbox.server.registry import Deletion, LocalClient, Registry

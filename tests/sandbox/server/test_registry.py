@@ -7,8 +7,6 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
-from zoneward.sandbox.server.allocation import AddressRange, PortRange
-from zoneward.sandbox.server.rules.service import ServiceRules
 
 from zoneward.sandbox.server.catalog import kinds
 from zoneward.sandbox.server.persistence import a_namespace, new_registry
@@ -16,6 +14,8 @@ from zoneward.sandbox.server.registry import Deletion, Registry, Write
 from zoneward.sandbox.server.schema import decode
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.store import Store
+from zoneward.sandbox.server.strategies.service_allocation import ServiceAllocator
+from zoneward.sandbox.server.strategies.services import ServiceStrategy
 
 Object = dict[str, Any]
 
@@ -29,10 +29,9 @@ class SmallCluster:
     """With so few addresses and ports that writes come into each other's way."""
 
     def __init__(self) -> None:
-        self.addresses = tuple(map(AddressRange, NETWORKS))
-        self.ports = PortRange(PORTS)
-        rules = ServiceRules(addresses=self.addresses, ports=self.ports)
-        known = tuple(replace(kind, rules=rules) if kind.kind == "Service" else kind for kind in kinds())
+        self.allocator = ServiceAllocator(NETWORKS, PORTS)
+        strategy = ServiceStrategy(self.allocator)
+        known = tuple(replace(kind, strategy=strategy) if kind.kind == "Service" else kind for kind in kinds())
         self.registry = Registry(Store(known), known, now=lambda: NOW)
         self.registry.restore(self.registry.kinds["namespaces"], a_namespace("default"))
         self.services = self.registry.kinds["services"]
@@ -45,9 +44,12 @@ class SmallCluster:
         return self.registry.create(self.services, "default", decode(thing, self.services)[0], write).object
 
     def taken(self) -> tuple[set[str], set[int]]:
-        numbers = [str(address) for network in NETWORKS for address in ip_network(network)]
-        owned = {each for each in numbers for range_ in self.addresses if each in range_ and range_.owner(each)}
-        return owned, {port for port in PORTS if self.ports.owner(port)}
+        ips = {
+            str(ip_network(network)[number])
+            for network, allocator in zip(NETWORKS, self.allocator._ips.values(), strict=True)
+            for number in allocator._numbers._owners
+        }
+        return ips, set(self.allocator._ports._owners)
 
     def held(self) -> tuple[set[str], set[int]]:
         """By all that is stored."""
@@ -81,7 +83,7 @@ def a_spec(chance: random.Random) -> Object:
 def one_write(cluster: SmallCluster, chance: random.Random) -> None:
     registry, services, name = cluster.registry, cluster.services, f"s{chance.randrange(6)}"
     write = replace(ME, is_dry_run=chance.random() < 0.2)
-    match chance.choice(["create", "create", "update", "update", "patch", "status", "apply", "finalizer", "delete"]):
+    match chance.choice(["create", "create", "update", "update", "patch", "status", "finalizer", "delete"]):
         case "create":
             cluster.create(a_spec(chance), name, write)
         case "update":
@@ -95,9 +97,6 @@ def one_write(cluster: SmallCluster, chance: random.Random) -> None:
             spec = a_spec(chance)
             through = replace(write, subresource="status")
             registry.update(services, "default", name, lambda old: decoded(old | {"spec": spec}, services), through)
-        case "apply":
-            applied = {"kind": "Service", "apiVersion": "v1", "metadata": {"name": name}, "spec": a_spec(chance)}
-            registry.apply(services, "default", name, applied, write, force=True)
         case "finalizer":
             held = [] if chance.random() < 0.5 else ["zoneward.example/held"]
             registry.update(services, "default", name, lambda old: with_metadata(old, finalizers=held), write)
@@ -141,7 +140,7 @@ def test_a_change_that_fails_leaves_nothing_behind() -> None:
     assert (cluster.registry.store.version, cluster.taken(), cluster.stored()) == (version, taken, [created])
 
 
-class Confused(ServiceRules):
+class Confused(ServiceStrategy):
     def validate_create(self, _new: Object) -> Any:
         raise LookupError
 
@@ -150,7 +149,7 @@ class Confused(ServiceRules):
 
 def test_what_was_taken_is_given_back_by_rules_that_fail() -> None:
     cluster = SmallCluster()
-    confused = replace(cluster.services, rules=Confused(addresses=cluster.addresses, ports=cluster.ports))
+    confused = replace(cluster.services, strategy=Confused(cluster.allocator))
     cluster.services = confused
     with pytest.raises(LookupError):
         cluster.create({"type": "NodePort", "ports": [{"port": 80}]})

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.sandbox.server.kinds import Kind, Rules
+from zoneward.sandbox.server.kinds import Kind, Strategy
 from zoneward.sandbox.server.store import Change, Forgotten, Key, Store
 
 KIND = Kind(
     kind="Thing",
     plural="things",
-    rules=Rules(),
+    strategy=Strategy(),
     fields=lambda thing: {"spec.color": thing.get("spec", {}).get("color", "")},
     cells=lambda _thing, _now: [],
 )
-OTHER = Kind(kind="Other", plural="others", rules=Rules(), cells=lambda _thing, _now: [])
+OTHER = Kind(kind="Other", plural="others", strategy=Strategy(), cells=lambda _thing, _now: [])
 KEYS: list[Key] = [(namespace, name) for namespace in ("a", "a-b", "b") for name in ("x", "y", "z")]
 
 

@@ -30,13 +30,9 @@ class Registry(Protocol):
 
     def create(self, kind: Kind, namespace: str, thing: Object) -> Object: ...
 
-    def patch_status(
-        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]
-    ) -> Object: ...
+    def patch_status(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object: ...
 
-    def update(
-        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]
-    ) -> Object: ...
+    def update(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object: ...
 
     def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None: ...
 
@@ -139,9 +135,7 @@ class _Performer:
                 if kind.has_status and "status" in thing and created.get("status") != thing["status"]:
                     # Of some kinds what is created has no status yet.
                     status = {"status": thing["status"]}
-                    self._registry.patch_status(
-                        kind, action.namespace, action.name, lambda old: patched(old, status)
-                    )
+                    self._registry.patch_status(kind, action.namespace, action.name, lambda old: patched(old, status))
             case Patch(kind=name, patch=patch, is_status=is_status):
                 write = self._registry.patch_status if is_status else self._registry.update
                 write(

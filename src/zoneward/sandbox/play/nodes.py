@@ -1,6 +1,5 @@
 """What happens to the nodes of a play: they come, fall silent, come back, are drained and go."""
 
-
 from zoneward.sandbox.play import node_objects
 from zoneward.sandbox.play.actions import Create, Delete, Object, Patch
 from zoneward.sandbox.play.crews import Crew, Crews

@@ -75,7 +75,7 @@ def merge_patch(thing: Any, patch: Any) -> Any:
 
 
 def strategic_merge_patch(thing: Object, patch: Object, type_: Type) -> Object:
-    """What ``patch`` makes of ``thing``, an object of that type; shares all that it leaves alone. Raises StatusError."""
+    """What ``patch`` makes of ``thing``, an object of that type. Raises StatusError."""
     return _merged(thing, patch, type_)
 
 

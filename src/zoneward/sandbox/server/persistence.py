@@ -37,7 +37,7 @@ def new_registry(
     known = kinds(gates)
     registry = Registry(Store(known), known, now=now, chance=chance)
     for name in NAMESPACES:
-        registry.restore(registry.kinds["namespaces"], _active(_namespace(name)))
+        registry.restore(registry.kinds["namespaces"], _active(a_namespace(name)))
     registry.restore(registry.kinds["services"], _api_service())
     return registry
 
@@ -91,14 +91,14 @@ def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source
     namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
     try:
         if namespace and registry.find("namespaces", "", namespace) is None:
-            registry.restore(registry.kinds["namespaces"], _namespace(namespace))
+            registry.restore(registry.kinds["namespaces"], a_namespace(namespace))
         registry.restore(kind, thing)
     except StatusError as refusal:
         title = "/".join(part for part in (namespace, str(metadata.get("name", ""))) if part)
         raise InputError(source, f"document {number}", f"{kind.kind} {title}", refusal.message) from None
 
 
-def _namespace(name: str) -> Object:
+def a_namespace(name: str) -> Object:
     return {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
 
 

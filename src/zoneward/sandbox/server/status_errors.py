@@ -14,7 +14,7 @@ _EXPIRED: Final = (
 )
 
 
-class StatusError(Exception):  # noqa: N818 -- it is the answer, not a mistake of ours
+class StatusError(Exception):
     """What the server says instead of doing it."""
 
     def __init__(

@@ -50,7 +50,7 @@ def table(
         "columnDefinitions": list(map(_definition, kind.columns)) if with_columns else None,
         "rows": [
             {"cells": kind.cells(thing, now)}
-            | ({"conditions": told} if has_conditions and (told := _pod_row_conditions(thing)) else {})
+            | ({"conditions": told} if has_conditions and (told := pod_row_conditions(thing)) else {})
             | {"object": _included(thing, include, version)}
             for thing in things
         ],
@@ -373,11 +373,11 @@ def pod_cells(thing: Object, now: datetime) -> list[object]:
         _pod_address(status) or _NONE,
         spec.get("nodeName") or _NONE,
         status.get("nominatedNodeName") or _NONE,
-        _gates(spec.get("readinessGates") or (), status.get("_pod_row_conditions") or ()),
+        _gates(spec.get("readinessGates") or (), status.get("conditions") or ()),
     ]
 
 
-def _pod_row_conditions(thing: Object) -> list[Object]:
+def pod_row_conditions(thing: Object) -> list[Object]:
     """Of its row: that there is nothing to be expected any more. Empty while there is."""
     phase = (thing.get("status") or {}).get("phase", "")
     if phase not in _FINISHED:
@@ -467,7 +467,7 @@ def _reason(status: Object) -> str:
     """Before any container is asked."""
     if any(
         condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated"
-        for condition in status.get("_pod_row_conditions") or ()
+        for condition in status.get("conditions") or ()
     ):
         return "SchedulingGated"
     return str(status.get("reason") or status.get("phase", ""))
@@ -503,17 +503,17 @@ def _pod_address(status: Object) -> str:
     return addresses[0].get("ip") or ""
 
 
-def _gates(gates: Sequence[Object], _pod_row_conditions: Iterable[Object]) -> str:
+def _gates(gates: Sequence[Object], pod_row_conditions: Iterable[Object]) -> str:
     if not gates:
         return _NONE
-    fulfilled = {condition.get("type") for condition in _pod_row_conditions if condition.get("status") == "True"}
+    fulfilled = {condition.get("type") for condition in pod_row_conditions if condition.get("status") == "True"}
     return f"{sum(gate.get('conditionType') in fulfilled for gate in gates)}/{len(gates)}"
 
 
 def _is_true(status: Object, condition_type: str) -> bool:
     return any(
         condition.get("type") == condition_type and condition.get("status") == "True"
-        for condition in status.get("_pod_row_conditions") or ()
+        for condition in status.get("conditions") or ()
     )
 
 

@@ -53,15 +53,14 @@ def _subset_errors(subset: Mapping[str, Any], field: str) -> Iterator[FieldError
 
 def _address_errors(address: Mapping[str, Any], field: str) -> Iterator[FieldError]:
     ip = address.get("ip") or ""
-    problems = tuple(formats.address_problems(ip, canonical=False))
-    yield from invalid(f"{field}.ip", ip, problems)
+    parsed = formats.parse_address(ip)
+    yield from invalid(f"{field}.ip", ip, formats.address_problems(ip, canonical=False))
+    special = formats.destination_problems(ip, parsed) if parsed is not None else ["must be a valid IP address"]
+    yield from invalid(f"{field}.ip", ip, special)
     if hostname := address.get("hostname"):
         yield from invalid(f"{field}.hostname", hostname, formats.label_problems(hostname))
     if (node := address.get("nodeName")) is not None:
         yield from invalid(f"{field}.nodeName", node, formats.subdomain_problems(node))
-    parsed = formats.parse_address(ip)
-    if parsed is not None and not problems:
-        yield from invalid(f"{field}.ip", ip, formats.destination_problems(ip, parsed))
 
 
 def _ports_errors(ports: Sequence[Mapping[str, Any]], field: str) -> Iterator[FieldError]:

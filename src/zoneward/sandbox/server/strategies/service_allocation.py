@@ -4,7 +4,7 @@ Numbers are given upwards, from above the part that kube-apiserver leaves to tho
 and what was given back is given again only after all others. The cluster is always dual-stack, IPv4 first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import Any, Final
 
@@ -80,7 +80,7 @@ class IPAllocator:
         size = self._network.num_addresses
         # The first address is the network's own, the last one of IPv4 that for broadcasts.
         end = size - 1 if self._network.version == 4 else size
-        start = min(max(16, size // 16), 256) + 1
+        start = min(size // 16, 256) + 1
         outside = "the provided network does not match the current range"
         self._numbers = Allocator(1, end, start=start, outside=outside, taken="provided IP is already allocated")
 
@@ -108,13 +108,14 @@ class IPAllocator:
 class ServiceAllocator:
     """Gives Services what they need, and takes back what they no longer have."""
 
-    def __init__(self) -> None:
-        self._ips = {"IPv4": IPAllocator(CLUSTER_IPS), "IPv6": IPAllocator(CLUSTER_IPS_V6)}
-        span = f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+    def __init__(self, cluster_ips: Sequence[str] = (CLUSTER_IPS, CLUSTER_IPS_V6), ports: range = NODE_PORTS) -> None:
+        """``cluster_ips``: a network of each family."""
+        self._ips = dict(zip(("IPv4", "IPv6"), map(IPAllocator, cluster_ips), strict=True))
+        span = f"{ports.start}-{ports.stop - 1}"
         self._ports = Allocator(
-            NODE_PORTS.start,
-            NODE_PORTS.stop,
-            start=NODE_PORTS.start + 86,
+            ports.start,
+            ports.stop,
+            start=ports.start + len(ports) // 32,
             outside=f"provided port is not in the valid range. The range of valid ports is {span}",
             taken="provided port is already allocated",
         )

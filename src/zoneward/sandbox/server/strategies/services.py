@@ -45,12 +45,16 @@ _OF_LOAD_BALANCERS: Final = ("allocateLoadBalancerNodePorts", "loadBalancerClass
 
 
 class ServiceStrategy(Strategy):
-    """The arguments are kube-apiserver's gates of these names."""
+    """All arguments but the first are kube-apiserver's gates of these names."""
 
     def __init__(
-        self, *, service_traffic_distribution: bool = True, prefer_same_traffic_distribution: bool = True
+        self,
+        allocator: ServiceAllocator | None = None,
+        *,
+        service_traffic_distribution: bool = True,
+        prefer_same_traffic_distribution: bool = True,
     ) -> None:
-        self._allocator = ServiceAllocator()
+        self._allocator = allocator or ServiceAllocator()
         self._has_distribution = service_traffic_distribution
         self._has_same = prefer_same_traffic_distribution
 
@@ -321,7 +325,7 @@ def _change_errors(spec: Spec, before: Spec) -> Iterator[FieldError]:
     if spec["type"] != "ExternalName" != before["type"] and not is_headless:
         for field in ("clusterIPs", "ipFamilies"):
             has, had = spec.get(field) or [], before.get(field) or []
-            if has[:1] != had[:1] or (len(has) == len(had) and has != had):
+            if had and (has[:1] != had[:1] or (len(has) == len(had) and has != had)):
                 index = next((i for i, pair in enumerate(zip(has, had, strict=False)) if pair[0] != pair[1]), 0)
                 place = index if field == "clusterIPs" else 0
                 yield error("FieldValueInvalid", f"spec.{field}[{place}]", _ONCE, value=has)
@@ -348,7 +352,7 @@ def _spec_errors(new: Object) -> Iterator[FieldError]:
     if (affinity := spec.get("sessionAffinity", "")) not in _AFFINITIES:
         yield not_supported("spec.sessionAffinity", affinity, _AFFINITIES)
     for index, address in enumerate(spec.get("externalIPs") or ()):
-        yield from invalid(f"spec.externalIPs[{index}]", address, formats.address_problems(address, canonical=False))
+        yield from invalid(f"spec.externalIPs[{index}]", address, _external_ip_problems(address))
     if type_ not in _TYPES:
         yield not_supported("spec.type", type_, _TYPES)
     if type_ != "LoadBalancer":
@@ -406,6 +410,12 @@ def _ports_errors(ports: Sequence[Object], type_: str) -> Iterator[FieldError]:
             shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": key[1], "TargetPort": 0}
             yield error("FieldValueDuplicate", field, value=shown | {"NodePort": 0})
         met.add(key)
+
+
+def _external_ip_problems(address: str) -> tuple[str, ...]:
+    problems = tuple(formats.address_problems(address, canonical=False))
+    parsed = formats.parse_address(address)
+    return problems if problems or parsed is None else tuple(formats.destination_problems(address, parsed))
 
 
 def _port_name_problems(name: str) -> Iterator[str]:

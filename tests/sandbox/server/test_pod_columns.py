@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from zoneward.sandbox.server.columns.pods import COLUMNS, cells, conditions
+
+from zoneward.sandbox.server.tables import POD_COLUMNS, pod_cells, pod_row_conditions
 
 Object = dict[str, Any]
 
@@ -246,7 +247,7 @@ STATES: dict[str, tuple[Object, str, str, str]] = {
 @pytest.mark.parametrize("state", STATES)
 def test_a_state_has_its_words(state: str) -> None:
     thing, *expected = STATES[state]
-    assert cells(thing, NOW) == ["p", *expected, "5m3s", "<none>", "<none>", "<none>", "<none>"]
+    assert pod_cells(thing, NOW) == ["p", *expected, "5m3s", "<none>", "<none>", "<none>", "<none>"]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +257,7 @@ def test_a_state_has_its_words(state: str) -> None:
 def test_a_deleted_pod_is_terminating_unless_it_has_ended_or_is_lost(state: str, expected: str) -> None:
     thing = STATES[state][0]
     leaving = thing | {"metadata": thing["metadata"] | {"deletionTimestamp": ago(seconds=1)}}
-    assert cells(leaving, NOW)[2] == expected
+    assert pod_cells(leaving, NOW)[2] == expected
 
 
 @pytest.mark.parametrize(
@@ -268,17 +269,17 @@ def test_a_deleted_pod_is_terminating_unless_it_has_ended_or_is_lost(state: str,
     ],
 )
 def test_wide_columns_tell_where_it_is(thing: Object, expected: tuple[str, ...]) -> None:
-    assert tuple(cells(thing, NOW)[5:8]) == expected
+    assert tuple(pod_cells(thing, NOW)[5:8]) == expected
 
 
 def test_readiness_gates_are_counted() -> None:
     told = [{"type": "example.com/a", "status": "True"}, {"type": "example.com/b", "status": "False"}]
-    assert cells(pod({"conditions": told}, readinessGates=GATES), NOW)[8] == "1/3"
+    assert pod_cells(pod({"conditions": told}, readinessGates=GATES), NOW)[8] == "1/3"
 
 
 def test_a_bookmark_has_a_row_too() -> None:
     expected = ["", "0/0", "", "0", "<unknown>", "<none>", "<none>", "<none>", "<none>"]
-    assert cells({"metadata": {"resourceVersion": "7"}}, NOW) == expected
+    assert pod_cells({"metadata": {"resourceVersion": "7"}}, NOW) == expected
 
 
 def test_rows_of_pods_that_have_ended_say_so() -> None:
@@ -291,10 +292,10 @@ def test_rows_of_pods_that_have_ended_say_so() -> None:
         },
         {"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."},
     )
-    told = [conditions(STATES[state][0]) for state in ("completed", "evicted", "running")]
+    told = [pod_row_conditions(STATES[state][0]) for state in ("completed", "evicted", "running")]
     assert told == [[completed], [failed], []]
 
 
 def test_there_is_a_cell_for_each_column() -> None:
     names = ["Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates"]
-    assert [(column.name, column.priority) for column in COLUMNS] == [(name, n > 4) for n, name in enumerate(names)]
+    assert [(column.name, column.priority) for column in POD_COLUMNS] == [(name, n > 4) for n, name in enumerate(names)]
