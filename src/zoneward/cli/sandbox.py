@@ -81,7 +81,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Run an API server in memory that kubectl and every command of Zoneward can talk to: Services, Nodes, Pods,
-    EndpointSlices, Events, Leases and Namespaces. Ctrl-C or SIGTERM ends it.
+    EndpointSlices, Endpoints, Events, Leases and Namespaces. Ctrl-C or SIGTERM ends it.
 
     \b
     zoneward sandbox --sample --write-kubeconfig sandbox.kubeconfig
