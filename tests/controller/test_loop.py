@@ -22,7 +22,7 @@ from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.play.driver import play
-from zoneward.sandbox.play.reading import read_play
+from zoneward.sandbox.play.play_file import read_play
 from zoneward.sandbox.server.registry import LocalClient
 
 Object = dict[str, Any]

@@ -33,8 +33,8 @@ from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.request.approach import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.sandbox.play.driver import play as perform
-from zoneward.sandbox.play.plays import Outage, Play
-from zoneward.sandbox.play.reading import play_from
+from zoneward.sandbox.play.play_model import Outage, Play
+from zoneward.sandbox.play.play_file import play_from
 from zoneward.sandbox.server.persistence import new_registry, save_objects
 from zoneward.sandbox.server.registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
@@ -125,7 +125,7 @@ def _moments(play: Play) -> Iterator[float]:
     """When something begins that is to be seen on its own."""
     for step in play.steps:
         yield step.at
-        outage = step.happening
+        outage = step.action
         if isinstance(outage, Outage):
             noticed = step.at + outage.noticed_after
             yield from (noticed, noticed + outage.evicted_after)

@@ -30,7 +30,7 @@ from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.sandbox_server import CONTEXT, SandboxServer
 
 if TYPE_CHECKING:
-    from zoneward.sandbox.play.plays import Play
+    from zoneward.sandbox.play.play_model import Play
 
 _SAVING: Final = 5.0
 """Seconds between two saves while objects change; longer where a save takes long."""
@@ -172,7 +172,7 @@ def _gates(asked: Asked) -> Gates:
 
 def _play(file: str) -> "Play":
     # Only who plays waits for the import.
-    from zoneward.sandbox.play.reading import read_play
+    from zoneward.sandbox.play.play_file import read_play
 
     return read_play(file)
 

@@ -11,19 +11,19 @@ from tests.sandbox.play.a_world import START, a_workload, is_ready, nodes
 
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.play import driver
-from zoneward.sandbox.play.plays import (
+from zoneward.sandbox.play.play_model import (
     AddNodes,
     Drain,
     Flap,
-    Happening,
+    NodeSelection,
     Outage,
     Play,
+    PlayStep,
     RemoveNodes,
     RollOut,
     Scale,
-    Service,
-    Step,
-    Which,
+    StepAction,
+    WorkloadService,
 )
 from zoneward.sandbox.server.kinds import Kind, Strategy
 from zoneward.sandbox.server.persistence import new_registry
@@ -31,7 +31,7 @@ from zoneward.sandbox.server.registry import LocalClient
 from zoneward.sandbox.server.status_errors import StatusError, already_exists, invalid, modified, not_found
 
 Object = dict[str, Any]
-Change = Callable[[Object], Object]
+ReplicaChange = Callable[[Object], Object]
 
 
 def a_kind(kind: str, plural: str, *, is_namespaced: bool = True, has_status: bool = False) -> Kind:
@@ -76,12 +76,12 @@ class Server:
         self.objects[key] = new
         return new
 
-    def patch_status(self, kind: Kind, namespace: str, name: str, change: Change) -> Object:
+    def patch_status(self, kind: Kind, namespace: str, name: str, change: ReplicaChange) -> Object:
         key = self._key("patch_status", kind, namespace, name)
         self.objects[key] = self.objects[key] | {"status": change(self.objects[key])["status"]}
         return self.objects[key]
 
-    def update(self, kind: Kind, namespace: str, name: str, change: Change) -> Object:
+    def update(self, kind: Kind, namespace: str, name: str, change: ReplicaChange) -> Object:
         key = self._key("update", kind, namespace, name)
         old, new = self.objects[key], change(self.objects[key])
         if kind.kind == "Pod" and new["spec"] != old["spec"]:
@@ -137,9 +137,9 @@ class Time:
             self._at.pop(0)[1]()
 
 
-def a_play(*happenings: Happening, replicas: int = 4) -> Play:
-    steps = tuple(Step(at=10 * (i + 1), happening=each) for i, each in enumerate(happenings))
-    return Play(nodes=nodes(1, 1), workloads=(a_workload(replicas=replicas, service=Service()),), steps=steps)
+def a_play(*happenings: StepAction, replicas: int = 4) -> Play:
+    steps = tuple(PlayStep(at=10 * (i + 1), action=each) for i, each in enumerate(happenings))
+    return Play(nodes=nodes(1, 1), workloads=(a_workload(replicas=replicas, service=WorkloadService()),), steps=steps)
 
 
 def run(
@@ -173,14 +173,14 @@ def test_the_sandbox_takes_all_that_a_play_does() -> None:
     play = a_play(
         Scale(workload="shop/cart", replicas=7),
         Flap(workload="shop/cart", period=4, duration=9),
-        Outage(which=Which(zone="a"), duration=20, noticed_after=3, evicted_after=5),
+        Outage(which=NodeSelection(zone="a"), duration=20, noticed_after=3, evicted_after=5),
         RollOut(workload="shop/cart"),
         AddNodes(group=nodes(1)[0]),
-        Drain(which=Which(nodes=("a-1",)), duration=5),
-        RemoveNodes(which=Which(nodes=("b-1",))),
+        Drain(which=NodeSelection(nodes=("a-1",)), duration=5),
+        RemoveNodes(which=NodeSelection(nodes=("b-1",))),
     )
     # A node has room for three pods: at times some wait.
-    play = replace(play, nodes=nodes(1, 1, cpu=1_000), workloads=(a_workload(cpu=300, service=Service()),))
+    play = replace(play, nodes=nodes(1, 1, cpu=1_000), workloads=(a_workload(cpu=300, service=WorkloadService()),))
     asyncio.run(
         driver.play(
             play,

@@ -12,24 +12,24 @@ from tests.sandbox.play.a_world import (
 )
 
 from zoneward.sandbox.play.actions import Bind, Create, Delete
-from zoneward.sandbox.play.cluster import REPLICAS_ANNOTATION, Cluster
 from zoneward.sandbox.play.durations import Span
-from zoneward.sandbox.play.plays import (
+from zoneward.sandbox.play.play_model import (
     AddNodes,
     Play,
     Scale,
-    Service,
+    WorkloadService,
 )
+from zoneward.sandbox.play.played_cluster import REPLICAS_ANNOTATION, PlayedCluster
 
 
-def after(play: Play, *, until: float) -> tuple[Cluster, World]:
+def after(play: Play, *, until: float) -> tuple[PlayedCluster, World]:
     cluster, world = cluster_of(play), World()
     for _, actions in moments(cluster, until=until):
         world.take(actions)
     return cluster, world
 
 
-def go_on(cluster: Cluster, world: World, *, until: float) -> None:
+def go_on(cluster: PlayedCluster, world: World, *, until: float) -> None:
     world.take(cluster.advance(0))
     for _, actions in moments(cluster, until=until):
         world.take(actions)
@@ -76,7 +76,7 @@ def test_a_node_that_somebody_deletes_takes_its_pods_with_it() -> None:
 
 @pytest.mark.parametrize(("text", "pods"), [("4", 4), ("0", 0), ("many", 9), ("-1", 9), ("99999", 9), (None, 9)])
 def test_an_annotation_of_the_service_scales_its_workload(text: str | None, pods: int) -> None:
-    cluster, world = after(a_play(workloads=(a_workload(replicas=9, service=Service()),)), until=15)
+    cluster, world = after(a_play(workloads=(a_workload(replicas=9, service=WorkloadService()),)), until=15)
     annotations = {} if text is None else {REPLICAS_ANNOTATION: text}
     cluster.seen("Service", "shop", "cart", {"metadata": {"annotations": annotations}})
     go_on(cluster, world, until=40)

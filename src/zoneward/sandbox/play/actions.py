@@ -61,13 +61,13 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Message:
     """A line for whoever watches."""
 
     line: str
 
 
-Action = Create | Patch | Bind | Delete | Say
+Action = Create | Patch | Bind | Delete | Message
 
 _KEYS: Final[dict[str, Callable[[Object], object]]] = {
     "conditions": lambda item: item["type"],

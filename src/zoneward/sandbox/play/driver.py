@@ -7,9 +7,9 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from zoneward.kube.input_error import InputError
-from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Patch, Say, patched
-from zoneward.sandbox.play.cluster import Cluster, Watched
-from zoneward.sandbox.play.plays import Play
+from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Message, Patch, patched
+from zoneward.sandbox.play.play_model import Play
+from zoneward.sandbox.play.played_cluster import PlayedCluster, Watched
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.status_errors import StatusError
 
@@ -25,7 +25,7 @@ _OBJECTS_A_LOOK: Final = 500
 _ATTEMPTS: Final = 3
 
 
-class Registry(Protocol):
+class PlayClient(Protocol):
     """The server, as a play sees it. All raise StatusError."""
 
     def create(self, kind: Kind, namespace: str, thing: Object) -> Object: ...
@@ -43,7 +43,7 @@ class Registry(Protocol):
 
 async def play(
     play: Play,
-    registry: Registry,
+    registry: PlayClient,
     *,
     kinds: Mapping[tuple[str, str], Kind],
     clock: Callable[[], datetime],
@@ -57,7 +57,7 @@ async def play(
     what stands in the play's file.
     """
     start = clock()
-    cluster = Cluster(play, Random(play.seed), start=start)
+    cluster = PlayedCluster(play, Random(play.seed), start=start)
     performer = _Performer(registry, kinds, cluster, tell)
     was_over = False
     looked, now = start, 0.0
@@ -86,9 +86,9 @@ async def play(
 class _Performer:
     def __init__(
         self,
-        registry: Registry,
+        registry: PlayClient,
         kinds: Mapping[tuple[str, str], Kind],
-        cluster: Cluster,
+        cluster: PlayedCluster,
         tell: Callable[[str], None],
     ) -> None:
         self._registry, self._kinds, self._cluster, self._tell = registry, kinds, cluster, tell
@@ -96,7 +96,7 @@ class _Performer:
         self._told: set[str] = set()
 
     def perform(self, action: Action) -> None:
-        if isinstance(action, Say):
+        if isinstance(action, Message):
             self._tell(action.line)
             return
         for attempt in range(_ATTEMPTS):

@@ -133,6 +133,7 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             kind="Endpoints",
             plural="endpoints",
             short_names=("ep",),
+            warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
             strategy=EndpointsStrategy(),
             columns=tables.ENDPOINTS_COLUMNS,
             cells=tables.endpoints_cells,

@@ -12,6 +12,11 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 """The content type of ``aggregated``. Its forerunner v2beta1 is refused, as Kubernetes 1.36 does: old clients take the
 plain documents.
 """
+OPENAPI_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+OPENAPI_V2: Final = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"
+"""``/openapi/v2`` without any kind: kubectl asks for it, in protobuf, about kinds that ``/openapi/v3`` does not have,
+and gives up where it gets none at all.
+"""
 _UNDESCRIBED: Final = (
     "The sandbox does not support descriptions of fields (kubectl explain): use a real cluster, KWOK or kind."
 )

@@ -136,6 +136,12 @@ class ApiHandler:
         route = self._routes.route(path)
         if route is None:
             return self._discover(request, path.rstrip("/"))
+        answer = await self._answer_route(request, route)
+        if route.kind.warning and not answer.prepared:
+            answer.headers.extend(warning_headers([route.kind.warning]))
+        return answer
+
+    async def _answer_route(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
         is_whole = route.subresource in ("", "status")
         match request.method:
             case "GET" if route.is_watch or (is_true(request.query.get("watch")) and not route.name):
@@ -155,6 +161,8 @@ class ApiHandler:
         raise not_allowed()
 
     def _discover(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        if path == "/openapi/v2":
+            return web.Response(body=discovery.OPENAPI_V2, headers={"Content-Type": discovery.OPENAPI_V2_TYPE})
         form = answer_form(request.headers.get("Accept", "").replace("application/vnd.kubernetes.protobuf", ""))
         if path in ("/api", "/apis") and form.is_aggregated:
             body = msgspec.json.encode(discovery.aggregated(self._kinds, core=path == "/api"))
@@ -218,6 +226,7 @@ class ApiHandler:
         )
         await anext(events)
         answer = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
+        answer.headers.extend(warning_headers([kind.warning] if kind.warning else []))
         answer.enable_chunked_encoding()
         await answer.prepare(request)
         task = asyncio.current_task()

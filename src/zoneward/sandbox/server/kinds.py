@@ -160,6 +160,8 @@ class Kind:
     """The names that ``fields`` gives; empty values may be left out there."""
     is_created_by_update: bool = False
     """Whether PUT creates an object that is not there."""
+    warning: str = ""
+    """What each answer about the kind warns of."""
     returns_deleted: bool = False
     """Whether DELETE answers with the object rather than a Status."""
     needs_version: bool = False

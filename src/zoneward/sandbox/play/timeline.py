@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from random import Random
 
-from zoneward.sandbox.play.actions import Action, Create, Say
+from zoneward.sandbox.play.actions import Action, Create, Message
 from zoneward.sandbox.play.durations import written
 from zoneward.sandbox.server.schema import as_time
 
@@ -14,7 +14,7 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-class Stage:
+class Timeline:
     """``now`` is in seconds of the play; ``start`` is the time of day when it begins, ``speed`` how much faster it is.
 
     What is due runs in the order of its time, at its time, however late it is asked for: how often time moves on makes
@@ -54,8 +54,8 @@ class Stage:
     def do(self, action: Action) -> None:
         self._done.append(action)
 
-    def say(self, line: str) -> None:
-        self.do(Say(f"{written(self.now)}: {line}"))
+    def report(self, line: str) -> None:
+        self.do(Message(f"{written(self.now)}: {line}"))
 
     def stamp(self) -> str:
         """The time of day, as Kubernetes writes it."""

@@ -9,28 +9,28 @@ from tests.sandbox.play.a_world import played
 
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.play.durations import Span
-from zoneward.sandbox.play.plays import (
+from zoneward.sandbox.play.play_file import play_from, read_play
+from zoneward.sandbox.play.play_model import (
     AddNodes,
     Autoscale,
+    CountOrPercent,
+    CurvePoint,
     Drain,
     Flap,
     NodeGroup,
+    NodeSelection,
     Outage,
-    Part,
     Play,
-    Point,
+    PlayStep,
+    PodSpread,
     RemoveNodes,
     RollOut,
     Rollout,
     Scale,
-    Service,
-    Spread,
-    Step,
     Wave,
-    Which,
     Workload,
+    WorkloadService,
 )
-from zoneward.sandbox.play.reading import play_from, read_play
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "plays").glob("*.yaml"))
 HEAD = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "Play"}
@@ -93,11 +93,11 @@ def test_every_field_of_nodes_and_workloads_is_read() -> None:
             port=9090,
             cpu=500,
             zones=("a",),
-            spread=Spread.PACKED,
-            rollout=Rollout(max_surge=Part(2), max_unavailable=Part(50, is_percent=True)),
+            spread=PodSpread.PACKED,
+            rollout=Rollout(max_surge=CountOrPercent(2), max_unavailable=CountOrPercent(50, is_percent=True)),
             startup=Span(1, 2),
             termination=Span(4, 4),
-            service=Service(port=81, annotations={"k": "v"}, traffic_distribution="PreferClose"),
+            service=WorkloadService(port=81, annotations={"k": "v"}, traffic_distribution="PreferClose"),
         ),
     )
 
@@ -113,7 +113,7 @@ WORKLOADS = [{"name": "cart", "namespace": "shop"}, {"name": "web"}]
         ({"rollout": {"workload": "web"}}, RollOut(workload="default/web")),
         (
             {"autoscale": {"workload": "web", "points": [{"at": 0, "replicas": 1}, {"at": "1h", "replicas": 5}]}},
-            Autoscale(workload="default/web", points=(Point(0, 1), Point(3_600, 5))),
+            Autoscale(workload="default/web", points=(CurvePoint(0, 1), CurvePoint(3_600, 5))),
         ),
         (
             {
@@ -138,19 +138,19 @@ WORKLOADS = [{"name": "cart", "namespace": "shop"}, {"name": "web"}]
             {"flap": {"workload": "web", "pods": 2, "period": "4s", "for": "9s"}},
             Flap(workload="default/web", pods=2, period=4, duration=9),
         ),
-        ({"outage": {"zone": "a"}}, Outage(which=Which(zone="a"))),
+        ({"outage": {"zone": "a"}}, Outage(which=NodeSelection(zone="a"))),
         (
             {"outage": {"nodes": ["a-1"], "for": "3m", "noticedAfter": 0, "evictedAfter": "5s"}},
-            Outage(which=Which(nodes=("a-1",)), duration=180, noticed_after=0, evicted_after=5),
+            Outage(which=NodeSelection(nodes=("a-1",)), duration=180, noticed_after=0, evicted_after=5),
         ),
-        ({"drain": {"zone": "a", "count": 1, "for": "5s"}}, Drain(which=Which(zone="a", count=1), duration=5)),
-        ({"removeNodes": {"nodes": ["a-1", "a-2"]}}, RemoveNodes(which=Which(nodes=("a-1", "a-2")))),
+        ({"drain": {"zone": "a", "count": 1, "for": "5s"}}, Drain(which=NodeSelection(zone="a", count=1), duration=5)),
+        ({"removeNodes": {"nodes": ["a-1", "a-2"]}}, RemoveNodes(which=NodeSelection(nodes=("a-1", "a-2")))),
         ({"addNodes": {"zone": "b"}}, AddNodes(group=NodeGroup(name="b", zone="b", region="b"))),
     ],
 )
 def test_steps_are_read(step: dict[str, Any], expected: object) -> None:
     play = read(nodes=NODES, workloads=WORKLOADS, steps=[{"at": "1m30s", "every": 5, "until": "1h", **step}])
-    assert play.steps == (Step(at=90, every=5, until=3_600, happening=expected),)  # type: ignore[arg-type]
+    assert play.steps == (PlayStep(at=90, every=5, until=3_600, action=expected),)  # type: ignore[arg-type]
 
 
 def test_manifests_are_taken_whole_into_the_default_namespace_where_they_name_none() -> None:
@@ -168,7 +168,7 @@ def with_step(**step: Any) -> dict[str, Any]:
 
 
 KINDS = "Service, Node, Pod, Event, Namespace, EndpointSlice, Lease"
-HAPPENINGS = ("scale", "rollout", "autoscale", "flap", "outage", "drain", "addNodes", "removeNodes")
+STEP_ACTIONS = ("scale", "rollout", "autoscale", "flap", "outage", "drain", "addNodes", "removeNodes")
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"kind": "Cluster"}, "p.yaml: kind: expected Play, got 'Cluster'"),
     ({"apiVersion": None}, "p.yaml: apiVersion: expected zoneward.dev/v1alpha1, got none"),
@@ -229,11 +229,11 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         with_step(),
-        f"p.yaml: steps[0]: expected one of {', '.join(HAPPENINGS)}, got none",
+        f"p.yaml: steps[0]: expected one of {', '.join(STEP_ACTIONS)}, got none",
     ),
     (
         with_step(flap={"workload": "web"}, rollout={"workload": "web"}),
-        f"p.yaml: steps[0]: expected one of {', '.join(HAPPENINGS)}, got rollout and flap",
+        f"p.yaml: steps[0]: expected one of {', '.join(STEP_ACTIONS)}, got rollout and flap",
     ),
     (
         with_step(at="soon", rollout={"workload": "web"}),

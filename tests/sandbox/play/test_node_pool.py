@@ -4,20 +4,20 @@ from collections import deque
 
 from tests.sandbox.play.a_world import a_workload, nodes
 
-from zoneward.sandbox.play.fleet import Fleet, Pod
-from zoneward.sandbox.play.plays import Which
+from zoneward.sandbox.play.node_pool import NodePool, PlayedPod
+from zoneward.sandbox.play.play_model import NodeSelection
 
 
-def a_pod(number: int) -> Pod:
-    return Pod(number=number, name=f"cart-{number}", workload=a_workload(cpu=10), template="t")
+def a_pod(number: int) -> PlayedPod:
+    return PlayedPod(number=number, name=f"cart-{number}", workload=a_workload(cpu=10), template="t")
 
 
 def test_an_address_is_given_again_only_when_its_pod_is_gone_and_as_late_as_can_be() -> None:
-    (node,) = Fleet().add(nodes(1)[0])
+    (node,) = NodePool().add(nodes(1)[0])
     lasting = a_pod(0)
     node.add(lasting)
     node.give_address(lasting)
-    there: deque[Pod] = deque()
+    there: deque[PlayedPod] = deque()
     given: list[str] = []
     for number in range(1, 1_500):
         pod = a_pod(number)
@@ -34,8 +34,8 @@ def test_an_address_is_given_again_only_when_its_pod_is_gone_and_as_late_as_can_
 
 
 def test_nodes_that_are_leaving_are_not_chosen_again() -> None:
-    fleet = Fleet()
-    one, other = fleet.add(nodes(2)[0])
+    node_pool = NodePool()
+    one, other = node_pool.add(nodes(2)[0])
     one.is_leaving = True
-    assert fleet.chosen(Which(zone="a")) == [other]
-    assert fleet.chosen(Which(nodes=("a-1", "a-2", "a-3"))) == [other]
+    assert node_pool.select_nodes(NodeSelection(zone="a")) == [other]
+    assert node_pool.select_nodes(NodeSelection(nodes=("a-1", "a-2", "a-3"))) == [other]

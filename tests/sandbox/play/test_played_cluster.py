@@ -21,23 +21,23 @@ from tests.sandbox.play.a_world import (
 
 from zoneward.sandbox.play.actions import Create, Delete
 from zoneward.sandbox.play.durations import Span
-from zoneward.sandbox.play.plays import (
+from zoneward.sandbox.play.play_model import (
     AddNodes,
     Autoscale,
+    CountOrPercent,
+    CurvePoint,
     Drain,
     Flap,
+    NodeSelection,
     Outage,
-    Part,
-    Point,
+    PlayStep,
+    PodSpread,
     RemoveNodes,
     RollOut,
     Rollout,
     Scale,
-    Service,
-    Spread,
-    Step,
     Wave,
-    Which,
+    WorkloadService,
 )
 
 
@@ -79,7 +79,7 @@ def test_a_pod_that_is_deleted_serves_for_a_while_then_is_not_ready_then_gone() 
 
 def test_a_pod_that_is_deleted_while_it_starts_goes_no_further() -> None:
     workload = a_workload(replicas=1, startup=Span(4, 4), termination=Span(9, 9))
-    play = a_play(steps=(Step(at=1, happening=Scale(workload=CART, replicas=0)),), workloads=(workload,))
+    play = a_play(steps=(PlayStep(at=1, action=Scale(workload=CART, replicas=0)),), workloads=(workload,))
     (pod,) = played(play, until=9).of("Pod")
     assert pod["status"]["phase"] == "Pending"
     assert not played(play, until=11).of("Pod")
@@ -117,7 +117,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
 
 
 def test_events_tell_of_pods_and_nodes_and_can_be_left_out() -> None:
-    outage = Outage(which=Which(zone="a"), noticed_after=5, evicted_after=5)
+    outage = Outage(which=NodeSelection(zone="a"), noticed_after=5, evicted_after=5)
     told = Counter(event["reason"] for event in played(a_play(outage), until=60).of("Event"))
     assert set(told) == {"Scheduled", "Started", "Killing", "NodeNotReady"}
     assert told["NodeNotReady"] == 2 + 3
@@ -125,7 +125,7 @@ def test_events_tell_of_pods_and_nodes_and_can_be_left_out() -> None:
 
 
 def test_a_service_is_made_for_a_workload_that_asks_for_one() -> None:
-    service = Service(port=8080, annotations={"a": "b"}, traffic_distribution="PreferSameZone")
+    service = WorkloadService(port=8080, annotations={"a": "b"}, traffic_distribution="PreferSameZone")
     world = played(a_play(workloads=(a_workload(service=service), a_workload("other"))), until=1)
     (made,) = world.of("Service")
     assert made["metadata"]["name"] == "cart"
@@ -159,13 +159,13 @@ def test_pods_are_spread_evenly_over_zones_whatever_their_nodes() -> None:
 
 
 def test_packed_pods_fill_one_node_before_the_next() -> None:
-    play = a_play(workloads=(a_workload(replicas=5, cpu=1_000, spread=Spread.PACKED),))
+    play = a_play(workloads=(a_workload(replicas=5, cpu=1_000, spread=PodSpread.PACKED),))
     on = Counter(pod["spec"]["nodeName"] for pod in played(play, until=15).pods())
     assert sorted(on.values()) == [1, 4]
 
 
 def test_random_pods_go_anywhere() -> None:
-    play = a_play(workloads=(a_workload(replicas=60, cpu=10, spread=Spread.RANDOM),))
+    play = a_play(workloads=(a_workload(replicas=60, cpu=10, spread=PodSpread.RANDOM),))
     counts = Counter(pod["spec"]["nodeName"] for pod in played(play, until=15).pods()).values()
     assert len(counts) == 6
     assert max(counts) > min(counts) + 1
@@ -176,11 +176,11 @@ def test_a_workload_stays_in_its_zones() -> None:
 
 
 def test_a_rollout_ends_spread_evenly() -> None:
-    outage = Outage(which=Which(zone="a"), duration=30, noticed_after=5, evicted_after=5)
+    outage = Outage(which=NodeSelection(zone="a"), duration=30, noticed_after=5, evicted_after=5)
     world = played(a_play(outage, workloads=(a_workload(replicas=9),)), until=100)
     assert world.zones() == {"b": 5, "c": 4}
     world = played(
-        replace(a_play(outage), steps=(*a_play(outage).steps, Step(at=80, happening=RollOut(workload=CART))))
+        replace(a_play(outage), steps=(*a_play(outage).steps, PlayStep(at=80, action=RollOut(workload=CART))))
     )
     assert world.zones() == {"a": 3, "b": 3, "c": 3}
 
@@ -198,14 +198,14 @@ def test_pods_wait_for_room_and_get_it_from_a_new_node() -> None:
 
 
 def test_room_that_pods_leave_is_taken_by_those_that_wait() -> None:
-    crews = (a_workload(replicas=4, cpu=1_000), a_workload("search", replicas=2, cpu=1_000))
-    play = a_play(Scale(workload=CART, replicas=2), nodes=nodes(1), workloads=crews)
+    workloads = (a_workload(replicas=4, cpu=1_000), a_workload("search", replicas=2, cpu=1_000))
+    play = a_play(Scale(workload=CART, replicas=2), nodes=nodes(1), workloads=workloads)
     assert len(played(play, until=19).ready_pods("search")) == 0
     assert len(played(play, until=60).ready_pods("search")) == 2
 
 
 def test_a_rollout_within_a_full_node_ends() -> None:
-    rollout = Rollout(max_surge=Part(0), max_unavailable=Part(1))
+    rollout = Rollout(max_surge=CountOrPercent(0), max_unavailable=CountOrPercent(1))
     play = a_play(
         RollOut(workload=CART), nodes=nodes(1), workloads=(a_workload(replicas=4, cpu=1_000, rollout=rollout),)
     )
@@ -236,16 +236,16 @@ def test_a_rollout_replaces_every_pod_by_one_of_another_template() -> None:
 def test_a_rollout_keeps_to_its_bounds(
     replicas: int, surge: int | str, unavailable: int | str, seed: int, twice: bool
 ) -> None:
-    def part(value: int | str) -> Part:
-        return Part(value) if isinstance(value, int) else Part(int(value[:-1]), is_percent=True)
+    def part(value: int | str) -> CountOrPercent:
+        return CountOrPercent(value) if isinstance(value, int) else CountOrPercent(int(value[:-1]), is_percent=True)
 
     if not surge and not unavailable:
         surge = 1
     rollout = Rollout(max_surge=part(surge), max_unavailable=part(unavailable))
     more, fewer = rollout.bounds(replicas)
-    steps = [Step(at=20, happening=RollOut(workload=CART))]
+    steps = [PlayStep(at=20, action=RollOut(workload=CART))]
     if twice:  # while the first is still going on
-        steps.append(Step(at=24, happening=RollOut(workload=CART)))
+        steps.append(PlayStep(at=24, action=RollOut(workload=CART)))
     play = a_play(workloads=(a_workload(replicas=replicas, rollout=rollout),), steps=tuple(steps), seed=seed)
     world, most, least = World(), 0, replicas
     for now, actions in moments(cluster_of(play), until=1_000):
@@ -266,7 +266,9 @@ def test_scaling_down_takes_pods_that_share_a_node_first() -> None:
 
 
 def test_an_autoscaled_workload_follows_its_points() -> None:
-    curve = Autoscale(workload=CART, each=10, points=(Point(0, 2), Point(100, 12), Point(200, 12), Point(300, 4)))
+    curve = Autoscale(
+        workload=CART, each=10, points=(CurvePoint(0, 2), CurvePoint(100, 12), CurvePoint(200, 12), CurvePoint(300, 4))
+    )
     play = a_play(curve)
     assert [len(played(play, until=20 + at + 9).pods()) for at in (0, 50, 100, 200, 250, 400)] == [2, 7, 12, 12, 8, 4]
 
@@ -298,7 +300,7 @@ def test_scaling_ends_autoscaling() -> None:
 
 
 def test_a_step_repeats_until_it_is_to_end() -> None:
-    step = Step(at=10, every=20, until=50, happening=RollOut(workload=CART))
+    step = PlayStep(at=10, every=20, until=50, action=RollOut(workload=CART))
     world = played(a_play(steps=(step,)))
     assert [line for line in world.lines if "rolled out" in line] == [
         f"{at}s: shop/cart is rolled out" for at in (10, 30, 50)
@@ -309,7 +311,7 @@ def test_a_step_repeats_until_it_is_to_end() -> None:
 
 
 def test_a_silent_zone_is_noticed_its_pods_are_replaced_and_end_when_it_is_back() -> None:
-    outage = Outage(which=Which(zone="a"), duration=60, noticed_after=10, evicted_after=20)
+    outage = Outage(which=NodeSelection(zone="a"), duration=60, noticed_after=10, evicted_after=20)
     play = a_play(outage)
 
     def at(time: float) -> tuple[str, int, int, dict[str, int]]:
@@ -331,7 +333,7 @@ def test_a_silent_zone_is_noticed_its_pods_are_replaced_and_end_when_it_is_back(
 
 
 def test_pods_of_a_zone_that_is_back_in_time_are_ready_again_and_the_same() -> None:
-    outage = Outage(which=Which(zone="a"), duration=30, noticed_after=10, evicted_after=60)
+    outage = Outage(which=NodeSelection(zone="a"), duration=30, noticed_after=10, evicted_after=60)
     before, after = played(a_play(outage), until=15), played(a_play(outage), until=60)
     assert names(before) == names(after)
     assert len(after.ready_pods()) == 9
@@ -339,7 +341,7 @@ def test_pods_of_a_zone_that_is_back_in_time_are_ready_again_and_the_same() -> N
 
 def test_a_pod_on_a_node_that_is_silent_but_not_known_to_be_starts_when_it_is_back() -> None:
     play = a_play(
-        Outage(which=Which(zone="a"), duration=40, noticed_after=100),
+        Outage(which=NodeSelection(zone="a"), duration=40, noticed_after=100),
         Scale(workload=CART, replicas=12),
         workloads=(a_workload(replicas=9),),
     )
@@ -349,7 +351,7 @@ def test_a_pod_on_a_node_that_is_silent_but_not_known_to_be_starts_when_it_is_ba
 
 
 def test_a_drained_node_keeps_no_pod_and_takes_none_until_it_is_uncordoned() -> None:
-    play = a_play(Drain(which=Which(nodes=("a-1", "a-2")), duration=30))
+    play = a_play(Drain(which=NodeSelection(nodes=("a-1", "a-2")), duration=30))
     world = played(play, until=45)
     assert world.zones() == {"b": 5, "c": 4}
     assert world.objects["Node", "", "a-1"]["spec"]["unschedulable"]
@@ -359,7 +361,7 @@ def test_a_drained_node_keeps_no_pod_and_takes_none_until_it_is_uncordoned() -> 
 
 
 def test_removed_nodes_are_the_newest_and_go_when_their_pods_have() -> None:
-    play = a_play(RemoveNodes(which=Which(zone="c", count=1)))
+    play = a_play(RemoveNodes(which=NodeSelection(zone="c", count=1)))
     gone = [now for now, actions in moments(cluster_of(play), until=99) if Delete(kind="Node", name="c-2") in actions]
     assert 21 < gone[0] < 24
     world = played(play)
@@ -368,7 +370,7 @@ def test_removed_nodes_are_the_newest_and_go_when_their_pods_have() -> None:
 
 
 def test_an_outage_is_not_noticed_by_the_clock_of_one_before() -> None:
-    short = Outage(which=Which(zone="a"), duration=10, noticed_after=25, evicted_after=5)
+    short = Outage(which=NodeSelection(zone="a"), duration=10, noticed_after=25, evicted_after=5)
     play = a_play(short, replace(short, duration=60, noticed_after=40))
     assert len(played(play, until=79).ready_pods()) == 9
     assert len(played(play, until=81).ready_pods()) == 6
@@ -376,7 +378,10 @@ def test_an_outage_is_not_noticed_by_the_clock_of_one_before() -> None:
 
 def test_a_silent_node_is_removed_with_its_pods() -> None:
     world = played(
-        a_play(Outage(which=Which(zone="a"), noticed_after=1, evicted_after=500), RemoveNodes(which=Which(zone="a")))
+        a_play(
+            Outage(which=NodeSelection(zone="a"), noticed_after=1, evicted_after=500),
+            RemoveNodes(which=NodeSelection(zone="a")),
+        )
     )
     assert len(world.of("Node")) == 4
     assert len(world.ready_pods()) == len(world.of("Pod")) == 9

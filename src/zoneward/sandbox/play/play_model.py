@@ -16,7 +16,7 @@ MAX_NODES: Final = 1_000
 """There at the same time."""
 
 
-class Spread(StrEnum):
+class PodSpread(StrEnum):
     """On which nodes the pods of a workload go."""
 
     EVEN = "even"
@@ -41,7 +41,7 @@ class NodeGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CountOrPercent:
     """So many, or so many of a hundred."""
 
     number: int
@@ -57,8 +57,8 @@ class Part:
 class Rollout:
     """As ``spec.strategy.rollingUpdate`` of a Deployment."""
 
-    max_surge: Part = Part(25, is_percent=True)
-    max_unavailable: Part = Part(25, is_percent=True)
+    max_surge: CountOrPercent = CountOrPercent(25, is_percent=True)
+    max_unavailable: CountOrPercent = CountOrPercent(25, is_percent=True)
 
     def bounds(self, replicas: int) -> tuple[int, int]:
         """Pods more than ``replicas`` there may be, and ready pods fewer; never both 0, or nothing would ever move."""
@@ -68,7 +68,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class WorkloadService:
     """In front of a workload, with its name."""
 
     port: int = 80
@@ -89,13 +89,13 @@ class Workload:
     """What a pod asks for, in thousandths of a CPU."""
     zones: tuple[str, ...] = ()
     """Where its pods may be; empty: anywhere."""
-    spread: Spread = Spread.EVEN
+    spread: PodSpread = PodSpread.EVEN
     rollout: Rollout = Rollout()
     startup: Span = STARTUP
     """From a pod's node until it is ready."""
     termination: Span = TERMINATION
     """From the deletion until it is gone."""
-    service: Service | None = None
+    service: WorkloadService | None = None
 
     @property
     def path(self) -> str:
@@ -106,7 +106,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Which:
+class NodeSelection:
     """Nodes: by name, or of a zone, all of them or ``count``, the newest first."""
 
     zone: str = ""
@@ -135,7 +135,7 @@ class RollOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CurvePoint:
     at: float
     replicas: int
 
@@ -154,7 +154,7 @@ class Autoscale:
     """Replicas follow a curve: straight lines between points, or a wave. Times count from the step."""
 
     workload: str
-    points: tuple[Point, ...] = ()
+    points: tuple[CurvePoint, ...] = ()
     wave: Wave | None = None
     noise: float = 0
     """Up to this part more or less."""
@@ -177,7 +177,7 @@ class Flap:
 class Outage:
     """Nodes fall silent."""
 
-    which: Which
+    which: NodeSelection
     duration: float | None = None
     """None: for good."""
     noticed_after: float = 40
@@ -190,7 +190,7 @@ class Outage:
 class Drain:
     """Nodes take no more pods and lose those they have."""
 
-    which: Which
+    which: NodeSelection
     duration: float | None = None
     """None: they stay cordoned."""
 
@@ -204,20 +204,20 @@ class AddNodes:
 class RemoveNodes:
     """Drained, then deleted."""
 
-    which: Which
+    which: NodeSelection
 
 
-Happening = Scale | RollOut | Autoscale | Flap | Outage | Drain | AddNodes | RemoveNodes
+StepAction = Scale | RollOut | Autoscale | Flap | Outage | Drain | AddNodes | RemoveNodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PlayStep:
     at: float
     every: float | None = None
     """Again and again, this long after."""
     until: float | None = None
     """The last time that it may happen again."""
-    happening: Happening
+    action: StepAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,4 +233,4 @@ class Play:
     workloads: tuple[Workload, ...] = ()
     objects: tuple[Object, ...] = ()
     """Whole manifests, there from the start."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlayStep, ...] = ()

@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from zoneward.sandbox.play.plays import MAX_NODES, NodeGroup, Spread, Which, Workload
+from zoneward.sandbox.play.play_model import MAX_NODES, NodeGroup, NodeSelection, PodSpread, Workload
 
 _PODS: Final = int(IPv4Address("10.64.0.0"))
 _BITS: Final = 9
@@ -24,14 +24,14 @@ class Phase(Enum):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Pod:
+class PlayedPod:
     """``is_ready`` is what its kubelet knows, ``is_told_ready`` what the API says."""
 
     number: int
     name: str
     workload: Workload
     template: str
-    node: "Node | None" = None
+    node: "PlayedNode | None" = None
     phase: Phase = Phase.PENDING
     address: str = ""
     begun: str = ""
@@ -48,7 +48,7 @@ class Pod:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Node:
+class PlayedNode:
     """``is_alive`` is what is, ``is_ready`` what the API says."""
 
     number: int
@@ -62,7 +62,7 @@ class Node:
     is_ready: bool = True
     is_cordoned: bool = False
     is_leaving: bool = False
-    pods: dict[str, Pod] = field(default_factory=dict)
+    pods: dict[str, PlayedPod] = field(default_factory=dict)
     """By namespace and name."""
     used_cpu: int = 0
     outage: int = 0
@@ -85,12 +85,12 @@ class Node:
     def has_room(self, workload: Workload) -> bool:
         return len(self.pods) < self.most_pods and self.used_cpu + workload.cpu <= self.cpu
 
-    def add(self, pod: Pod) -> None:
+    def add(self, pod: PlayedPod) -> None:
         pod.node = self
         self.pods[f"{pod.namespace}/{pod.name}"] = pod
         self.used_cpu += pod.workload.cpu
 
-    def give_address(self, pod: Pod) -> None:
+    def give_address(self, pod: PlayedPod) -> None:
         """The next one that no pod has, as network plugins do: none comes again soon."""
         while self._next in self._taken:
             self._next = (self._next + 1) % MOST_PODS
@@ -98,26 +98,26 @@ class Node:
         pod.address = str(IPv4Address(_PODS + (self.number << _BITS) + 1 + self._next))
         self._next = (self._next + 1) % MOST_PODS
 
-    def drop(self, pod: Pod) -> None:
+    def drop(self, pod: PlayedPod) -> None:
         del self.pods[f"{pod.namespace}/{pod.name}"]
         self.used_cpu -= pod.workload.cpu
         if pod.address:
             self._taken.discard(int(IPv4Address(pod.address)) - _PODS - (self.number << _BITS) - 1)
 
 
-class Fleet:
+class NodePool:
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, PlayedNode] = {}
         self._named: dict[str, int] = {}
 
-    def add(self, group: NodeGroup) -> Iterator[Node]:
+    def add(self, group: NodeGroup) -> Iterator[PlayedNode]:
         """No more than `MAX_NODES` in all. Names count on where the last group of that name ended."""
         for _ in range(group.count):
             if len(self.nodes) >= MAX_NODES:
                 return
             number = self._named[group.name] = self._named.get(group.name, 0) + 1
             used = {node.number for node in self.nodes.values()}
-            node = Node(
+            node = PlayedNode(
                 number=next(number for number in count() if number not in used),
                 name=f"{group.name}-{number}",
                 zone=group.zone,
@@ -129,14 +129,16 @@ class Fleet:
             self.nodes[node.name] = node
             yield node
 
-    def chosen(self, which: Which) -> list[Node]:
+    def select_nodes(self, which: NodeSelection) -> list[PlayedNode]:
         if which.nodes:
             named = (self.nodes.get(name) for name in which.nodes)
             return [node for node in named if node is not None and not node.is_leaving]
         here = [node for node in self.nodes.values() if node.zone == which.zone and not node.is_leaving]
         return here if which.count is None else here[::-1][: which.count]
 
-    def place(self, workload: Workload, template: str, others: Iterable[Pod], chance: Random) -> Node | None:
+    def place(
+        self, workload: Workload, template: str, others: Iterable[PlayedPod], chance: Random
+    ) -> PlayedNode | None:
         """The node for a new pod; ``others`` are those of its workload. None: nowhere is room."""
         open_ = [
             node
@@ -146,11 +148,11 @@ class Fleet:
         if not open_:
             return None
         match workload.spread:
-            case Spread.RANDOM:
+            case PodSpread.RANDOM:
                 return chance.choice(open_)
-            case Spread.PACKED:
+            case PodSpread.PACKED:
                 return max(open_, key=lambda node: (node.used_cpu / node.cpu, len(node.pods), -node.number))
-            case Spread.EVEN:
+            case PodSpread.EVEN:
                 return _evenly(open_, template, [pod for pod in others if not pod.is_terminating])
 
     def refusal(self, workload: Workload) -> str:
@@ -160,7 +162,7 @@ class Fleet:
         return f"0/{known} nodes are available: {full} Insufficient cpu, {known - full} node(s) were not suitable."
 
 
-def _evenly(nodes: list[Node], template: str, others: list[Pod]) -> Node:
+def _evenly(nodes: list[PlayedNode], template: str, others: list[PlayedPod]) -> PlayedNode:
     """Pods of the same template count first, so that a rollout ends spread out whatever it began with."""
     by_zone: dict[str, list[int]] = {node.zone: [0, 0] for node in nodes}
     by_node: dict[str, list[int]] = {node.name: [0, 0] for node in nodes}
