@@ -293,26 +293,6 @@ def test_what_an_owner_has_follows_it(api: Api, family: tuple[Object, Object], o
     until(lambda: not exists(api, child))
 
 
-def test_an_owner_waits_for_what_it_has(api: Api, family: tuple[Object, Object]) -> None:
-    owner, child = family
-    api.patch(child, {"metadata": {"finalizers": [FINALIZER]}}, content_type=MERGE_PATCH)
-    answer = api.send("DELETE", path_of(owner), {"propagationPolicy": "Foreground"})
-    assert answer.object["metadata"]["finalizers"] == ["foregroundDeletion"]
-    until(lambda: "deletionTimestamp" in api.read(child)["metadata"])
-    assert exists(api, owner)
-    without_finalizers(api, child)
-    until(lambda: not exists(api, owner))
-    assert not exists(api, child)
-
-
-def test_an_owner_can_leave_orphans(api: Api, family: tuple[Object, Object]) -> None:
-    owner, child = family
-    answer = api.send("DELETE", path_of(owner), {"propagationPolicy": "Orphan"})
-    assert answer.code == 200
-    until(lambda: not exists(api, owner))
-    assert "ownerReferences" not in api.read(child)["metadata"]
-
-
 def test_who_has_two_owners_stays_with_the_other(api: Api, namespace: str) -> None:
     first, second = (api.create(a_lease(name, namespace=namespace)) for name in ("first", "second"))
     child = owned_by(first, a_lease("child", namespace=namespace))

@@ -42,8 +42,8 @@ class Owners:
         named = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": metadata["uid"]}
         return named | {"blockOwnerDeletion": True} if blocks else named
 
-    def delete(self, name: str, *, propagation: str | None = None) -> None:
-        self.registry.delete(self.services, "default", name, Deletion(propagation=propagation))
+    def delete(self, name: str) -> None:
+        self.registry.delete(self.services, "default", name, Deletion())
 
     def collect(self) -> None:
         """Until there is nothing to do, which must come soon."""
@@ -68,28 +68,18 @@ def owners() -> Owners:
     return Owners()
 
 
-@pytest.mark.parametrize("propagation", [None, "Background", "Foreground"])
-def test_dependents_of_dependents_go_as_well(owners: Owners, propagation: str | None) -> None:
+def test_dependents_of_dependents_go_as_well(owners: Owners) -> None:
     owners.add("a", "b", "c", "d", "other")
     owners.own("b", "a")
     owners.own("c", "b")
     owners.own("d", "b", blocks=False)
     owners.collect()
-    owners.delete("a", propagation=propagation)
+    owners.delete("a")
     owners.collect()
     assert owners.left == "other"
 
 
-def test_orphans_stay_and_have_no_owner(owners: Owners) -> None:
-    owners.add("a", "b")
-    owners.own("b", "a")
-    owners.delete("a", propagation="Orphan")
-    owners.collect()
-    assert (owners.left, owners.owners_of("b")) == ("b", [])
-
-
-@pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
-def test_a_circle_of_owners_ends(owners: Owners, propagation: str) -> None:
+def test_a_circle_of_owners_ends(owners: Owners) -> None:
     """As a real server's collector breaks it; what is orphaned is out of the circle."""
     owners.add("a", "b", "c")
     owners.own("b", "a")
@@ -97,9 +87,9 @@ def test_a_circle_of_owners_ends(owners: Owners, propagation: str) -> None:
     owners.own("a", "c")
     owners.collect()
     assert owners.left == "a b c"
-    owners.delete("a", propagation=propagation)
+    owners.delete("a")
     owners.collect()
-    assert owners.left == ("b c" if propagation == "Orphan" else "")
+    assert owners.left == ""
 
 
 def test_an_object_that_owns_itself_does_not_keep_the_collector_busy(owners: Owners) -> None:
@@ -107,53 +97,18 @@ def test_an_object_that_owns_itself_does_not_keep_the_collector_busy(owners: Own
     owners.own("a", "a")
     owners.collect()
     assert owners.left == "a"
-    owners.delete("a", propagation="Background")
+    owners.delete("a")
     owners.collect()
     assert owners.left == ""
 
 
-@pytest.mark.parametrize(("blocks", "left"), [(True, "a b"), (False, "b")])
-def test_in_the_foreground_an_owner_waits_for_those_that_block_it(owners: Owners, *, blocks: bool, left: str) -> None:
-    owners.add("a", "b")
-    owners.own("b", "a", blocks=blocks, finalizers=("example.com/wait",))
-    owners.delete("a", propagation="Foreground")
-    owners.collect()
-    assert owners.left == left
-    owners.inside.update(
-        owners.services,
-        "default",
-        "b",
-        lambda thing: thing | {"metadata": thing["metadata"] | {"finalizers": []}},
-    )
-    owners.collect()
-    assert owners.left == ""
-
-
-@pytest.mark.parametrize("is_disowned", [True, False])
-def test_an_owner_that_is_blocked_no_more_goes(owners: Owners, *, is_disowned: bool) -> None:
-    """Without the end of the one that blocked it: that one has another owner now, or does not block."""
-    owners.add("a", "b")
-    wait = ("example.com/wait",)
-    owners.own("b", "a", finalizers=wait)
-    owners.delete("a", propagation="Foreground")
-    owners.collect()
-    assert owners.left == "a b"
-    if is_disowned:
-        owners.own("b", finalizers=wait)
-    else:
-        owners.own("b", "a", blocks=False, finalizers=wait)
-    owners.collect()
-    assert owners.left == "b"
-
-
-@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-def test_what_has_another_owner_stays_with_that(owners: Owners, propagation: str) -> None:
+def test_what_has_another_owner_stays_with_that(owners: Owners) -> None:
     owners.add("a", "b", "c")
     owners.own("c", "a", "b")
-    owners.delete("a", propagation=propagation)
+    owners.delete("a")
     owners.collect()
     assert (owners.left, owners.owners_of("c")) == ("b c", ["b"])
-    owners.delete("b", propagation=propagation)
+    owners.delete("b")
     owners.collect()
     assert owners.left == ""
 

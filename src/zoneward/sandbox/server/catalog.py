@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.sandbox.server import tables
-from zoneward.sandbox.server.kinds import Action, Kind, Object, Strategy
+from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.strategies import events, leases, namespaces, nodes, pods, services
 from zoneward.sandbox.server.strategies.endpoint_slices import EndpointSliceStrategy
 from zoneward.sandbox.server.strategies.endpoints import EndpointsStrategy
 
-BINDING: Final = Kind(kind="Binding", plural="bindings", strategy=Strategy(), cells=lambda _thing, _now: [])
-"""What schedulers post; nothing of it is kept."""
 _EVENTS_GROUP: Final = "events.k8s.io"
 
 
@@ -99,7 +97,6 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             selectable=pods.SELECTABLE,
             columns=tables.POD_COLUMNS,
             cells=tables.pod_cells,
-            actions=(Action("binding", BINDING, pods.bind),),
             returns_deleted=True,
         ),
         Kind(

@@ -30,7 +30,7 @@ _NOT_FOR_ALL: Final = frozenset({"Namespace"})
 _SUBRESOURCES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
     {"Namespace": MappingProxyType({"finalize": ("update",)})}
 )
-"""Besides the status and actions, and what may be done with them."""
+"""Besides the status, and what may be done with them."""
 _STORED_IN: Final[Mapping[str, str]] = MappingProxyType({"events.k8s.io": ""})
 """Groups whose objects are kept as those of another one."""
 
@@ -234,4 +234,4 @@ def _subresources(kind: Kind) -> list[tuple[str, str, tuple[str, ...]]]:
     """Name, kind and verbs of each."""
     status = {"status": ("get", "patch", "update")} if kind.has_status else {}
     found = [(name, kind.kind, verbs) for name, verbs in {**_SUBRESOURCES.get(kind.kind, {}), **status}.items()]
-    return sorted([*found, *((each.name, each.posted.kind, ("create",)) for each in kind.actions)])
+    return sorted(found)

@@ -17,7 +17,7 @@ from aiohttp import ClientPayloadError, web
 
 from zoneward.sandbox.server import discovery, tables
 from zoneward.sandbox.server.faults import Faults, WatchFault
-from zoneward.sandbox.server.kinds import Action, Kind, Object
+from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.lists import ListResult, is_true, list_objects, list_options
 from zoneward.sandbox.server.patches import MERGE_PATCH, STRATEGIC_PATCH, patch_object
 from zoneward.sandbox.server.registry import Registry, Write, Written
@@ -150,9 +150,7 @@ class ApiHandler:
                 return self._get(request, route)
             case "POST" if not route.name:
                 return await self._create(request, route)
-            case "POST" if action := route.action:
-                return await self._act(request, route, action)
-            case "PUT" if route.name and not route.action:
+            case "PUT" if route.name:
                 return await self._replace(request, route)
             case "PATCH" if route.name and is_whole:
                 return await self._patch(request, route)
@@ -339,14 +337,6 @@ class ApiHandler:
 
         done = self._registry.update(kind, route.namespace, route.name, change, replace(write, is_patch=True))
         return self._told(request, kind, done, form, warnings)
-
-    async def _act(self, request: web.BaseRequest, route: Route, action: Action) -> web.StreamResponse:
-        form, validation = answer_form(request.headers.get("Accept", "")), validation_of(request.query)
-        write, of = _write(request, route, "CreateOptions"), action.posted
-        posted, warnings = decode_object(await read_body(request), content_type_of(request), of, validation=validation)
-        self._registry.act(route.kind, route.namespace, route.name, action, posted, write)
-        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-        return encoded(request, msgspec.json.encode(done), form, status=201, headers=warning_headers(warnings))
 
     async def _delete(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind

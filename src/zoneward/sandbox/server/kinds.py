@@ -127,17 +127,6 @@ class Column:
 NAME: Final = Column("Name", format="name", description="Name must be unique within a namespace.")
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """A subresource that is only posted to. ``change`` gets an object and what is posted, of the kind ``posted``, and
-    makes the new object, or raises StatusError; it changes neither.
-    """
-
-    name: str
-    posted: "Kind"
-    change: Callable[[Object, Object, ObjectReader], Object]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of object, and where the server has it."""
@@ -152,7 +141,6 @@ class Kind:
     is_namespaced: bool = True
     has_status: bool = False
     """Whether it has the status subresource."""
-    actions: tuple[Action, ...] = ()
     strategy: Strategy
     fields: Callable[[Object], Mapping[str, str]] = lambda _thing: {}
     """What field selectors may ask for, and its value, besides ``metadata.name`` and ``metadata.namespace``."""
@@ -180,7 +168,7 @@ class Kind:
     def subresources(self) -> frozenset[str]:
         status = {"status"} if self.has_status else set()
         finalize = {"finalize"} if self.kind == "Namespace" else set()
-        return frozenset(status | finalize | {action.name for action in self.actions})
+        return frozenset(status | finalize)
 
     @property
     def stored(self) -> "Kind":

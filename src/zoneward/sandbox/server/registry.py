@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from zoneward.kube.validation import FieldError
-from zoneward.sandbox.server.kinds import Action, Kind, Object
+from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.lists import parse_uint
 from zoneward.sandbox.server.schema import as_time, decode
 from zoneward.sandbox.server.status_errors import (
@@ -32,8 +32,6 @@ _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and what looks alike, so that no words come out."""
 _SUFFIX: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX
-ORPHAN: Final = "orphan"
-FOREGROUND: Final = "foregroundDeletion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +60,6 @@ class Deletion:
     """How an object is to go. ``grace`` in seconds; None: as the object says."""
 
     grace: int | None = None
-    propagation: str | None = None
     uid: str | None = None
     version: str | None = None
     is_dry_run: bool = False
@@ -192,17 +189,6 @@ class Registry:
         new = self._completed(kind, namespace, name, change(old), record, old, write)
         return self._decided(kind, (namespace, name), kind.to_stored(new), stored, write)
 
-    def act(self, kind: Kind, namespace: str, name: str, action: Action, posted: Object, write: Write) -> None:
-        """Change an object as what is posted to it asks. Nobody comes to own what that sets. Raises StatusError."""
-        metadata = dict(posted.get("metadata") or {})
-        _put_into(kind, namespace, metadata)
-        if (metadata.get("name") or "") != name:
-            raise bad_request(f"name in URL does not match name in {action.posted.kind} object")
-        old = self.record(kind, namespace, name).object()
-        new = _in_order(action.change(old, posted | {"metadata": metadata}, self))
-        if not write.is_dry_run:
-            self.store.put(kind.stored, (namespace, name), new)
-
     def _completed(
         self, kind: Kind, namespace: str, name: str, changed: Object, record: Record, old: Object, write: Write
     ) -> Object:
@@ -268,7 +254,6 @@ class Registry:
         old = record.object()
         new = old | {"metadata": dict(old["metadata"])}
         metadata = new["metadata"]
-        self._ask_for_propagation(metadata, deletion)
         grace = kind.strategy.grace(old, deletion.grace)
         is_waiting = bool(metadata.get("finalizers")) or kind.strategy.holds(old)
         if not grace and not is_waiting:
@@ -293,16 +278,6 @@ class Registry:
         new = _in_order(new)
         self.store.put(kind.stored, (namespace, name), new)
         return Written(new)
-
-    @staticmethod
-    def _ask_for_propagation(metadata: Object, deletion: Deletion) -> None:
-        wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(deletion.propagation or "")
-        finalizers = [each for each in metadata.get("finalizers") or () if each not in (ORPHAN, FOREGROUND)]
-        if deletion.propagation is None:
-            return
-        metadata.pop("finalizers", None)
-        if finalizers or wanted:
-            metadata["finalizers"] = [*finalizers, *([wanted] if wanted else [])]
 
     # --- within -------------------------------------------------------------------------------------------------------
 
@@ -456,9 +431,7 @@ class LocalClient:
 
     def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None:
         """Put a pod on a node, as a scheduler does."""
-        (action,) = (each for each in kind.actions if each.name == "binding")
-        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
-        self._registry.act(kind, namespace, name, action, binding, Write())
+        self.update(kind, namespace, name, lambda old: old | {"spec": old["spec"] | {"nodeName": node}})
 
     def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None:
         self._registry.delete(kind, namespace, name, Deletion(grace=grace))

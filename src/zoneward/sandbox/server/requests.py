@@ -10,7 +10,7 @@ from multidict import MultiMapping
 
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.validation import FieldError
-from zoneward.sandbox.server.kinds import Action, Kind, Object
+from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.lists import is_true, parse_whole
 from zoneward.sandbox.server.registry import Deletion, Write
 from zoneward.sandbox.server.schema import Validation, decode
@@ -30,11 +30,6 @@ class Route:
     subresource: str = ""
     is_watch: bool = False
     """The older way to ask for a watch: ``/api/v1/watch/pods``."""
-
-    @property
-    def action(self) -> Action | None:
-        """What the subresource does, where it is one that is only posted to."""
-        return next((each for each in self.kind.actions if each.name == self.subresource), None)
 
 
 class Routes:
@@ -290,12 +285,11 @@ def deletion_options(query: MultiMapping[str], body: bytes, content_type: str) -
         errors.append(FieldError("FieldValueNotSupported", "propagationPolicy", problem))
     if errors:
         raise options_invalid("DeleteOptions", errors)
-    if options.orphanDependents is not None:
-        policy = "Orphan" if options.orphanDependents else "Background"
+    if options.orphanDependents or policy in ("Foreground", "Orphan"):
+        raise unsupported(422, "Invalid", "deletion in the foreground and orphans", "delete in the background")
     preconditions = options.preconditions or _Preconditions()
     return Deletion(
         grace=options.gracePeriodSeconds,
-        propagation=policy,
         uid=preconditions.uid,
         version=preconditions.resourceVersion,
         is_dry_run=bool(options.dryRun),

@@ -9,7 +9,6 @@ from zoneward.kube.names import ZONE_LABEL
 from zoneward.kube.validation import FieldError, error
 from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
 from zoneward.sandbox.server.schema import as_time
-from zoneward.sandbox.server.status_errors import StatusError, bad_request
 from zoneward.sandbox.server.strategies import metadata
 
 SELECTABLE: Final = frozenset(
@@ -61,6 +60,13 @@ class PodStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
         new["status"] = old.get("status") or {}
+        if (node := new["spec"].get("nodeName")) and not old["spec"].get("nodeName"):
+            # What a scheduler's binding does.
+            if labels := _node_labels(node, surroundings):
+                new["metadata"]["labels"] = (new["metadata"].get("labels") or {}) | labels
+            scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": as_time(surroundings.now)}
+            others = [each for each in new["status"].get("conditions") or () if each.get("type") != "PodScheduled"]
+            new["status"] = new["status"] | {"conditions": [*others, scheduled]}
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
         return metadata.metadata_update_errors(new, old)
@@ -109,45 +115,6 @@ def pod_fields(thing: Object) -> dict[str, str]:
         "status.podIPs": "",
         "status.nominatedNodeName": status.get("nominatedNodeName") or "",
     }
-
-
-def bind(pod: Object, binding: Object, surroundings: ObjectReader) -> Object:
-    """What the subresource ``pods/binding`` does: a scheduler says where a pod runs. ``pod`` is left alone, parts that
-    do not change are shared with it. Raises StatusError.
-    """
-    metadata, node = binding.get("metadata") or {}, (binding.get("target") or {}).get("name") or ""
-    name = pod["metadata"]["name"]
-    if not node:
-        raise bad_request("target.name: Required value")
-    if (uid := metadata.get("uid")) and uid != pod["metadata"].get("uid"):
-        raise _conflict(name, f"the UID in the precondition ({uid}) is not that of the pod")
-    if pod["metadata"].get("deletionTimestamp"):
-        raise _conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
-    if known := pod["spec"].get("nodeName"):
-        raise _conflict(name, f'pod {name} is already assigned to node "{known}"')
-    labels = (metadata.get("labels") or {}) | _node_labels(node, surroundings)
-    fresh = dict(pod["metadata"])
-    for field, added in (("labels", labels), ("annotations", metadata.get("annotations") or {})):
-        if added:
-            fresh[field] = (fresh.get(field) or {}) | added
-    scheduled = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": as_time(surroundings.now),
-    }
-    status = pod.get("status") or {}
-    others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
-    return pod | {
-        "metadata": fresh,
-        "spec": pod["spec"] | {"nodeName": node},
-        "status": status | {"conditions": [*others, scheduled]},
-    }
-
-
-def _conflict(name: str, problem: str) -> StatusError:
-    message = f'Operation cannot be fulfilled on pods/binding "{name}": {problem}'
-    return StatusError(409, "Conflict", message, details={"name": name, "kind": "pods/binding"})
 
 
 def _defaulted(spec: Object) -> Object:
