@@ -66,7 +66,7 @@ def test_a_value_of_a_wrong_type_is_refused_with_its_place(kind: Any, thing: obj
             "spec",
             {"renewTime": "2026-01-01T00:00:00.500000Z"},
         ),
-        (NODE, {"status": {"allocatable": {"cpu": 4}}}, "status", {"allocatable": {"cpu": "4"}}),
+        (NODE, {"spec": {"taints": None, "podCIDRs": []}}, "spec", {}),
         (NODE, {"spec": {"taints": [{"key": "a"}]}}, "spec", {"taints": [{"key": "a", "effect": ""}]}),
     ],
 )

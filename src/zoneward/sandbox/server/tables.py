@@ -3,7 +3,6 @@ ask for ``as=Table``, ``as=PartialObjectMetadata`` or ``as=PartialObjectMetadata
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, cast, get_args
 
@@ -363,12 +362,15 @@ _FINISHED: Final = {"Succeeded": "The pod has completed successfully.", "Failed"
 
 def pod_cells(thing: Object, now: datetime) -> list[object]:
     metadata, spec, status = thing["metadata"], thing.get("spec") or {}, thing.get("status") or {}
-    summary = _Summary.of(spec, status)
+    containers = status.get("containerStatuses") or ()
+    running = [
+        each for each in containers if each.get("ready") and (each.get("state") or {}).get("running") is not None
+    ]
     return [
         metadata.get("name", ""),
-        f"{summary.ready}/{len(spec.get('containers') or ()) + len(_sidecars(spec))}",
-        _ending(metadata, status) or summary.reason,
-        summary.restarts_since(now),
+        f"{len(running)}/{len(spec.get('containers') or ())}",
+        _ending(metadata, status) or _reason(status, containers, is_running=bool(running)),
+        _restarts(containers, now),
         age(thing, now),
         _pod_address(status) or _NONE,
         spec.get("nodeName") or _NONE,
@@ -385,92 +387,29 @@ def pod_row_conditions(thing: Object) -> list[Object]:
     return [{"type": "Completed", "status": "True", "reason": phase, "message": _FINISHED[phase]}]
 
 
-@dataclass(slots=True)
-class _Restarts:
-    """How many, and the time of the last one whose time is known."""
-
-    count: int = 0
-    last: str = ""
-
-    def add(self, container: Object) -> None:
-        self.count += container.get("restartCount", 0)
-        ended = (container.get("lastState") or {}).get("terminated") or {}
-        # RFC 3339 in UTC with whole seconds: the order of texts is that of times.
-        self.last = max(self.last, ended.get("finishedAt") or "")
-
-
-@dataclass(slots=True)
-class _Summary:
-    """Of what all containers say."""
-
-    reason: str
-    restarts: _Restarts
-    ready: int = 0
-
-    @classmethod
-    def of(cls, spec: Object, status: Object) -> "_Summary":
-        summary = cls(_reason(status), _Restarts())
-        of_sidecars = _Restarts()
-        initializing = summary._initialize(spec, status, of_sidecars)
-        if not initializing or _is_true(status, "Initialized"):
-            # What init containers had to go through does not count any more.
-            summary.restarts = of_sidecars
-            summary._run(status)
-        return summary
-
-    def restarts_since(self, now: datetime) -> str:
-        count, last = self.restarts.count, self.restarts.last
-        return f"{count} ({since(last, now)} ago)" if count and last else str(count)
-
-    def _initialize(self, spec: Object, status: Object, of_sidecars: _Restarts) -> bool:
-        """Whether one of the init containers is in the way; then the reason is that one's."""
-        sidecars = _sidecars(spec)
-        for index, container in enumerate(status.get("initContainerStatuses") or ()):
-            is_sidecar = container["name"] in sidecars
-            state = container.get("state") or {}
-            ended, waiting = state.get("terminated"), (state.get("waiting") or {}).get("reason")
-            self.restarts.add(container)
-            if is_sidecar:
-                of_sidecars.add(container)
-            if ended is not None and not ended.get("exitCode"):
-                continue
-            if is_sidecar and container.get("started"):
-                self.ready += bool(container.get("ready"))
-                continue
-            if ended is not None:
-                self.reason = f"Init:{_end(ended)}"
-            elif waiting and waiting != "PodInitializing":
-                self.reason = f"Init:{waiting}"
-            else:
-                self.reason = f"Init:{index}/{len(spec.get('initContainers') or ())}"
-            return True
-        return False
-
-    def _run(self, status: Object) -> None:
-        has_running = False
-        # The first container has the last word.
-        for container in reversed(status.get("containerStatuses") or ()):
-            state = container.get("state") or {}
-            self.restarts.add(container)
-            if waiting := (state.get("waiting") or {}).get("reason"):
-                self.reason = waiting
-            elif (ended := state.get("terminated")) is not None:
-                self.reason = _end(ended)
-            elif container.get("ready") and state.get("running") is not None:
-                has_running = True
-                self.ready += 1
-        if self.reason == "Completed" and has_running:
-            self.reason = "Running" if _is_true(status, "Ready") else "NotReady"
+def _reason(status: Object, containers: Sequence[Object], *, is_running: bool) -> str:
+    """What is wrong with the first container that is not well, else what the pod itself says."""
+    reason = str(status.get("reason") or status.get("phase", ""))
+    for container in reversed(containers):
+        state = container.get("state") or {}
+        if waiting := (state.get("waiting") or {}).get("reason"):
+            reason = waiting
+        elif (ended := state.get("terminated")) is not None:
+            reason = _end(ended)
+    if reason == "Completed" and is_running:
+        conditions = status.get("conditions") or ()
+        is_ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+        return "Running" if is_ready else "NotReady"
+    return reason
 
 
-def _reason(status: Object) -> str:
-    """Before any container is asked."""
-    if any(
-        condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated"
-        for condition in status.get("conditions") or ()
-    ):
-        return "SchedulingGated"
-    return str(status.get("reason") or status.get("phase", ""))
+def _restarts(containers: Sequence[Object], now: datetime) -> str:
+    """How many, and when the last one was."""
+    count = sum(container.get("restartCount", 0) for container in containers)
+    ended = (((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for container in containers)
+    # RFC 3339 in UTC with whole seconds: the order of texts is that of times.
+    last = max((each for each in ended if each), default="")
+    return f"{count} ({since(last, now)} ago)" if count and last else str(count)
 
 
 def _ending(metadata: Object, status: Object) -> str:
@@ -489,15 +428,6 @@ def _end(ended: Object) -> str:
     return f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
-def _sidecars(spec: Object) -> frozenset[str]:
-    """Init containers that go on."""
-    return frozenset(
-        container["name"]
-        for container in spec.get("initContainers") or ()
-        if container.get("restartPolicy") == "Always"
-    )
-
-
 def _pod_address(status: Object) -> str:
     addresses: Sequence[Object] = status.get("podIPs") or [{"ip": status.get("podIP")}]
     return addresses[0].get("ip") or ""
@@ -508,13 +438,6 @@ def _gates(gates: Sequence[Object], pod_row_conditions: Iterable[Object]) -> str
         return _NONE
     fulfilled = {condition.get("type") for condition in pod_row_conditions if condition.get("status") == "True"}
     return f"{sum(gate.get('conditionType') in fulfilled for gate in gates)}/{len(gates)}"
-
-
-def _is_true(status: Object, condition_type: str) -> bool:
-    return any(
-        condition.get("type") == condition_type and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
-    )
 
 
 # --- Events of both versions ------------------------------------------------------------------------------------------
