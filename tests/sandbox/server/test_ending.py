@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from zoneward.sandbox.server.ending import Ending
+from zoneward.sandbox.server.sandbox_server import Ending
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.registry import LocalClient
 

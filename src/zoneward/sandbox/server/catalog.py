@@ -6,9 +6,8 @@ from typing import Final
 
 from zoneward.sandbox.server import tables
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.strategies import events, leases, namespaces, nodes, pods, services
-from zoneward.sandbox.server.strategies.endpoint_slices import EndpointSliceStrategy
-from zoneward.sandbox.server.strategies.endpoints import EndpointsStrategy
+from zoneward.sandbox.server.strategies import events, nodes, pods, services
+from zoneward.sandbox.server.strategies.endpoint_slices import EndpointSliceStrategy, EndpointsStrategy
 
 _EVENTS_GROUP: Final = "events.k8s.io"
 
@@ -67,9 +66,9 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("ns",),
             is_namespaced=False,
             has_status=True,
-            strategy=namespaces.NamespaceStrategy(),
-            fields=namespaces.namespace_fields,
-            selectable=namespaces.SELECTABLE,
+            strategy=nodes.NamespaceStrategy(),
+            fields=nodes.namespace_fields,
+            selectable=nodes.NAMESPACE_SELECTABLE,
             columns=tables.NAMESPACE_COLUMNS,
             cells=tables.namespace_cells,
             returns_deleted=True,
@@ -82,7 +81,7 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             has_status=True,
             strategy=nodes.NodeStrategy(),
             fields=nodes.node_fields,
-            selectable=nodes.SELECTABLE,
+            selectable=nodes.NODE_SELECTABLE,
             columns=tables.NODE_COLUMNS,
             cells=tables.node_cells,
         ),
@@ -140,7 +139,7 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             kind="Lease",
             plural="leases",
             group="coordination.k8s.io",
-            strategy=leases.LeaseStrategy(),
+            strategy=nodes.LeaseStrategy(),
             columns=tables.LEASE_COLUMNS,
             cells=tables.lease_cells,
             is_created_by_update=True,
