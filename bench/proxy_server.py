@@ -13,10 +13,10 @@ import msgspec
 from bench.controllers import kubeconfig_of
 from bench.proxy_cluster import NAMESPACE, Object, pod_address
 from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import load_objects, new_registry
-from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.sandbox.server.store import Change
 
 _SLICES: Final = "endpointslices.discovery.k8s.io"
 
@@ -48,7 +48,7 @@ class ChangingServer:
         self._store.update(self._kind, NAMESPACE, slice_, change)
         return self._had
 
-    def _note(self, kind: Kind, _change: Change) -> None:
+    def _note(self, kind: Kind, _change: StoredChange) -> None:
         if kind is self._kind:
             self._had = time.perf_counter()
 

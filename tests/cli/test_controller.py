@@ -24,9 +24,9 @@ from tests.controller.a_controller import KEPT, Place, addresses, fill
 
 from zoneward.kube import names
 from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import load_objects, new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.sandbox.server.store import Change
 
 LEASES = "leases.coordination.k8s.io"
 QUICK = (
@@ -45,7 +45,7 @@ class Site:
     kubeconfig: Path
     written: list[str] = field(default_factory=list)
 
-    def note(self, kind: Kind, _change: Change) -> None:
+    def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource in (KEPT, LEASES, "events.events.k8s.io", "events"):
             self.written.append(kind.resource)
 

@@ -12,7 +12,7 @@ import pytest
 
 from zoneward.cli import sandboxing
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient
+from zoneward.sandbox.server.resource_registry import LocalClient
 
 Object = dict[str, Any]
 

@@ -19,7 +19,7 @@ from zoneward.client.resources import LEASES, NODES, Lease, LiveNode
 from zoneward.client.store import Store
 from zoneward.client.transport import Transport
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 BOTH_LISTS = pytest.mark.parametrize("streams_lists", [True, False], ids=["streaming list", "pages"])

@@ -35,7 +35,7 @@ from zoneward.client.resources import (
 )
 from zoneward.client.writer import Outcome, PatchForm, Writer, encoded, outcome_of
 from zoneward.kube.objects import Endpoint, ObjectMeta
-from zoneward.sandbox.server.registry import Registry, Write
+from zoneward.sandbox.server.resource_registry import Registry, Write
 
 CHANGING = ("resourceVersion", "generation")
 """Of metadata, with each update."""

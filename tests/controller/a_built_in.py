@@ -23,12 +23,12 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
-from zoneward.sandbox.server.faults import Faults, parse_fault
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.sandbox.server.store import Change
 from zoneward.slices.plan import Surroundings, plan_service
 
 Object = dict[str, Any]
@@ -107,7 +107,7 @@ class Shop:
     def _store(self) -> LocalClient:
         return LocalClient(self.registry)
 
-    def note(self, kind: Kind, _change: Change) -> None:
+    def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == KEPT and (gone := self.steady - self.listed()):
             self.missing.append(gone)
 
@@ -183,7 +183,7 @@ async def a_shop(*faults: str) -> AsyncIterator[Shop]:
         store.patch_status(kind, KEY[0], name, _with(with_status))
     service = a_service("cart", selector=LABELS, annotations={"a": "b"})
     store.create(registry.kinds["services"], KEY[0], service)
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
         SandboxServer(registry, faults=found) as server,
         transport(access_to(server.address), retries=Retries()) as link,

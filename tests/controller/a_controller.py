@@ -25,12 +25,12 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
-from zoneward.sandbox.server.faults import Faults, parse_fault
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.sandbox.server.store import Change
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
@@ -128,7 +128,7 @@ class Place:
                 pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
                 yield plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
 
-    def note(self, kind: Kind, _change: Change) -> None:
+    def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":
             self._note_pods()
         elif kind.resource == KEPT:
@@ -153,7 +153,7 @@ class Place:
 @asynccontextmanager
 async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
     registry = new_registry()
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
         SandboxServer(registry, faults=found, ends_pods=ends_pods) as server,
         transport(access_to(server.address), retries=Retries()) as link,

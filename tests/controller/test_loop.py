@@ -23,7 +23,7 @@ from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.play.driver import play
 from zoneward.sandbox.play.play_file import read_play
-from zoneward.sandbox.server.registry import LocalClient
+from zoneward.sandbox.server.resource_registry import LocalClient
 
 Object = dict[str, Any]
 Work = Callable[[Place, Controller], Coroutine[Any, Any, None]]

@@ -25,7 +25,7 @@ from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.routing.configuration import Configuration, Gates, SubsettingSettings
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.slices.plan import ServicePlan
 
 Object = dict[str, Any]
@@ -574,7 +574,7 @@ def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None
     async def work(place: Place) -> None:
         clock = asyncio.get_running_loop().time
 
-        def look(_kind: object, change: Change) -> None:
+        def look(_kind: object, change: StoredChange) -> None:
             if change.key[1] == "late":
                 (gone if change.new is None else made).append(clock())
 

@@ -29,7 +29,7 @@ from zoneward.daemon.listening import Listen
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
 
 LEASES = "leases.coordination.k8s.io"
 LIMIT = 20.0
@@ -95,7 +95,7 @@ def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
             await listed(place, addresses(*range(9)))
             written: list[str] = []
 
-            def note(kind: Kind, _change: Change) -> None:
+            def note(kind: Kind, _change: StoredChange) -> None:
                 written.append(kind.resource)
 
             place.make_ready(0, False)

@@ -32,7 +32,7 @@ from zoneward.controller.running import DRAIN
 from zoneward.controller.settings import Settings
 from zoneward.routing.configuration import Configuration, configuration_from
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient, Write
+from zoneward.sandbox.server.resource_registry import LocalClient, Write
 from zoneward.sandbox.server.schema import decode
 
 KINDS = {"ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget", "NetworkPolicy"}

@@ -21,7 +21,7 @@ from zoneward.proxy.running import NodeProxy
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient
+from zoneward.sandbox.server.resource_registry import LocalClient
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 NODE, SHARED = "node-a", "192.0.2.1"

@@ -12,8 +12,8 @@ from zoneward import sample
 from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand
-from zoneward.sandbox.play.play_model import Outage, Play
 from zoneward.sandbox.play.play_file import play_from
+from zoneward.sandbox.play.play_model import Outage, Play
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 MAKE = runpy.run_path(str(PICTURES / "make_demo.py"))

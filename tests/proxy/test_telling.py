@@ -20,7 +20,7 @@ from zoneward.proxy.telling import (
     QUIET,
     Teller,
 )
-from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

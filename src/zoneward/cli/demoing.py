@@ -33,10 +33,10 @@ from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.request.approach import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.sandbox.play.driver import play as perform
-from zoneward.sandbox.play.play_model import Outage, Play
 from zoneward.sandbox.play.play_file import play_from
+from zoneward.sandbox.play.play_model import Outage, Play
 from zoneward.sandbox.server.persistence import new_registry, save_objects
-from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.slices.comparison import compare_service
 from zoneward.slices.planned import Surroundings

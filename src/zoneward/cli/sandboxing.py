@@ -23,10 +23,10 @@ from zoneward.kube.files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.kube.input_error import InputError
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.yaml_documents import whole_documents
-from zoneward.sandbox.server.catalog import Gates, parse_gates
-from zoneward.sandbox.server.faults import Faults, parse_fault
+from zoneward.sandbox.server.catalog import ServerGates, parse_gates
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.persistence import load_objects, new_registry, save_objects
-from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import CONTEXT, SandboxServer
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def run(asked: Asked) -> None:
 
 
 async def _serve(
-    registry: Registry, asked: Asked, faults: Faults | None, trust: ssl.SSLContext | None, play: "Play | None"
+    registry: Registry, asked: Asked, faults: FaultInjector | None, trust: ssl.SSLContext | None, play: "Play | None"
 ) -> None:
     end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -112,7 +112,7 @@ async def _serve(
 async def _played(play: "Play", registry: Registry, asked: Asked, end: asyncio.Event) -> None:
     """Until cancelled. A play that the server refuses ends the sandbox."""
     from zoneward.sandbox.play.driver import play as perform
-    from zoneward.sandbox.server.registry import LocalClient
+    from zoneward.sandbox.server.resource_registry import LocalClient
 
     kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     try:
@@ -153,17 +153,17 @@ async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> N
 # --- what was asked for -----------------------------------------------------------------------------------------------
 
 
-def _faults(asked: Asked) -> Faults | None:
+def _faults(asked: Asked) -> FaultInjector | None:
     found = []
     for text in asked.faults:
         try:
             found.append(parse_fault(text))
         except ValueError as error:
             raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
-    return Faults(tuple(found), seed=asked.fault_seed) if found else None
+    return FaultInjector(tuple(found), seed=asked.fault_seed) if found else None
 
 
-def _gates(asked: Asked) -> Gates:
+def _gates(asked: Asked) -> ServerGates:
     try:
         return parse_gates(asked.gates)
     except ValueError as error:

@@ -14,8 +14,8 @@ from zoneward.kube import names
 from zoneward.kube.adoption import MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import LocalClient
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.resource_registry import LocalClient
 
 WRITES = {"adopt": 4, "release": 3}
 """Label, selector, our slice, theirs; and selector, ours, marks."""
@@ -264,7 +264,7 @@ def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while()
                 shop.touch_slice(theirs["metadata"]["name"])
                 changed.append(now)
 
-        def note(kind: Kind, change: Change) -> None:
+        def note(kind: Kind, change: StoredChange) -> None:
             if kind.resource == KEPT and change.type == "DELETED":
                 gone.append(now)
 

@@ -16,7 +16,7 @@ from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
-from zoneward.sandbox.server.registry import LocalClient
+from zoneward.sandbox.server.resource_registry import LocalClient
 
 LIMIT = 20.0
 

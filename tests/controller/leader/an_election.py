@@ -14,7 +14,7 @@ from zoneward.client.api_errors import Unreachable, api_error
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.election import Timing
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.schema import decode
 from zoneward.sandbox.server.status_errors import StatusError
 

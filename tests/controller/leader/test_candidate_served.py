@@ -18,7 +18,7 @@ from zoneward.client.writer import Withheld, Writer
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.election import Timing
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
-from zoneward.sandbox.server.faults import Faults, parse_fault
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
@@ -44,7 +44,7 @@ async def a_candidate(address: str, name: str) -> AsyncIterator[tuple[Candidate,
 
 async def succession(*faults: str) -> float:
     """Seconds from the death of a leader until another may write; never two may."""
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
         SandboxServer(new_registry(), faults=found) as server,
         a_candidate(server.address, "first") as (first, running),

@@ -11,7 +11,7 @@ from tests.contract.objects import SERVICE_NAME, ZONE, a_node, a_pod, a_service
 from zoneward.kube import names
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]

@@ -15,12 +15,12 @@ from tests.controller.leader.an_election import seconds
 
 from zoneward.client.api_errors import CallFailed, Unreachable, api_error
 from zoneward.client.retries import Retries
-from zoneward.sandbox.server.lists import list_objects, list_options
+from zoneward.sandbox.server.list_pages import list_objects, list_options
+from zoneward.sandbox.server.object_store import head_of
 from zoneward.sandbox.server.patches import patch_object
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
-from zoneward.sandbox.server.requests import Route, Routes, decode_object
+from zoneward.sandbox.server.requests import ResourcePath, ResourcePaths, decode_object
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
-from zoneward.sandbox.server.store import head_of
 from zoneward.sandbox.server.watches import watch
 
 Object = dict[str, Any]
@@ -66,7 +66,7 @@ class Observer(Protocol):
 
     current: Sent | None
 
-    def leaves(self, link: "Link", method: str, route: Route) -> Sent: ...
+    def leaves(self, link: "Link", method: str, route: ResourcePath) -> Sent: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +121,7 @@ class Link:
         self.name: Final = name
         self._network, self._observer = network, observer
         self._registry = network.registry
-        self._routes = Routes(tuple(self._registry.kinds.values()))
+        self._routes = ResourcePaths(tuple(self._registry.kinds.values()))
 
     async def get(self, path: str, query: Mapping[str, str] = _NOTHING, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
         return await self._repeated(lambda: self._read(path, query), is_repeatable=True, is_write=False)
@@ -133,7 +133,7 @@ class Link:
         body: bytes,
         *,
         content_type: str = _JSON,
-        query: Mapping[str, str] = _NOTHING,
+        query: Mapping[str, str] = _NOTHING,  # noqa: ARG002
         idempotent: bool = False,
         timeout: float | None = None,
         once: bool = False,
@@ -144,7 +144,7 @@ class Link:
         sent = self._observer.leaves(self, method, route)
 
         def done() -> bytes:
-            return self._written(sent, route, body, content_type, query)
+            return self._written(sent, route, body, content_type)
 
         return await self._repeated(done, is_repeatable=idempotent, is_write=sent.plural != "leases", once=once)
 
@@ -254,7 +254,7 @@ class Link:
 
     # --- what a server does -------------------------------------------------------------------------------------------
 
-    def _route(self, path: str) -> Route:
+    def _route(self, path: str) -> ResourcePath:
         route = self._routes.route(path)
         assert route is not None, path
         return route
@@ -269,17 +269,17 @@ class Link:
         items = b",".join([b"{" + record.data[head:] for _, record in found.records])
         return b'{"kind":"List","metadata":%s,"items":[%s]}' % (msgspec.json.encode(found.metadata()), items)
 
-    def _written(self, sent: Sent, route: Route, body: bytes, content_type: str, query: Mapping[str, str]) -> bytes:
+    def _written(self, sent: Sent, route: ResourcePath, body: bytes, content_type: str) -> bytes:
         if sent.plural == "endpointslices":
             while self._network.before_next:
                 self._network.before_next.pop()()
         self._observer.current = sent
         try:
-            return self._do(sent.method, route, body, content_type, query)
+            return self._do(sent.method, route, body, content_type)
         finally:
             self._observer.current = None
 
-    def _do(self, method: str, route: Route, body: bytes, content_type: str, query: Mapping[str, str]) -> bytes:
+    def _do(self, method: str, route: ResourcePath, body: bytes, content_type: str) -> bytes:
         registry, kind, namespace, name = self._registry, route.kind, route.namespace, route.name
         if method == "DELETE":
             asked = msgspec.json.decode(body)["preconditions"]

@@ -24,7 +24,7 @@ from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
 
 NAMESPACE: Final = "kube-system"
 SAME_ZONE: Final = {"traffic_distribution": "PreferSameZone"}
@@ -98,7 +98,7 @@ class Scene:
         conditions = service["status"]["conditions"]
         return next(str(each["message"]) for each in conditions if each["type"] == names.HONORED_CONDITION)
 
-    def _note(self, kind: Kind, change: Change) -> None:
+    def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind.resource == "services" and change.new is not None:
             thing = change.new.object()
             if thing["metadata"]["name"] == "cart" and (said := self._said(thing)) not in self.told[-1:]:
@@ -327,7 +327,7 @@ def test_slices_that_have_to_go_are_waited_for() -> None:
                 await scene.until(PROGRAMMED)
                 deleted: list[int] = []
 
-                def note(kind: Kind, change: Change) -> None:
+                def note(kind: Kind, change: StoredChange) -> None:
                     if kind.resource == "endpointslices.discovery.k8s.io" and change.new is None:
                         deleted.append(change.version)
 

@@ -26,8 +26,8 @@ from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing.events import DISABLED, ENABLED, Event
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Deletion, LocalClient, Registry, Write
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry, Write
 
 KEY = (NAMESPACE, "cart")
 BALANCED = replace(A_SERVICE, spec=replace(A_SERVICE.spec, type="LoadBalancer"))
@@ -94,7 +94,7 @@ class Scene:
             while not holds():
                 await asyncio.sleep(0.002)
 
-    def _note(self, kind: Kind, change: Change) -> None:
+    def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind.resource == "services" and change.new is not None:
             conditions = change.new.object()["status"].get("conditions") or ()
             self.writes += [each["message"] for each in conditions if each["type"] == PROGRAMMED_CONDITION]

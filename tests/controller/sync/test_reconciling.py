@@ -13,7 +13,7 @@ from zoneward.controller.sync.ordering import Step
 from zoneward.controller.sync.reconciling import Ending, Reconciler
 from zoneward.controller.sync.tracker import Tracker
 from zoneward.kube.objects import EndpointSlice
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 
 KEY = (SLICE.metadata.namespace, "cart")
 CREATE = Step(Operation.CREATE, SLICE)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+from zoneward.sandbox.durations import Span
 from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Message, Patch, patched
-from zoneward.sandbox.play.durations import Span
 from zoneward.sandbox.play.play_model import NodeGroup, Play, PlayStep, StepAction, Workload
 from zoneward.sandbox.play.played_cluster import PlayedCluster
 

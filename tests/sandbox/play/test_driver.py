@@ -27,7 +27,7 @@ from zoneward.sandbox.play.play_model import (
 )
 from zoneward.sandbox.server.kinds import Kind, Strategy
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient
+from zoneward.sandbox.server.resource_registry import LocalClient
 from zoneward.sandbox.server.status_errors import StatusError, already_exists, invalid, modified, not_found
 
 Object = dict[str, Any]

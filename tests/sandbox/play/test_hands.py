@@ -11,8 +11,8 @@ from tests.sandbox.play.a_world import (
     nodes,
 )
 
+from zoneward.sandbox.durations import Span
 from zoneward.sandbox.play.actions import Bind, Create, Delete
-from zoneward.sandbox.play.durations import Span
 from zoneward.sandbox.play.play_model import (
     AddNodes,
     Play,

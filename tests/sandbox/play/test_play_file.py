@@ -8,7 +8,7 @@ import yaml
 from tests.sandbox.play.a_world import played
 
 from zoneward.kube.input_error import InputError
-from zoneward.sandbox.play.durations import Span
+from zoneward.sandbox.durations import Span
 from zoneward.sandbox.play.play_file import play_from, read_play
 from zoneward.sandbox.play.play_model import (
     AddNodes,

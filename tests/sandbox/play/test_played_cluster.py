@@ -19,8 +19,8 @@ from tests.sandbox.play.a_world import (
     status_of,
 )
 
+from zoneward.sandbox.durations import Span
 from zoneward.sandbox.play.actions import Create, Delete
-from zoneward.sandbox.play.durations import Span
 from zoneward.sandbox.play.play_model import (
     AddNodes,
     Autoscale,

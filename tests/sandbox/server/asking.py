@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from tests.contract.api import Api
 
-from zoneward.sandbox.server.faults import Faults
-from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.faults import FaultInjector
+from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 Found = TypeVar("Found")
@@ -36,7 +36,7 @@ class Asked:
 
 
 @contextmanager
-def asked(registry: Registry, *, faults: Faults | None = None) -> Iterator[Asked]:
+def asked(registry: Registry, *, faults: FaultInjector | None = None) -> Iterator[Asked]:
     """Over HTTP, on loopback; the token is in the path."""
     is_ready = threading.Event()
     found: list[Asked] = []

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from zoneward.sandbox.server.tables import human, since
+from zoneward.sandbox.server.kubectl_tables import human, since
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 

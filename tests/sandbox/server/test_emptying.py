@@ -5,7 +5,7 @@ import pytest
 from zoneward.sandbox.server import garbage_collector as module
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.persistence import a_namespace, new_registry
-from zoneward.sandbox.server.registry import Deletion, LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry
 
 LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 COUNT = 23

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from zoneward.sandbox.server.sandbox_server import Ending
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient
+from zoneward.sandbox.server.resource_registry import LocalClient
+from zoneward.sandbox.server.sandbox_server import PodTerminator
 
 Object = dict[str, Any]
 
@@ -17,7 +17,7 @@ class Pods:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.registry = new_registry(now=lambda: self.now)
         self.kind = self.registry.kinds["pods"]
-        self.ending = Ending(self.registry)
+        self.ending = PodTerminator(self.registry)
         self.inside = LocalClient(self.registry)
 
     def add(self, name: str, *, node: str = "n", finalizers: tuple[str, ...] = ()) -> None:
@@ -102,7 +102,7 @@ def test_a_pod_that_ends_in_a_file_stays(pods: Pods) -> None:
     thing = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", **times}, "spec": spec}
     registry = new_registry(now=lambda: pods.now)
     registry.restore(registry.kinds["pods"], thing)
-    ending = Ending(registry)
+    ending = PodTerminator(registry)
     pods.now += timedelta(seconds=100)
     ending.end_pods()
     assert registry.find("pods", "default", "a") is not None

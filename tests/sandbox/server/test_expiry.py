@@ -7,7 +7,7 @@ import pytest
 from tests.sandbox.server.asking import Asked, asked
 
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 
 Object = dict[str, Any]
 

@@ -6,7 +6,7 @@ import pytest
 
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import Deletion, LocalClient
+from zoneward.sandbox.server.resource_registry import Deletion, LocalClient
 
 Object = dict[str, Any]
 

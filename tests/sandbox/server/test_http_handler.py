@@ -13,7 +13,7 @@ from tests.sandbox.server.asking import Asked, asked
 
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.resource_registry import Registry
 
 Object = dict[str, Any]
 

@@ -15,7 +15,7 @@ from zoneward.kube.input_error import InputError
 from zoneward.sample import cluster
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.persistence import NAMESPACES, load_objects, new_registry, save_objects
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]

@@ -11,11 +11,11 @@ import aiohttp
 import msgspec
 import pytest
 
-from zoneward.sandbox.server import store as stores
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.lists import list_options
+from zoneward.sandbox.server import object_store as stores
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
+from zoneward.sandbox.server.list_pages import list_options
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.sandbox.server.watches import watch
 
@@ -162,7 +162,7 @@ def test_it_ends_at_once_however_many_watch(caplog: pytest.LogCaptureFixture, *,
     caplog.set_level(logging.WARNING)
 
     async def run() -> float:
-        faults = Faults([parse_fault("silent-watch")], 1) if is_silent else None
+        faults = FaultInjector([parse_fault("silent-watch")], 1) if is_silent else None
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector) as session:
             async with SandboxServer(new_registry(), faults=faults) as serving:

@@ -11,7 +11,7 @@ from zoneward.kube.files import read_small
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.names import DOMAIN
-from zoneward.sandbox.play.durations import EXPECTED_SPAN, Span, parse_duration, parse_span
+from zoneward.sandbox.durations import EXPECTED_SPAN, Span, parse_duration, parse_span
 from zoneward.sandbox.play.node_pool import MOST_PODS
 from zoneward.sandbox.play.play_model import (
     MAX_NODES,

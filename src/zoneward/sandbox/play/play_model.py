@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from zoneward.sandbox.play.durations import Span
+from zoneward.sandbox.durations import Span
 
 Object = dict[str, Any]
 

@@ -6,8 +6,8 @@ from random import Random
 from typing import Final, Literal
 
 from zoneward.kube.names import DOMAIN
+from zoneward.sandbox.durations import written
 from zoneward.sandbox.play.actions import Action, Bind, Create, Object
-from zoneward.sandbox.play.durations import written
 from zoneward.sandbox.play.node_lifecycle import NodeLifecycle
 from zoneward.sandbox.play.node_pool import NodePool, PlayedNode, PlayedPod
 from zoneward.sandbox.play.play_model import (

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from random import Random
 
+from zoneward.sandbox.durations import written
 from zoneward.sandbox.play.actions import Action, Create, Message
-from zoneward.sandbox.play.durations import written
 from zoneward.sandbox.server.schema import as_time
 
 

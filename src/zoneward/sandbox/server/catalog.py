@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.sandbox.server import tables
+from zoneward.sandbox.server import kubectl_tables
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.strategies import events, nodes, pods, services
-from zoneward.sandbox.server.strategies.endpoint_slices import EndpointSliceStrategy, EndpointsStrategy
+from zoneward.sandbox.server.strategies import event_strategies, node_strategies, pod_strategy, service_strategy
+from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
 
 _EVENTS_GROUP: Final = "events.k8s.io"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gates:
+class ServerGates:
     """Upstream's feature gates of the same names. Current Kubernetes has them all, older ones had not."""
 
     topology_aware_hints: bool = True
@@ -29,7 +29,7 @@ GATES: Final = {
 """Upstream's names and ours."""
 
 
-def parse_gates(texts: Iterable[str]) -> Gates:
+def parse_gates(texts: Iterable[str]) -> ServerGates:
     """Gates written as for kube-apiserver: ``TopologyAwareHints=false,...``; what comes last counts.
 
     Raises ValueError that says what was expected and what was found.
@@ -42,21 +42,21 @@ def parse_gates(texts: Iterable[str]) -> Gates:
         if value not in ("true", "false"):
             raise ValueError(f"expected {name}=true or {name}=false, got {each!r}")
         found[GATES[name]] = value == "true"
-    return Gates(**found)
+    return ServerGates(**found)
 
 
-def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
+def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
-    gates = gates or Gates()
+    gates = gates or ServerGates()
     stored_events = Kind(
         kind="Event",
         plural="events",
         short_names=("ev",),
-        strategy=events.EventStrategy(),
+        strategy=event_strategies.EventStrategy(),
         fields=_event_fields,
-        selectable=events.SELECTABLE,
-        columns=tables.EVENT_COLUMNS,
-        cells=tables.event_cells,
+        selectable=event_strategies.SELECTABLE,
+        columns=kubectl_tables.EVENT_COLUMNS,
+        cells=kubectl_tables.event_cells,
         is_created_by_update=True,
     )
     return (
@@ -66,11 +66,11 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("ns",),
             is_namespaced=False,
             has_status=True,
-            strategy=nodes.NamespaceStrategy(),
-            fields=nodes.namespace_fields,
-            selectable=nodes.NAMESPACE_SELECTABLE,
-            columns=tables.NAMESPACE_COLUMNS,
-            cells=tables.namespace_cells,
+            strategy=node_strategies.NamespaceStrategy(),
+            fields=node_strategies.namespace_fields,
+            selectable=node_strategies.NAMESPACE_SELECTABLE,
+            columns=kubectl_tables.NAMESPACE_COLUMNS,
+            cells=kubectl_tables.namespace_cells,
             returns_deleted=True,
         ),
         Kind(
@@ -79,11 +79,11 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("no",),
             is_namespaced=False,
             has_status=True,
-            strategy=nodes.NodeStrategy(),
-            fields=nodes.node_fields,
-            selectable=nodes.NODE_SELECTABLE,
-            columns=tables.NODE_COLUMNS,
-            cells=tables.node_cells,
+            strategy=node_strategies.NodeStrategy(),
+            fields=node_strategies.node_fields,
+            selectable=node_strategies.NODE_SELECTABLE,
+            columns=kubectl_tables.NODE_COLUMNS,
+            cells=kubectl_tables.node_cells,
         ),
         Kind(
             kind="Pod",
@@ -91,11 +91,11 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("po",),
             categories=("all",),
             has_status=True,
-            strategy=pods.PodStrategy(),
-            fields=pods.pod_fields,
-            selectable=pods.SELECTABLE,
-            columns=tables.POD_COLUMNS,
-            cells=tables.pod_cells,
+            strategy=pod_strategy.PodStrategy(),
+            fields=pod_strategy.pod_fields,
+            selectable=pod_strategy.SELECTABLE,
+            columns=kubectl_tables.POD_COLUMNS,
+            cells=kubectl_tables.pod_cells,
             returns_deleted=True,
         ),
         Kind(
@@ -104,14 +104,14 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("svc",),
             categories=("all",),
             has_status=True,
-            strategy=services.ServiceStrategy(
+            strategy=service_strategy.ServiceStrategy(
                 service_traffic_distribution=gates.service_traffic_distribution,
                 prefer_same_traffic_distribution=gates.prefer_same_traffic_distribution,
             ),
-            fields=services.service_fields,
+            fields=service_strategy.service_fields,
             selectable=frozenset({"spec.clusterIP", "spec.type"}),
-            columns=tables.SERVICE_COLUMNS,
-            cells=tables.service_cells,
+            columns=kubectl_tables.SERVICE_COLUMNS,
+            cells=kubectl_tables.service_cells,
             is_created_by_update=True,
             returns_deleted=True,
         ),
@@ -122,8 +122,8 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             strategy=EndpointSliceStrategy(
                 zone_hints=gates.topology_aware_hints, node_hints=gates.prefer_same_traffic_distribution
             ),
-            columns=tables.ENDPOINT_SLICE_COLUMNS,
-            cells=tables.endpoint_slice_cells,
+            columns=kubectl_tables.ENDPOINT_SLICE_COLUMNS,
+            cells=kubectl_tables.endpoint_slice_cells,
         ),
         Kind(
             kind="Endpoints",
@@ -131,17 +131,17 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("ep",),
             warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
             strategy=EndpointsStrategy(),
-            columns=tables.ENDPOINTS_COLUMNS,
-            cells=tables.endpoints_cells,
+            columns=kubectl_tables.ENDPOINTS_COLUMNS,
+            cells=kubectl_tables.endpoints_cells,
             is_created_by_update=True,
         ),
         Kind(
             kind="Lease",
             plural="leases",
             group="coordination.k8s.io",
-            strategy=nodes.LeaseStrategy(),
-            columns=tables.LEASE_COLUMNS,
-            cells=tables.lease_cells,
+            strategy=node_strategies.LeaseStrategy(),
+            columns=kubectl_tables.LEASE_COLUMNS,
+            cells=kubectl_tables.lease_cells,
             is_created_by_update=True,
             needs_version=True,
         ),
@@ -152,18 +152,18 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             group=_EVENTS_GROUP,
             struct="NewerEvent",
             short_names=("ev",),
-            strategy=events.NewerEventStrategy(),
-            selectable=events.NEWER_SELECTABLE,
-            columns=tables.EVENT_COLUMNS,
-            cells=tables.event_cells,
+            strategy=event_strategies.NewerEventStrategy(),
+            selectable=event_strategies.NEWER_SELECTABLE,
+            columns=kubectl_tables.EVENT_COLUMNS,
+            cells=kubectl_tables.event_cells,
             is_created_by_update=True,
             stored_as=stored_events,
-            to_stored=events.to_stored,
-            from_stored=events.to_newer,
+            to_stored=event_strategies.to_stored,
+            from_stored=event_strategies.to_newer,
         ),
     )
 
 
 def _event_fields(thing: Object) -> dict[str, str]:
     """By the names of both versions: they share what is stored."""
-    return events.newer_event_fields(thing) | events.event_fields(thing)
+    return event_strategies.newer_event_fields(thing) | event_strategies.event_fields(thing)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from random import Random
 from typing import Final, Literal
 
-from zoneward.sandbox.play.durations import Span, parse_span
+from zoneward.sandbox.durations import Span, parse_span
 from zoneward.sandbox.server.status_errors import StatusError
 
 Code = Literal[409, 410, 429, 500, 503]
@@ -115,7 +115,7 @@ def parse_fault(text: str) -> Fault:
     return Fault(kind=kind, probability=probability)
 
 
-class Faults:
+class FaultInjector:
     """``on_request`` once for every request, ``on_event`` once for every event of a watch that is about to be sent."""
 
     def __init__(self, faults: Iterable[Fault], seed: int) -> None:

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.sandbox.server.object_store import Key, StoredChange
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
-from zoneward.sandbox.server.store import Change, Key
 
 Place = tuple[str, Key]
 """Of an object: the resource of its kind, and its key."""
@@ -33,7 +33,7 @@ class GarbageCollector:
         for kind in registry.kinds.values():
             if kind.stored_as is None:
                 for key, record in registry.store.records(kind):
-                    self._note(kind, Change(record.version, key, None, record, None, 0.0))
+                    self._note(kind, StoredChange(record.version, key, None, record, None, 0.0))
         registry.store.listeners.append(self._note)
 
     @property
@@ -54,7 +54,7 @@ class GarbageCollector:
                 # Somebody was faster (it is gone), or it may not go at all.
                 continue
 
-    def _note(self, kind: Kind, change: Change) -> None:
+    def _note(self, kind: Kind, change: StoredChange) -> None:
         place, old = (kind.resource, change.key), change.old
         before, owners = old.owners if old else (), change.new.owners if change.new else ()
         if before != owners:

@@ -15,18 +15,19 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import ClientPayloadError, web
 
-from zoneward.sandbox.server import discovery, tables
-from zoneward.sandbox.server.faults import Faults, WatchFault
+from zoneward.sandbox.server import discovery
+from zoneward.sandbox.server import kubectl_tables as tables
+from zoneward.sandbox.server.faults import FaultInjector, WatchFault
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.lists import ListResult, is_true, list_objects, list_options
+from zoneward.sandbox.server.list_pages import ListResult, is_true, list_objects, list_options
+from zoneward.sandbox.server.object_store import head_of
 from zoneward.sandbox.server.patches import MERGE_PATCH, STRATEGIC_PATCH, patch_object
-from zoneward.sandbox.server.registry import Registry, Write, Written
 from zoneward.sandbox.server.requests import (
     JSON,
     YAML,
     AnswerForm,
-    Route,
-    Routes,
+    ResourcePath,
+    ResourcePaths,
     answer_form,
     content_type_of,
     decode_object,
@@ -37,6 +38,7 @@ from zoneward.sandbox.server.requests import (
     validation_of,
     write_options,
 )
+from zoneward.sandbox.server.resource_registry import Registry, Write, WriteResult
 from zoneward.sandbox.server.status_errors import (
     StatusError,
     bad_request,
@@ -47,7 +49,6 @@ from zoneward.sandbox.server.status_errors import (
     unauthorized,
     unexpected,
 )
-from zoneward.sandbox.server.store import head_of
 from zoneward.sandbox.server.watches import BOOKMARKS, error_line, watch
 
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
@@ -69,12 +70,12 @@ class ApiHandler:
         *,
         token: str,
         address: Callable[[], str],
-        faults: Faults | None = None,
+        faults: FaultInjector | None = None,
         bookmarks: float = BOOKMARKS,
     ) -> None:
         self._registry, self._store = registry, registry.store
         self._kinds: Sequence[Kind] = tuple(registry.kinds.values())
-        self._routes = Routes(self._kinds)
+        self._routes = ResourcePaths(self._kinds)
         self._token, self._bearer = token.encode(), f"Bearer {token}".encode()
         self._address, self._faults, self._bookmarks = address, faults, bookmarks
         self._watches: set[asyncio.Task[Any]] = set()
@@ -141,7 +142,7 @@ class ApiHandler:
             answer.headers.extend(warning_headers([route.kind.warning]))
         return answer
 
-    async def _answer_route(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+    async def _answer_route(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         is_whole = route.subresource in ("", "status")
         match request.method:
             case "GET" if route.is_watch or (is_true(request.query.get("watch")) and not route.name):
@@ -177,7 +178,7 @@ class ApiHandler:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _get(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+    def _get(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind
         if route.name:
             record = self._registry.record(kind, route.namespace, route.name)
@@ -215,7 +216,7 @@ class ApiHandler:
         )
         return encoded(request, body, form)
 
-    async def _watch(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "").replace(";stream=watch", "")), route.kind
         query = {**request.query, "watch": "true"}
         options = list_options(kind, query, namespace=route.namespace, name=route.name)
@@ -299,7 +300,7 @@ class ApiHandler:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    async def _create(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+    async def _create(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind
         if kind.is_namespaced and not route.namespace:
             raise not_allowed()
@@ -308,7 +309,7 @@ class ApiHandler:
         done = self._registry.create(kind, route.namespace, thing, write)
         return self._told(request, kind, done, form, warnings)
 
-    async def _replace(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+    async def _replace(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind
         write, validation = _write(request, route, "UpdateOptions"), validation_of(request.query)
         thing, warnings = decode_object(await read_body(request), content_type_of(request), kind, validation=validation)
@@ -319,7 +320,7 @@ class ApiHandler:
             done = self._registry.update(kind, route.namespace, route.name, lambda _old: thing, write)
         return self._told(request, kind, done, form, warnings)
 
-    async def _patch(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+    async def _patch(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind
         content_type = content_type_of(request)
         if content_type in _UNSUPPORTED_PATCHES:
@@ -338,7 +339,7 @@ class ApiHandler:
         done = self._registry.update(kind, route.namespace, route.name, change, replace(write, is_patch=True))
         return self._told(request, kind, done, form, warnings)
 
-    async def _delete(self, request: web.BaseRequest, route: Route) -> web.StreamResponse:
+    async def _delete(self, request: web.BaseRequest, route: ResourcePath) -> web.StreamResponse:
         form, kind = answer_form(request.headers.get("Accept", "")), route.kind
         deletion = deletion_options(request.query, await read_body(request), content_type_of(request))
         if route.name:
@@ -357,7 +358,7 @@ class ApiHandler:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _told(
-        self, request: web.BaseRequest, kind: Kind, done: Written, form: AnswerForm, warnings: Sequence[str] = ()
+        self, request: web.BaseRequest, kind: Kind, done: WriteResult, form: AnswerForm, warnings: Sequence[str] = ()
     ) -> web.StreamResponse:
         headers = warning_headers(warnings)
         status = 201 if done.is_new else 200
@@ -395,7 +396,7 @@ def _octets(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _write(request: web.BaseRequest, route: Route, options: str) -> Write:
+def _write(request: web.BaseRequest, route: ResourcePath, options: str) -> Write:
     return write_options(request.query, subresource=route.subresource, options=options)
 
 

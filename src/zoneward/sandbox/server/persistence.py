@@ -14,11 +14,11 @@ from zoneward.kube.decoding import head_of
 from zoneward.kube.input_error import InputError, Misfit
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.unpacking import unpack
-from zoneward.sandbox.server.catalog import Gates, kinds
+from zoneward.sandbox.server.catalog import ServerGates, kinds
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.object_store import ObjectStore
+from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.status_errors import StatusError
-from zoneward.sandbox.server.store import Store
 
 _BLANK: Final = re.compile(rb"\s*(?:---[ \t]*\r?\n\s*)?")
 _NOT_JSON_AFTER: Final = 1 << 20
@@ -31,11 +31,11 @@ def new_registry(
     *,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     chance: random.Random | None = None,
-    gates: Gates | None = None,
+    gates: ServerGates | None = None,
 ) -> Registry:
     """With what every cluster has: its namespaces, and the Service of the API server, which has no endpoints here."""
     known = kinds(gates)
-    registry = Registry(Store(known), known, now=now, chance=chance)
+    registry = Registry(ObjectStore(known), known, now=now, chance=chance)
     for name in NAMESPACES:
         registry.restore(registry.kinds["namespaces"], _active(a_namespace(name)))
     registry.restore(registry.kinds["services"], _api_service())

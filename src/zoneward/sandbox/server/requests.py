@@ -11,8 +11,8 @@ from multidict import MultiMapping
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.lists import is_true, parse_whole
-from zoneward.sandbox.server.registry import Deletion, Write
+from zoneward.sandbox.server.list_pages import is_true, parse_whole
+from zoneward.sandbox.server.resource_registry import Deletion, Write
 from zoneward.sandbox.server.schema import Validation, decode
 from zoneward.sandbox.server.status_errors import StatusError, bad_request, options_invalid
 
@@ -20,7 +20,7 @@ from zoneward.sandbox.server.status_errors import StatusError, bad_request, opti
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ResourcePath:
     """A kind; with a name one object, and perhaps a part of it."""
 
     kind: Kind
@@ -32,11 +32,11 @@ class Route:
     """The older way to ask for a watch: ``/api/v1/watch/pods``."""
 
 
-class Routes:
+class ResourcePaths:
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._kinds = {(kind.api, kind.plural): kind for kind in kinds}
 
-    def route(self, path: str) -> Route | None:
+    def route(self, path: str) -> ResourcePath | None:
         """None for a path that is about no objects of a known kind."""
         parts = path.strip("/").split("/")
         if parts[0] == "api" and len(parts) > 2:
@@ -58,7 +58,7 @@ class Routes:
             return None
         if subresource and subresource not in kind.subresources:
             return None
-        return Route(kind, namespace, name, subresource, is_watch)
+        return ResourcePath(kind, namespace, name, subresource, is_watch)
 
 
 # --- what the sandbox does not support --------------------------------------------------------------------------------

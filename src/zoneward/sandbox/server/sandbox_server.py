@@ -13,13 +13,13 @@ from typing import Final, Self
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from zoneward.sandbox.server.faults import Faults
+from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.http_handler import ApiHandler
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.registry import Deletion, Registry
+from zoneward.sandbox.server.object_store import Key, Record, StoredChange
+from zoneward.sandbox.server.resource_registry import Deletion, Registry
 from zoneward.sandbox.server.status_errors import StatusError
-from zoneward.sandbox.server.store import Change, Key, Record
 from zoneward.sandbox.server.watches import BOOKMARKS
 
 CONTEXT: Final = "zoneward-sandbox"
@@ -57,7 +57,7 @@ class SandboxServer:
         host: str = "127.0.0.1",
         port: int = 0,
         trust: ssl.SSLContext | None = None,
-        faults: Faults | None = None,
+        faults: FaultInjector | None = None,
         bookmarks: float = BOOKMARKS,
         ends_pods: bool = True,
     ) -> None:
@@ -68,7 +68,7 @@ class SandboxServer:
             registry, token=self.token, address=lambda: self.authority, faults=faults, bookmarks=bookmarks
         )
         self._garbage = GarbageCollector(registry)
-        self._ending = Ending(registry) if ends_pods else None
+        self._ending = PodTerminator(registry) if ends_pods else None
         self._work = asyncio.Event()
         self._stack = AsyncExitStack()
         registry.store.listeners.append(self._note)
@@ -129,7 +129,7 @@ class SandboxServer:
             "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}}],
         }
 
-    def _note(self, _kind: Kind, _change: Change) -> None:
+    def _note(self, _kind: Kind, _change: StoredChange) -> None:
         if not self._garbage.is_idle:
             self._work.set()
 
@@ -170,7 +170,7 @@ LASTING: Final = timedelta(seconds=2)
 """How long the program of a pod takes to end by itself, where its grace allows so much."""
 
 
-class Ending:
+class PodTerminator:
     """Listens to the store of a registry; `end_pods` ends those whose time has come."""
 
     def __init__(self, registry: Registry) -> None:
@@ -189,7 +189,7 @@ class Ending:
                 if refusal.code not in (404, 409):
                     raise
 
-    def _note(self, kind: Kind, change: Change) -> None:
+    def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind is not self._pods or change.new is None or not change.new.is_ending:
             return
         grace = _grace(change.new)

@@ -32,7 +32,7 @@ class MisfitError(Exception):
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-class Form(Enum):
+class ValueForm(Enum):
     """How a value is read."""
 
     STRUCT = "an object"
@@ -49,16 +49,16 @@ class Form(Enum):
     ANY = "any"
 
 
-_PLAIN: Final[dict[Form, type]] = {Form.STRING: str, Form.BOOLEAN: bool}
-_LIMITS: Final = {Form.INT32: 2**31, Form.INT64: 2**63, Form.INT_OR_STRING: 2**31}
-_COLLECTIONS: Final = (Form.MAP, Form.LIST, Form.ANY)
+_PLAIN: Final[dict[ValueForm, type]] = {ValueForm.STRING: str, ValueForm.BOOLEAN: bool}
+_LIMITS: Final = {ValueForm.INT32: 2**31, ValueForm.INT64: 2**63, ValueForm.INT_OR_STRING: 2**31}
+_COLLECTIONS: Final = (ValueForm.MAP, ValueForm.LIST, ValueForm.ANY)
 
 
 @dataclass(slots=True, eq=False)
 class Type:
     """A value's type; not frozen only because types contain each other. Nobody changes one that is loaded."""
 
-    form: Form
+    form: ValueForm
     fields: "dict[str, Field]" = field(default_factory=dict)
     """Of a struct, in Go's order."""
     always: "tuple[Field, ...]" = ()
@@ -97,7 +97,7 @@ def type_of(kind: Kind) -> Type:
 @cache
 def _types() -> Mapping[str, Type]:
     declared = msgspec.json.decode(files("zoneward.sandbox.server").joinpath("schema.json").read_bytes())
-    structs = {name: Type(Form.STRUCT) for name in declared}
+    structs = {name: Type(ValueForm.STRUCT) for name in declared}
     for name, fields in declared.items():
         structs[name].fields = {each: _field(each, text, structs) for each, text in fields.items()}
         structs[name].always = tuple(each for each in structs[name].fields.values() if each.is_always)
@@ -111,17 +111,17 @@ def _field(name: str, text: str, structs: Mapping[str, Type]) -> Field:
         if word.startswith("merge"):
             type_.is_merged, type_.merge_key = True, word.partition("=")[2]
     is_always = "always" in words
-    keeps_empty = is_always or "keep" in words or is_pointer or type_.form is Form.INT_OR_STRING
+    keeps_empty = is_always or "keep" in words or is_pointer or type_.form is ValueForm.INT_OR_STRING
     drops_empty = not is_pointer and type_.form in _COLLECTIONS
     return Field(name, type_, keeps_empty, is_pointer, is_always, drops_empty, _PLAIN.get(type_.form))
 
 
 def _type(written: str, structs: Mapping[str, Type]) -> Type:
     if written[:2] in ("[]", "{}"):
-        return Type(Form.LIST if written[0] == "[" else Form.MAP, items=_type(written[2:], structs))
+        return Type(ValueForm.LIST if written[0] == "[" else ValueForm.MAP, items=_type(written[2:], structs))
     if written in structs:
         return structs[written]
-    form = Form(written)
+    form = ValueForm(written)
     return Type(form, limit=_LIMITS.get(form, 0))
 
 
@@ -170,8 +170,9 @@ _Path = tuple[Any, str] | None
 _ABSENT: Final = object()
 _CONTAINERS: Final = frozenset({dict, list})
 # An enumeration's members cost more to reach, and to hash, than all else that is done with a value.
-_STRUCT, _LIST, _MAP, _STRING, _BOOLEAN = Form.STRUCT, Form.LIST, Form.MAP, Form.STRING, Form.BOOLEAN
-_QUANTITY, _TIME, _MICRO_TIME, _INT_OR_STRING = Form.QUANTITY, Form.TIME, Form.MICRO_TIME, Form.INT_OR_STRING
+_STRUCT, _LIST, _MAP, _ANY = ValueForm.STRUCT, ValueForm.LIST, ValueForm.MAP, ValueForm.ANY
+_STRING, _BOOLEAN, _INT_OR_STRING = ValueForm.STRING, ValueForm.BOOLEAN, ValueForm.INT_OR_STRING
+_QUANTITY, _TIME, _MICRO_TIME = ValueForm.QUANTITY, ValueForm.TIME, ValueForm.MICRO_TIME
 
 
 class _Walk:
@@ -240,7 +241,7 @@ class _Walk:
                 return _read(value, form, path)
         elif given is bool and form is _BOOLEAN:
             return value
-        if form is Form.ANY:
+        if form is _ANY:
             return value
         if form is _QUANTITY and given in (str, int, float):
             return _read(value, form, path)
@@ -300,15 +301,15 @@ def _zero(of: Field) -> Any:
 
 def _zero_of(type_: Type) -> Any:
     match type_.form:
-        case Form.STRUCT:
+        case ValueForm.STRUCT:
             return {each.name: _zero(each) for each in type_.always}
-        case Form.STRING:
+        case ValueForm.STRING:
             return ""
-        case Form.BOOLEAN:
+        case ValueForm.BOOLEAN:
             return False
-        case Form.INT32 | Form.INT64 | Form.INT_OR_STRING:
+        case ValueForm.INT32 | ValueForm.INT64 | ValueForm.INT_OR_STRING:
             return 0
-        case Form.QUANTITY:
+        case ValueForm.QUANTITY:
             return "0"
     return None
 
@@ -318,9 +319,9 @@ def _zero_of(type_: Type) -> Any:
 _TIME_FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _MICRO_TIME_FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)", re.ASCII)
 _EXPECTED: Final = {
-    Form.TIME: "an RFC 3339 time such as 2026-01-02T03:04:05Z",
-    Form.MICRO_TIME: "an RFC 3339 time with six digits such as 2026-01-02T03:04:05.000000Z",
-    Form.QUANTITY: "a quantity such as 250m or 2Gi",
+    ValueForm.TIME: "an RFC 3339 time such as 2026-01-02T03:04:05Z",
+    ValueForm.MICRO_TIME: "an RFC 3339 time with six digits such as 2026-01-02T03:04:05.000000Z",
+    ValueForm.QUANTITY: "a quantity such as 250m or 2Gi",
 }
 
 
@@ -329,7 +330,7 @@ def as_time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def _read(value: Any, form: Form, path: _Path) -> Any:
+def _read(value: Any, form: ValueForm, path: _Path) -> Any:
     """A time in UTC, in the form in which Kubernetes writes it; a quantity as text."""
     try:
         made = str(value) if form is _QUANTITY else _canonical_time(value, form is _MICRO_TIME)

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.lists import ListOptions, list_objects, too_large
+from zoneward.sandbox.server.list_pages import ListOptions, list_objects, too_large
+from zoneward.sandbox.server.object_store import Forgotten, ObjectStore, Record, StoredChange
 from zoneward.sandbox.server.status_errors import StatusError, too_old
-from zoneward.sandbox.server.store import Change, Forgotten, Record, Store
 
 Shaper = Callable[[Object], Object]
 """What becomes of an object before it is sent: a table, its metadata, another version."""
@@ -25,7 +25,7 @@ _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
 async def watch(
-    store: Store,
+    store: ObjectStore,
     kind: Kind,
     options: ListOptions,
     *,
@@ -89,11 +89,11 @@ def error_line(refusal: StatusError) -> bytes:
 
 
 class _Lines:
-    def __init__(self, store: Store, kind: Kind, options: ListOptions, shaper: Shaper | None) -> None:
+    def __init__(self, store: ObjectStore, kind: Kind, options: ListOptions, shaper: Shaper | None) -> None:
         self._store, self._kind, self._shaper = store, kind, shaper
         self._namespace, self._selection = options.namespace, options.selection
 
-    def of(self, change: Change) -> Iterator[bytes]:
+    def of(self, change: StoredChange) -> Iterator[bytes]:
         """An object that begins to match is added for this watch, one that ceases to is deleted."""
         if self._namespace and change.key[0] != self._namespace:
             return

@@ -14,8 +14,8 @@ from zoneward.kube.formats import quoted
 from zoneward.kube.selector import LabelSelector, SelectorError, parse_selector
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.object_store import Forgotten, Key, ObjectStore, Record
 from zoneward.sandbox.server.status_errors import StatusError, bad_request, expired, internal, options_invalid
-from zoneward.sandbox.server.store import Forgotten, Key, Record, Store
 
 # --- selectors --------------------------------------------------------------------------------------------------------
 
@@ -23,7 +23,7 @@ _TERM: Final = re.compile(r"(?P<name>[^=!]+?)\s*(?P<operator>==|!=|=)\s*(?P<valu
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ObjectSelector:
     """Which objects a request is about. A field is wanted to have a value, or not to have it."""
 
     labels: LabelSelector
@@ -46,13 +46,13 @@ class Selection:
         return not self.labels.requirements or self.labels.matches(record.labels)
 
 
-def selection(kind: Kind, *, labels: str, fields: str) -> Selection:
+def selection(kind: Kind, *, labels: str, fields: str) -> ObjectSelector:
     """Of the texts of a request; empty ones select all. Raises StatusError."""
     try:
         wanted = parse_selector(labels)
     except SelectorError as error:
         raise bad_request(error.problem) from None
-    return Selection(wanted, tuple(_term(kind, term) for term in fields.split(",") if term.strip()))
+    return ObjectSelector(wanted, tuple(_term(kind, term) for term in fields.split(",") if term.strip()))
 
 
 def _term(kind: Kind, text: str) -> tuple[str, str, bool]:
@@ -80,7 +80,7 @@ class ListOptions:
 
     namespace: str
     """Empty: of all namespaces."""
-    selection: Selection
+    selection: ObjectSelector
     limit: int = 0
     token: str = ""
     version: int | None = None
@@ -134,7 +134,7 @@ def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "", n
     return options
 
 
-def list_objects(store: Store, kind: Kind, options: ListOptions) -> ListResult:
+def list_objects(store: ObjectStore, kind: Kind, options: ListOptions) -> ListResult:
     """Raises StatusError."""
     version, after, is_going_on = store.version, None, bool(options.token)
     if options.token:

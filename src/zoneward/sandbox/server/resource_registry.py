@@ -13,7 +13,8 @@ from typing import Final
 
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.lists import parse_uint
+from zoneward.sandbox.server.list_pages import parse_uint
+from zoneward.sandbox.server.object_store import Key, ObjectStore, Record, new_uid
 from zoneward.sandbox.server.schema import as_time, decode
 from zoneward.sandbox.server.status_errors import (
     StatusError,
@@ -26,7 +27,6 @@ from zoneward.sandbox.server.status_errors import (
     modified,
     not_found,
 )
-from zoneward.sandbox.server.store import Key, Record, Store, new_uid
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and what looks alike, so that no words come out."""
@@ -45,7 +45,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """What came of a write: the object in its stored version (as it would be, in a dry run)."""
 
     object: Object
@@ -70,7 +70,7 @@ class Registry:
 
     def __init__(
         self,
-        store: Store,
+        store: ObjectStore,
         kinds: Iterable[Kind],
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -104,7 +104,7 @@ class Registry:
 
     # --- creating -----------------------------------------------------------------------------------------------------
 
-    def create(self, kind: Kind, namespace: str, thing: Object, write: Write) -> Written:
+    def create(self, kind: Kind, namespace: str, thing: Object, write: Write) -> WriteResult:
         """``thing`` is as `zoneward.sandbox.server.schema` leaves it. Raises StatusError."""
         new = dict(thing)
         metadata = new["metadata"] = dict(new.get("metadata") or {})
@@ -134,7 +134,7 @@ class Registry:
             record = None if write.is_dry_run else self.store.put(kind.stored, key, new)
         if record is None:
             strategy.release(None, new)
-        return Written(new, is_new=True, record=record)
+        return WriteResult(new, is_new=True, record=record)
 
     def restore(self, kind: Kind, thing: Object) -> Object:
         """Take an object from a file as it is, status, UID and addresses included; in place of one of its name.
@@ -178,7 +178,7 @@ class Registry:
 
     def update(
         self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], write: Write
-    ) -> Written:
+    ) -> WriteResult:
         """Replace an object by what ``change`` makes of it, in the version of ``kind``.
 
         It may share parts with its argument, never change them. Raises StatusError, and whatever ``change`` does.
@@ -207,7 +207,7 @@ class Registry:
         strategy.default(new, old)
         return new
 
-    def _decided(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> Written:
+    def _decided(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> WriteResult:
         """A change of what is stored, judged and made."""
         strategy, before = kind.strategy, old["metadata"]
         if not write.subresource:
@@ -229,23 +229,23 @@ class Registry:
         new = _in_order(new)
         if new == old or write.is_dry_run:
             strategy.release(old, new)
-            return Written(new)
+            return WriteResult(new)
         strategy.release(new, old)
         return self._keep_or_end(kind.stored, key, new)
 
-    def _keep_or_end(self, kind: Kind, key: Key, new: Object) -> Written:
+    def _keep_or_end(self, kind: Kind, key: Key, new: Object) -> WriteResult:
         """An object that was only waiting for its finalizers goes with the last of them."""
         if kind.strategy.is_over(new):
             kind.strategy.release(None, new)
             version = new["metadata"]["resourceVersion"]
             self.store.delete(kind, key, new)
             # The answer shows the version that the object had.
-            return Written(new | {"metadata": new["metadata"] | {"resourceVersion": version}}, is_gone=True)
-        return Written(new, record=self.store.put(kind, key, new))
+            return WriteResult(new | {"metadata": new["metadata"] | {"resourceVersion": version}}, is_gone=True)
+        return WriteResult(new, record=self.store.put(kind, key, new))
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
-    def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> Written:
+    def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> WriteResult:
         """At once, or as soon as finalizers, grace and dependents allow it. Raises StatusError."""
         record = self.record(kind, namespace, name)
         _check_preconditions(kind, name, record, uid=deletion.uid, version=deletion.version)
@@ -263,10 +263,10 @@ class Registry:
                 metadata |= {"deletionTimestamp": as_time(self._now()), "deletionGracePeriodSeconds": 0}
             new = _in_order(new)
             if deletion.is_dry_run:
-                return Written(new, is_gone=True)
+                return WriteResult(new, is_gone=True)
             kind.strategy.release(None, old)
             self.store.delete(kind.stored, (namespace, name), new)
-            return Written(new, is_gone=True)
+            return WriteResult(new, is_gone=True)
         if "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0):
             end = self._now() + timedelta(seconds=grace)
             if "generation" in metadata and "deletionTimestamp" not in metadata:
@@ -274,10 +274,10 @@ class Registry:
             metadata |= {"deletionTimestamp": as_time(end), "deletionGracePeriodSeconds": grace}
             kind.strategy.begin_to_end(new)
         if deletion.is_dry_run or new == old:
-            return Written(_in_order(new))
+            return WriteResult(_in_order(new))
         new = _in_order(new)
         self.store.put(kind.stored, (namespace, name), new)
-        return Written(new)
+        return WriteResult(new)
 
     # --- within -------------------------------------------------------------------------------------------------------
 

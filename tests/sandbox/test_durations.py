@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoneward.sandbox.play.durations import Span, parse_duration, parse_span, written
+from zoneward.sandbox.durations import Span, parse_duration, parse_span, written
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class Record:
         return thing
 
 
-class Change(NamedTuple):
+class StoredChange(NamedTuple):
     """``new`` is None when the object is gone; ``last`` then is its last state, at the version of its end."""
 
     version: int
@@ -85,7 +85,7 @@ class _Shelf:
     records: dict[Key, Record] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)
     """Of all objects, in their order: that of upstream's paths, not that of the keys (``a-b/`` comes before ``a/``)."""
-    history: list[Change] = field(default_factory=list)
+    history: list[StoredChange] = field(default_factory=list)
     forgotten: int = 0
     """The version of the last change that is not in the history any more."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,14 +96,14 @@ def head_of(kind: Kind) -> bytes:
     return f'{{"kind":"{kind.kind}","apiVersion":"{kind.api}",'.encode()
 
 
-class Store:
+class ObjectStore:
     """``listeners`` are told of each change, in the order of versions."""
 
     def __init__(
         self, kinds: tuple[Kind, ...], *, version: int = 1, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.version = version
-        self.listeners: list[Callable[[Kind, Change], None]] = []
+        self.listeners: list[Callable[[Kind, StoredChange], None]] = []
         self._clock = clock
         self._shelves = {kind.resource: _Shelf(kind, head_of(kind)) for kind in kinds}
 
@@ -130,7 +130,7 @@ class Store:
         if old is None:
             insort(shelf.paths, _path_of(key))
         shelf.records[key] = record
-        self._tell(shelf, Change(record.version, key, old, record, None, self._clock()))
+        self._tell(shelf, StoredChange(record.version, key, old, record, None, self._clock()))
         return record
 
     def delete(self, kind: Kind, key: Key, thing: Object | None = None) -> Record:
@@ -139,7 +139,7 @@ class Store:
         old = shelf.records.pop(key)
         del shelf.paths[bisect_left(shelf.paths, _path_of(key))]
         last = self._record(shelf, old.object() if thing is None else thing)
-        self._tell(shelf, Change(last.version, key, old, None, last, self._clock()))
+        self._tell(shelf, StoredChange(last.version, key, old, None, last, self._clock()))
         return last
 
     # --- the past -----------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Store:
             if record is not None:
                 yield key, record
 
-    def changes(self, kind: Kind, since: int) -> list[Change]:
+    def changes(self, kind: Kind, since: int) -> list[StoredChange]:
         """All that came after a version, the oldest first. Raises Forgotten."""
         shelf = self._shelves[kind.resource]
         if since < shelf.forgotten:
@@ -227,7 +227,7 @@ class Store:
             "deletionTimestamp" in metadata,
         )
 
-    def _tell(self, shelf: _Shelf, change: Change) -> None:
+    def _tell(self, shelf: _Shelf, change: StoredChange) -> None:
         history = shelf.history
         history.append(change)
         if len(history) > HISTORY + _SPARE:
@@ -275,9 +275,9 @@ def _range(paths: list[str], namespace: str, after: Key | None) -> range:
     return range(start, end)
 
 
-def _version_of(change: Change) -> int:
+def _version_of(change: StoredChange) -> int:
     return change.version
 
 
-def _time_of(change: Change) -> float:
+def _time_of(change: StoredChange) -> float:
     return change.time
