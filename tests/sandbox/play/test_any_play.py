@@ -127,9 +127,9 @@ def test_nodes_that_come_and_go_for_a_long_time_keep_to_their_address_ranges() -
         events=False,
     )
     world = World()
-    seen: dict[str, str] = {}
+    observe: dict[str, str] = {}
     for _, actions in moments(cluster_of(play), until=5_100):
         world.take(actions)
-        seen |= {node["metadata"]["name"]: node["spec"]["podCIDR"] for node in world.of("Node")}
-    assert len(seen) == 502
-    assert len(set(seen.values())) <= 3
+        observe |= {node["metadata"]["name"]: node["spec"]["podCIDR"] for node in world.of("Node")}
+    assert len(observe) == 502
+    assert len(set(observe.values())) <= 3

@@ -50,13 +50,13 @@ def templates(world: World) -> Counter[str]:
 
 def test_pods_become_ready_as_a_kubelet_makes_them() -> None:
     cluster = cluster_of(a_play(workloads=(a_workload(replicas=1, startup=Span(8, 8)),)))
-    world, seen = World(), []
+    world, observe = World(), []
     for now, actions in moments(cluster, until=30):
         world.take(actions)
         (pod,) = world.pods()
         status = pod.get("status", {})
-        seen.append((now, status.get("phase"), "podIP" in status, is_ready(pod)))
-    assert seen == [
+        observe.append((now, status.get("phase"), "podIP" in status, is_ready(pod)))
+    assert observe == [
         (0, None, False, False),
         (0.1, "Pending", False, False),
         (4, "Running", True, False),
@@ -69,12 +69,12 @@ def test_a_pod_that_is_deleted_serves_for_a_while_then_is_not_ready_then_gone() 
         Scale(workload=CART, replicas=0), workloads=(a_workload(replicas=1, termination=Span(10, 10)),), events=False
     )
     cluster = cluster_of(play)
-    world, seen = World(), []
+    world, observe = World(), []
     for now, actions in moments(cluster, until=60):
         world.take(actions)
         if now >= 20:
-            seen.append((now, [(is_ready(pod), pod["status"]["phase"]) for pod in world.of("Pod")]))
-    assert seen == [(20, [(True, "Running")]), (26, [(False, "Succeeded")]), (30, [])]
+            observe.append((now, [(is_ready(pod), pod["status"]["phase"]) for pod in world.of("Pod")]))
+    assert observe == [(20, [(True, "Running")]), (26, [(False, "Succeeded")]), (30, [])]
 
 
 def test_a_pod_that_is_deleted_while_it_starts_goes_no_further() -> None:

@@ -129,9 +129,9 @@ def test_a_watcher_that_falls_behind_the_history_is_told_so(monkeypatch: pytest.
                         told.append(msgspec.json.decode(line))
                 return told
 
-    *seen, last = asyncio.run(run())
-    assert len(seen) < changes
-    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in seen]
+    *observe, last = asyncio.run(run())
+    assert len(observe) < changes
+    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in observe]
     assert versions == list(range(versions[0], versions[0] + len(versions)))
     assert (last["type"], last["object"]["code"], last["object"]["reason"]) == ("ERROR", 410, "Expired")
     assert last["object"]["message"].startswith(f"too old resource version: {versions[-1]} (")

@@ -15,7 +15,7 @@ from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
 
-LOOKS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """Seconds (of the day, not of the play) between looks at what others did."""
 _BATCH: Final = 50
 """Actions, or objects looked at, until others may go on: a few milliseconds."""
@@ -58,12 +58,12 @@ async def play(
     """
     start = clock()
     cluster = PlayedCluster(play, Random(play.seed), start=start)
-    performer = _Performer(registry, kinds, cluster, tell)
+    runner = _ActionRunner(registry, kinds, cluster, tell)
     was_over = False
-    looked, now = start, 0.0
+    polled, now = start, 0.0
     while True:
         for number, action in enumerate(cluster.advance(now)):
-            performer.perform(action)
+            runner.run_action(action)
             if number % _BATCH == _BATCH - 1:
                 await sleep(0)
         if cluster.is_over and not was_over and play.steps:
@@ -71,19 +71,19 @@ async def play(
             tell("The play is over; pods that are deleted are still replaced.")
         if until is not None and now >= until:
             return
-        wait = LOOKS if cluster.next is None else min(LOOKS, (cluster.next - now) / play.speed)
+        wait = POLL_SECONDS if cluster.next is None else min(POLL_SECONDS, (cluster.next - now) / play.speed)
         await sleep(max(_SHORTEST, wait))
         time = clock()
-        if (time - looked).total_seconds() >= LOOKS:
-            looked = time
-            await performer.look(sleep)
+        if (time - polled).total_seconds() >= POLL_SECONDS:
+            polled = time
+            await runner.look(sleep)
         # A clock that is set back makes the play wait.
         now = max(now, (time - start).total_seconds() * play.speed)
         if until is not None:
             now = min(now, until)
 
 
-class _Performer:
+class _ActionRunner:
     def __init__(
         self,
         registry: PlayClient,
@@ -92,10 +92,10 @@ class _Performer:
         tell: Callable[[str], None],
     ) -> None:
         self._registry, self._kinds, self._cluster, self._tell = registry, kinds, cluster, tell
-        self._seen_until = 0
+        self._polled_until = 0
         self._told: set[str] = set()
 
-    def perform(self, action: Action) -> None:
+    def run_action(self, action: Action) -> None:
         if isinstance(action, Message):
             self._tell(action.line)
             return
@@ -111,21 +111,21 @@ class _Performer:
     async def look(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """At a part of the objects, where they are many: the next part the next time."""
         watched = list(self._cluster.watched())
-        begin = self._seen_until if self._seen_until < len(watched) else 0
-        self._seen_until = begin + _OBJECTS_A_LOOK
-        for number, (kind, namespace, name) in enumerate(islice(watched, begin, self._seen_until)):
-            self._look_at(kind, namespace, name)
+        begin = self._polled_until if self._polled_until < len(watched) else 0
+        self._polled_until = begin + _OBJECTS_A_LOOK
+        for number, (kind, namespace, name) in enumerate(islice(watched, begin, self._polled_until)):
+            self._poll_object(kind, namespace, name)
             if number % _BATCH == _BATCH - 1:
                 await sleep(0)
 
-    def _look_at(self, kind: Watched, namespace: str, name: str) -> None:
+    def _poll_object(self, kind: Watched, namespace: str, name: str) -> None:
         try:
             thing = self._registry.get(self._kinds["v1", kind], namespace, name)
         except StatusError as refusal:
             if refusal.code == 404:
-                self._cluster.seen(kind, namespace, name, None)
+                self._cluster.observe(kind, namespace, name, None)
             return
-        self._cluster.seen(kind, namespace, name, thing)
+        self._cluster.observe(kind, namespace, name, thing)
 
     def _try(self, action: Create | Patch | Bind | Delete) -> None:
         match action:
@@ -173,7 +173,7 @@ class _Performer:
                 raise InputError(self._cluster.play.source, action.place, refusal.message)
         elif refusal.code == 404:
             if isinstance(action, Patch | Bind):
-                self._cluster.seen(action.kind, action.namespace, action.name, None)
+                self._cluster.observe(action.kind, action.namespace, action.name, None)
             return
         self._cluster.refused(action)
         # The same trouble with every pod of a workload is told once.

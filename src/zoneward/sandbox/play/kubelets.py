@@ -40,7 +40,7 @@ class Kubelets:
         self._later(pod, termination * _SERVES_FOR, self._end)
         self._later(pod, termination, self._finish)
 
-    def come_back(self, node: PlayedNode) -> None:
+    def resume(self, node: PlayedNode) -> None:
         """Nothing of what was to happen meanwhile did."""
         for pod in list(node.pods.values()):
             if pod.is_terminating:
@@ -53,14 +53,14 @@ class Kubelets:
 
     def tell(self, pod: PlayedPod) -> None:
         """The API learns whether a pod is ready, where it is wrong about it."""
-        if pod.is_told_ready == pod.is_ready or not _is_heard(pod):
+        if pod.is_reported_ready == pod.is_ready or not _is_reachable(pod):
             return
         self._patch(pod, played_objects.readiness(is_ready=pod.is_ready, now=self._timeline.stamp()))
         self._told(pod, pod.is_ready)
 
-    def declare_silent(self, pod: PlayedPod) -> None:
+    def mark_unreachable(self, pod: PlayedPod) -> None:
         """The node lifecycle controller's doing."""
-        if not pod.is_told_ready:
+        if not pod.is_reported_ready:
             return
         patch = played_objects.on_silent_node(now=self._timeline.stamp())
         action = Patch(
@@ -114,7 +114,7 @@ class Kubelets:
         course = pod.course
 
         def act_if_still_meant() -> None:
-            if pod.course == course and _is_heard(pod):
+            if pod.course == course and _is_reachable(pod):
                 act(pod)
 
         self._timeline.after(seconds, act_if_still_meant)
@@ -123,7 +123,7 @@ class Kubelets:
         self._timeline.do(Patch(kind="Pod", namespace=pod.namespace, name=pod.name, patch=patch, is_status=True))
 
     def _told(self, pod: PlayedPod, is_ready: bool) -> None:
-        pod.is_told_ready = is_ready
+        pod.is_reported_ready = is_ready
         self._changed(pod)
 
     def _event(self, pod: PlayedPod, reason: str, message: str, *, component: str, is_warning: bool = False) -> None:
@@ -132,5 +132,5 @@ class Kubelets:
         )
 
 
-def _is_heard(pod: PlayedPod) -> bool:
+def _is_reachable(pod: PlayedPod) -> bool:
     return pod.node is not None and pod.node.is_alive

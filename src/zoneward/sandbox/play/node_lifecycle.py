@@ -45,7 +45,7 @@ class NodeLifecycle:
             silent = still_out()
             if not silent:
                 return
-            pods = sum(pod.is_told_ready for node in silent for pod in node.pods.values())
+            pods = sum(pod.is_reported_ready for node in silent for pod in node.pods.values())
             self._timeline.report(f"{counted(len(silent), 'node')} and {counted(pods, 'pod')} no longer ready")
             for node in silent:
                 self._declare_silent(node)
@@ -58,16 +58,16 @@ class NodeLifecycle:
                 self._timeline.report(f"{counted(pods, 'pod')} of silent nodes replaced")
             self._evict(silent)
 
-        def come_back() -> None:
+        def resume() -> None:
             back = still_out()
             if back:
                 self._timeline.report(f"{counted(len(back), 'node')} back")
             for node in back:
-                self._come_back(node)
+                self._resume(node)
 
         self._timeline.after(outage.noticed_after, notice)
         if outage.duration is not None:
-            self._timeline.after(outage.duration, come_back)
+            self._timeline.after(outage.duration, resume)
 
     def cordon(self, node: PlayedNode, *, is_cordoned: bool) -> None:
         if node.is_cordoned == is_cordoned:
@@ -114,9 +114,9 @@ class NodeLifecycle:
         self._patch(node, {"spec": {"taints": played_objects.unreachable_taints(now=now)}})
         self._event(node, "NodeNotReady")
         for pod in list(node.pods.values()):
-            self._workloads.kubelets.declare_silent(pod)
+            self._workloads.kubelets.mark_unreachable(pod)
 
-    def _come_back(self, node: PlayedNode) -> None:
+    def _resume(self, node: PlayedNode) -> None:
         node.is_alive = True
         if not node.is_ready:
             node.is_ready = True
@@ -126,7 +126,7 @@ class NodeLifecycle:
             self._patch(node, {"spec": {"taints": played_objects.unreachable_no_more()}})
             self._event(node, "NodeReady")
             self._workloads.place_waiting()
-        self._workloads.kubelets.come_back(node)
+        self._workloads.kubelets.resume(node)
 
     def _evict(self, nodes: list[PlayedNode]) -> None:
         workloads = self._crews_on(nodes)

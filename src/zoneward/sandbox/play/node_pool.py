@@ -25,7 +25,7 @@ class Phase(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PlayedPod:
-    """``is_ready`` is what its kubelet knows, ``is_told_ready`` what the API says."""
+    """``is_ready`` is what its kubelet knows, ``is_reported_ready`` what the API says."""
 
     number: int
     name: str
@@ -36,7 +36,7 @@ class PlayedPod:
     address: str = ""
     begun: str = ""
     is_ready: bool = False
-    is_told_ready: bool = False
+    is_reported_ready: bool = False
     is_terminating: bool = False
     is_flapping: bool = False
     course: int = 0

@@ -74,7 +74,7 @@ class PlayedCluster:
             for name in state.pods:
                 yield "Pod", workload.namespace, name
 
-    def seen(self, kind: Watched, namespace: str, name: str, thing: Object | None) -> None:
+    def observe(self, kind: Watched, namespace: str, name: str, thing: Object | None) -> None:
         """An object as it is now; None: it is not there."""
         match kind:
             case "Pod":
@@ -239,7 +239,7 @@ class PlayedCluster:
 
     def _flap(self, flap: Flap) -> None:
         state = self._workloads.by_path[flap.workload]
-        steady = [pod for pod in state.live() if pod.is_told_ready and not pod.is_flapping]
+        steady = [pod for pod in state.live() if pod.is_reported_ready and not pod.is_flapping]
         chosen = self._timeline.chance.sample(steady, min(flap.pods, len(steady)))
         self._timeline.report(f"{len(chosen)} of {flap.workload} flap for {written(flap.duration)}")
         for pod in chosen:

@@ -28,7 +28,7 @@ class PlayedWorkload:
         """Counts what rules the replicas, so that an earlier curve ends."""
         self.asked: str | None = None
         """The annotation, as last seen."""
-        self.is_held_back = False
+        self.is_backing_off = False
 
     def live(self) -> list[PlayedPod]:
         return [pod for pod in self.pods.values() if not pod.is_terminating]
@@ -77,14 +77,17 @@ class WorkloadController:
             live = state.live()
             new = [pod for pod in live if pod.template == state.template]
             old = [pod for pod in live if pod.template != state.template]
-            ready, unready = [pod for pod in old if pod.is_told_ready], [pod for pod in old if not pod.is_told_ready]
+            ready, unready = (
+                [pod for pod in old if pod.is_reported_ready],
+                [pod for pod in old if not pod.is_reported_ready],
+            )
             surge, unavailable = state.workload.rollout.bounds(state.replicas)
             change = change_of(
                 replicas=state.replicas,
                 surge=surge,
                 unavailable=unavailable,
                 new=len(new),
-                new_ready=sum(pod.is_told_ready for pod in new),
+                new_ready=sum(pod.is_reported_ready for pod in new),
                 old=len(old),
                 old_ready=len(ready),
             )
@@ -94,7 +97,7 @@ class WorkloadController:
                 *_dispensable(ready)[: change.delete_old_ready],
             ):
                 self.delete(pod)
-            created = 0 if state.is_held_back else change.create
+            created = 0 if state.is_backing_off else change.create
             for _ in range(created):
                 self._create(state)
             if not (created or change.delete_new or change.delete_old_unready or change.delete_old_ready):
@@ -140,12 +143,12 @@ class WorkloadController:
         """The server would not have it: try another one in a while."""
         state = self.state_of(pod)
         self.forget(pod)
-        if state.is_held_back:
+        if state.is_backing_off:
             return
-        state.is_held_back = True
+        state.is_backing_off = True
 
         def again() -> None:
-            state.is_held_back = False
+            state.is_backing_off = False
             self.reconcile(state)
 
         self._timeline.after(_PATIENCE, again)
@@ -230,7 +233,7 @@ def _dispensable(pods: list[PlayedPod]) -> list[PlayedPod]:
         key=lambda pod: (
             pod.node is not None,
             _PROGRESS[pod.phase],
-            pod.is_told_ready,
+            pod.is_reported_ready,
             -on_node[pod.node.name] if pod.node else 0,
             -pod.number,
         ),

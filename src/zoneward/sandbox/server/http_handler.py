@@ -184,7 +184,7 @@ class ApiHandler:
             record = self._registry.record(kind, route.namespace, route.name)
             if not form.shape and kind.stored_as is None:
                 return encoded(request, record.data, form)
-            return self._shaped(request, kind, kind.from_stored(record.object()), form)
+            return self._answer_shaped(request, kind, kind.from_stored(record.object()), form)
         options = list_options(kind, request.query, namespace=route.namespace)
         return self._list(request, kind, list_objects(self._store, kind.stored, options), form)
 
@@ -364,9 +364,9 @@ class ApiHandler:
         status = 201 if done.is_new else 200
         if done.record is not None and kind.stored_as is None and not form.shape:
             return encoded(request, done.record.data, form, status=status, headers=headers)
-        return self._shaped(request, kind, kind.from_stored(done.object), form, status=status, headers=headers)
+        return self._answer_shaped(request, kind, kind.from_stored(done.object), form, status=status, headers=headers)
 
-    def _shaped(
+    def _answer_shaped(
         self,
         request: web.BaseRequest,
         kind: Kind,

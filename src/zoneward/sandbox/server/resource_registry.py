@@ -122,10 +122,10 @@ class Registry:
         kind.strategy.default(new)
         new, strategy = kind.to_stored(new), kind.strategy
         # Upstream takes addresses first of all, and where it can't it says nothing else.
-        self._judge(kind, new, strategy.allocate(new, None))
+        self._raise_errors(kind, new, strategy.allocate(new, None))
         with _given_back(lambda: strategy.release(None, new)):
             strategy.prepare_create(new, self)
-            self._judge(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
+            self._raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
             key = (namespace, new["metadata"]["name"])
             # Whether the name is free is looked at only when the object is good.
             if (there := self.store.get(kind.stored, key)) is not None:
@@ -155,7 +155,7 @@ class Registry:
             metadata.setdefault("deletionGracePeriodSeconds", grace)
         new, kind = kind.to_stored(new), kind.stored
         # Snapshots have no more than what is read: what else an object would need is not asked for.
-        self._judge(kind, new, kind.strategy.metadata_errors(new))
+        self._raise_errors(kind, new, kind.strategy.metadata_errors(new))
         if not metadata.get("name"):
             # Names are made up for those who create, not for those who restore.
             raise invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
@@ -165,7 +165,7 @@ class Registry:
         if old is not None:
             kind.strategy.release(None, old)
         try:
-            self._judge(kind, new, kind.strategy.restore(new))
+            self._raise_errors(kind, new, kind.strategy.restore(new))
         except StatusError:
             if old is not None:
                 kind.strategy.restore(old)
@@ -211,7 +211,7 @@ class Registry:
         """A change of what is stored, judged and made."""
         strategy, before = kind.strategy, old["metadata"]
         if not write.subresource:
-            self._judge(kind, new, strategy.allocate(new, old))
+            self._raise_errors(kind, new, strategy.allocate(new, old))
         with _given_back(lambda: strategy.release(old, new)):
             if write.subresource == "status":
                 strategy.prepare_status(new, old, self)
@@ -225,7 +225,7 @@ class Registry:
                     new["metadata"]["generation"] = before.get("generation", 0) + 1
                 wrong = strategy.validate_update(new, old)
             new["metadata"]["resourceVersion"] = before["resourceVersion"]
-            self._judge(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
+            self._raise_errors(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
         new = _in_order(new)
         if new == old or write.is_dry_run:
             strategy.release(old, new)
@@ -281,7 +281,7 @@ class Registry:
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _judge(self, kind: Kind, new: Object, errors: Iterable[FieldError]) -> None:
+    def _raise_errors(self, kind: Kind, new: Object, errors: Iterable[FieldError]) -> None:
         if found := list(errors):
             raise invalid(kind, new["metadata"].get("name") or "", found)
 

@@ -166,7 +166,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 
 # --- Pods that end ----------------------------------------------------------------------------------------------------
 
-LASTING: Final = timedelta(seconds=2)
+TERMINATION_SECONDS: Final = timedelta(seconds=2)
 """How long the program of a pod takes to end by itself, where its grace allows so much."""
 
 
@@ -194,7 +194,7 @@ class PodTerminator:
             return
         grace = _grace(change.new)
         if change.old is None or not change.old.is_ending or grace < _grace(change.old):
-            heappush(self._waiting, (self._registry.now + min(LASTING, grace), change.key, change.new.uid))
+            heappush(self._waiting, (self._registry.now + min(TERMINATION_SECONDS, grace), change.key, change.new.uid))
 
 
 def _grace(record: Record) -> timedelta:
