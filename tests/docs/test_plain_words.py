@@ -6,7 +6,7 @@ def test_a_word_of_the_old_dialect_is_found_with_its_line_and_what_to_write() ->
 
 
 def test_names_and_output_in_code_are_left_alone() -> None:
-    assert list(old_words("`heeds` and [page](anew.md)\n```\nit tells\n```\nhints")) == []
+    assert list(old_words("`heeds` and [page](#anew)\n```\nit tells\n```\nhints")) == []
 
 
 def test_every_page_and_the_help_of_every_command_is_looked_at() -> None:
