@@ -47,21 +47,21 @@ def _child(*words: str, told: Path) -> Run:
 def _score(algorithm: str, inputs: Path) -> float:
     """Microseconds an input, from a file into one beside it; the best of some runs."""
     from zoneward.lab.contenders import contenders_for
-    from zoneward.lab.csv_files import CsvFile
-    from zoneward.lab.like_topology_simulator import LikeTopologySimulator
-    from zoneward.lab.running import Threads, simulate
+    from zoneward.lab.csv_dataset import CsvDataset
+    from zoneward.lab.like_topology_simulator import TopologySimulatorWriter
     from zoneward.lab.scoring import prepare
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.simulation import ThreadRunner, simulate
+    from zoneward.lab.tally import SimulationSpec
 
-    wanted = Wanted(contenders=contenders_for([algorithm]))
+    wanted = SimulationSpec(contenders=contenders_for([algorithm]))
     prepare(wanted.contenders)
     measured = []
     for _ in range(_REPEATS):
         start = time.perf_counter()
-        dataset = CsvFile(inputs)
+        dataset = CsvDataset(inputs)
         with inputs.with_suffix(".results").open("wb") as file:
-            sink = LikeTopologySimulator(file, wanted.contenders[0]).write
-            simulate(wanted, dataset, runner=Threads(_JOBS), sink=sink)
+            sink = TopologySimulatorWriter(file, wanted.contenders[0]).write
+            simulate(wanted, dataset, runner=ThreadRunner(_JOBS), sink=sink)
         measured.append((time.perf_counter() - start) / dataset.rows)
     return min(measured) * 1e6
 
@@ -70,11 +70,11 @@ def _write(path: Path, rows: int) -> None:
     """A sample of ``kep`` as a file."""
     import polars as pl
 
-    from zoneward.lab.datasets import Computed
+    from zoneward.lab.datasets import ComputedDataset
 
     with path.open("wb") as file:
         file.write(b"name,zone1,zone2,zone3\n")
-        for chunk in Computed("kep", sample=rows, seed=_SEED).chunks():
+        for chunk in ComputedDataset("kep", sample=rows, seed=_SEED).chunks():
             inputs = chunk.inputs()
             lines = {"name": pl.select(pl.format("input {}", pl.Series(inputs.numbers))).to_series()}
             for zone in range(inputs.supply.shape[1]):

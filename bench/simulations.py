@@ -104,10 +104,10 @@ def _measure() -> None:
     import numpy as np
 
     from zoneward.lab.contenders import contenders_for
-    from zoneward.lab.datasets import Computed
+    from zoneward.lab.datasets import ComputedDataset
     from zoneward.lab.scoring import prepare, scores
 
-    chunks = [chunk.inputs() for chunk in Computed("kep", seed=2004, sample=_SAMPLE).chunks()]
+    chunks = [chunk.inputs() for chunk in ComputedDataset("kep", seed=2004, sample=_SAMPLE).chunks()]
     demand = np.concatenate([each.demand for each in chunks])
     supply = np.concatenate([each.supply for each in chunks])
     contenders = contenders_for(_FIVE)

@@ -16,8 +16,8 @@ from tests.cli.running import SAMPLE, Commands
 from zoneward.cli.options import Options
 from zoneward.cli.planning import plan_for
 from zoneward.kube.visible import visible
-from zoneward.report.screen import screen
-from zoneward.report.text import Text
+from zoneward.report.screens import screen
+from zoneward.report.terminal_text import Text
 
 HOSTILE: Final = (
     "x\x1b[2J\x1b]0;t\x07\x9b31m\r\n\u2028\u2066\u202e\u200b\u00ad\u3164\ud83d\ude00[red]\ufeff\t\x7f".encode(

@@ -14,7 +14,7 @@ import pytest
 from tests.cli.running import SAMPLE, Commands
 
 from zoneward.lab.contenders import ALGORITHMS, PARAMETERS
-from zoneward.lab.names import COMPUTED
+from zoneward.lab.names import COMPUTED_DATASETS
 
 SMALL = ("simulate", "-q", "-d", "small", "--sample-size", "3000")
 SAME_ZONE = """
@@ -42,7 +42,7 @@ def means_of(found: Any) -> dict[str, dict[str, Any]]:
 
 def test_help_names_every_dataset_algorithm_and_parameter(zoneward: Commands) -> None:
     words = set(zoneward("simulate", "--help").out.replace(",", " ").replace(":", " ").replace("=", " ").split())
-    assert {*COMPUTED, "cluster", *ALGORITHMS, *PARAMETERS} <= words
+    assert {*COMPUTED_DATASETS, "cluster", *ALGORITHMS, *PARAMETERS} <= words
 
 
 def test_help_imports_nothing_of_the_lab() -> None:

@@ -62,7 +62,7 @@ async def a_run(
         lease=lease,
         instance="replica-0",
         log=log,
-        as_json=lambda plan: plan.service.metadata.name.encode(),
+        to_json=lambda plan: plan.service.metadata.name.encode(),
     )
     task = asyncio.create_task(replica.run(stop))
     try:

@@ -44,7 +44,7 @@ async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
         lease=LEASE,
         instance="test",
         log=Silent(),
-        as_json=lambda _plan: b"",
+        to_json=lambda _plan: b"",
     )
     running = asyncio.create_task(replica.run(stop))
     try:

@@ -24,8 +24,8 @@ from zoneward.cli.main import cli
 from zoneward.controller.settings import Settings, settings_from
 from zoneward.kube.objects import Condition
 from zoneward.proxy.settings import ProxySettings, proxy_settings_from
-from zoneward.report.decisions import DecisionView, SkippedView, SlicesView, ZoneView
-from zoneward.report.routes import PortRoute, Route
+from zoneward.report.plan_json import DecisionView, SkippedView, SlicesView, ZoneView
+from zoneward.report.route_report import PortRoute, Route
 from zoneward.routing import events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import Configuration, ConfigurationError, Gates, configuration_from

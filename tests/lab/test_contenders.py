@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.input_error import InputError
-from zoneward.lab.contenders import ALGORITHMS, OVERLOAD, PARAMETERS, PER_SLICE, STARTING, Contender, OwnRule
+from zoneward.lab.contenders import ALGORITHMS, OVERLOAD, PARAMETERS, PER_SLICE, STARTING, Contender, CustomAlgorithm
 from zoneward.lab.contenders import contenders_for as found
 from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
 from zoneward.routing.algorithms.same_zone import same_zone
@@ -30,7 +30,7 @@ HAVING = {
     "cluster-wide": (PER_SLICE,),
 }
 """Which parameters each algorithm has."""
-OWN = OwnRule(name="mine", rule=same_zone, key="mine-1")
+OWN = CustomAlgorithm(name="mine", rule=same_zone, key="mine-1")
 
 
 def only(*written: str) -> Contender:
@@ -38,7 +38,7 @@ def only(*written: str) -> Contender:
     return one
 
 
-def labels(written: Sequence[str], sweeps: Sequence[str] = (), own: OwnRule | None = None) -> list[str]:
+def labels(written: Sequence[str], sweeps: Sequence[str] = (), own: CustomAlgorithm | None = None) -> list[str]:
     return [each.label for each in found(written, sweeps=sweeps, own=own)]
 
 

@@ -18,7 +18,7 @@ from tests.properties.random_clusters import examples
 from zoneward.lab import datasets
 from zoneward.lab.datasets import (
     ROWS_PER_CHUNK,
-    Computed,
+    ComputedDataset,
     Dataset,
     Held,
     Inputs,
@@ -29,15 +29,15 @@ from zoneward.lab.datasets import (
     Range,
     Stretch,
 )
-from zoneward.lab.names import COMPUTED
+from zoneward.lab.names import COMPUTED_DATASETS
 
 Triple = tuple[int, ...]
 KEP_ROWS = 39_273_145
 FIRST_PART = 38_907_000
-KEP = Computed("kep")
-PERMUTED = Computed("kep-permuted", seed=2004)
-FEW = Computed("few")
-UNIFORM = Computed("uniform", seed=7, zones=Range(2, 5), nodes=Range(1, 4), endpoints=Range(0, 9), inputs=40_000)
+KEP = ComputedDataset("kep")
+PERMUTED = ComputedDataset("kep-permuted", seed=2004)
+FEW = ComputedDataset("few")
+UNIFORM = ComputedDataset("uniform", seed=7, zones=Range(2, 5), nodes=Range(1, 4), endpoints=Range(0, 9), inputs=40_000)
 
 
 def together(dataset: Dataset) -> Inputs:
@@ -62,7 +62,7 @@ def listed(dataset: Dataset) -> list[tuple[int, Triple, Triple]]:
     ]
 
 
-def at(dataset: Computed, numbers: Sequence[int]) -> Inputs:
+def at(dataset: ComputedDataset, numbers: Sequence[int]) -> Inputs:
     """Rows of the first part, or of the second where they are behind it."""
     part = int(numbers[0] >= FIRST_PART)
     return Picked(dataset, part, np.array(numbers, np.int64) - part * FIRST_PART).inputs()
@@ -76,14 +76,14 @@ def ascending(values: range) -> list[Triple]:
 
 @cache
 def sampled(name: str, rows: int, seed: int = 2004) -> Inputs:
-    return together(Computed(name, seed=seed, sample=rows))
+    return together(ComputedDataset(name, seed=seed, sample=rows))
 
 
 # --- kep --------------------------------------------------------------------------------------------------------------
 
 
 def test_kep_has_as_many_rows_as_the_proposal_evaluated() -> None:
-    assert KEP.rows == Computed("kep-permuted").rows == KEP_ROWS
+    assert KEP.rows == ComputedDataset("kep-permuted").rows == KEP_ROWS
     assert len(ascending(range(1, 11))) * (len(ascending(range(101))) - 1) == FIRST_PART == 220 * 176_850
     assert len(ascending(range(100, 1001, 7))) == KEP_ROWS - FIRST_PART == 366_145
 
@@ -148,7 +148,7 @@ def test_few_holds_every_input_of_kep_with_at_most_50_endpoints() -> None:
 def test_small_and_medium_are_as_kep_with_fewer_endpoints_in_a_zone(name: str, most: int, rows: int) -> None:
     nodes, endpoints = ascending(range(1, 11)), ascending(range(most + 1))[1:]
     inputs = sampled(name, 20_000)
-    assert Computed(name).rows == len(nodes) * len(endpoints) == rows
+    assert ComputedDataset(name).rows == len(nodes) * len(endpoints) == rows
     for number, demand, supply in zip(
         inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
     ):
@@ -157,8 +157,8 @@ def test_small_and_medium_are_as_kep_with_fewer_endpoints_in_a_zone(name: str, m
 
 
 def test_representative_holds_the_19_inputs_of_the_proposals_tool() -> None:
-    rows = listed(Computed("representative"))
-    assert len(rows) == Computed("representative").rows == 19
+    rows = listed(ComputedDataset("representative"))
+    assert len(rows) == ComputedDataset("representative").rows == 19
     assert rows[1] == (1, (30, 30, 30), (100, 100, 0))
     assert rows[-1] == (18, (50, 60, 70), (100, 120, 140))
 
@@ -270,7 +270,7 @@ def test_a_range_may_be_one_number() -> None:
 # --- chunks -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("name", COMPUTED_DATASETS)
 @pytest.mark.parametrize("sample", [None, 150_000])
 def test_chunks_hold_every_row_once_in_order(name: str, sample: int | None) -> None:
     """Each at most so many, and all of its rows with the same number of zones."""
@@ -297,7 +297,7 @@ def test_chunks_hold_every_row_once_in_order(name: str, sample: int | None) -> N
 
 
 DATASETS = st.builds(
-    Computed,
+    ComputedDataset,
     name=st.just("uniform"),
     seed=st.integers(0, 2**32 - 1),
     zones=st.builds(lambda low, more: Range(low, low + more), st.integers(2, 6), st.integers(0, 5)),
@@ -310,7 +310,7 @@ DATASETS = st.builds(
 
 @examples(100)
 @given(DATASETS, st.integers(1, 50))
-def test_rows_are_the_same_in_chunks_of_any_size(dataset: Computed, size: int) -> None:
+def test_rows_are_the_same_in_chunks_of_any_size(dataset: ComputedDataset, size: int) -> None:
     whole = listed(dataset)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "ROWS_PER_CHUNK", size)
@@ -328,7 +328,7 @@ def test_rows_are_the_same_in_chunks_of_any_size(dataset: Computed, size: int) -
 def test_a_row_is_the_same_alone_as_among_others(name: str) -> None:
     inputs = sampled(name, 200)
     for row, number in enumerate(inputs.numbers.tolist()):
-        alone = at(Computed(name, seed=2004), [number])
+        alone = at(ComputedDataset(name, seed=2004), [number])
         assert alone.demand.tolist() == [inputs.demand[row].tolist()]
         assert alone.supply.tolist() == [inputs.supply[row].tolist()]
 
@@ -338,7 +338,7 @@ def test_a_row_is_the_same_alone_as_among_others(name: str) -> None:
 
 @examples(200)
 @given(DATASETS)
-def test_a_sample_has_one_row_from_each_of_equal_stretches(dataset: Computed) -> None:
+def test_a_sample_has_one_row_from_each_of_equal_stretches(dataset: ComputedDataset) -> None:
     """So its rows are in order, and none comes twice; they are rows of the whole."""
     whole = listed(replace(dataset, sample=None))
     found = listed(dataset)
@@ -363,7 +363,7 @@ def test_a_sample_of_kep_is_spread_over_all_of_it() -> None:
 
 
 def test_the_seed_decides_about_the_sample() -> None:
-    assert (sampled("kep", 10_000).numbers == together(Computed("kep", seed=2004, sample=10_000)).numbers).all()
+    assert (sampled("kep", 10_000).numbers == together(ComputedDataset("kep", seed=2004, sample=10_000)).numbers).all()
     same = float((sampled("kep", 10_000).numbers == sampled("kep", 10_000, seed=2005).numbers).mean())
     assert same < 0.01
 
@@ -401,10 +401,10 @@ def test_a_million_million_rows_take_no_more_memory_than_a_chunk(sample: int | N
     assert last.demand.shape == (2, 5)
 
 
-@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("name", COMPUTED_DATASETS)
 def test_a_chunk_that_is_sent_elsewhere_is_small_and_gives_the_same_rows(name: str) -> None:
     """Also after rows of it have been computed here."""
-    dataset = Computed(name, seed=3)
+    dataset = ComputedDataset(name, seed=3)
     chunk = next(iter(dataset.chunks()))
     here = chunk.inputs()
     assert dataset.rows > 0

@@ -12,7 +12,7 @@ from tests.reference.kep_2004 import ALGORITHMS, Group, allocate, score
 
 from zoneward.lab.contenders import contenders_for
 from zoneward.lab.datasets import Inputs
-from zoneward.lab.like_topology_simulator import LikeTopologySimulator
+from zoneward.lab.like_topology_simulator import TopologySimulatorWriter
 from zoneward.lab.scoring import COLUMNS, FATE, FELL_BACK, SCORED, UNSCORED, Reals, scores
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, SLICES
 
@@ -97,7 +97,7 @@ def test_values_are_those_of_the_literal_implementation(algorithm: str) -> None:
     (contender,) = contenders_for([algorithm])
     inputs = _inputs(drawn, [f"row {row}" for row in range(400)])
     file = BytesIO()
-    LikeTopologySimulator(file, contender).write(inputs, [scores(contender, inputs.demand, inputs.supply)])
+    TopologySimulatorWriter(file, contender).write(inputs, [scores(contender, inputs.demand, inputs.supply)])
     written = list(csv.DictReader(file.getvalue().decode().splitlines()))
     assert [row.pop("input name") for row in written] == inputs.names
     invalid = 0
@@ -118,7 +118,7 @@ def written_for(algorithm: str, drawn: list[Drawn]) -> list[list[str]]:
     (contender,) = contenders_for([algorithm])
     inputs = _inputs(drawn, ["x"] * len(drawn))
     file = BytesIO()
-    LikeTopologySimulator(file, contender).write(inputs, [scores(contender, inputs.demand, inputs.supply)])
+    TopologySimulatorWriter(file, contender).write(inputs, [scores(contender, inputs.demand, inputs.supply)])
     return [values for _, *values in csv.reader(file.getvalue().decode().splitlines()[1:])]
 
 
@@ -171,7 +171,7 @@ def test_where_zones_are_alike_their_order_decides_and_each_outcome_is_reached_b
 def test_format_is_that_of_the_tool() -> None:
     """Four decimals, rounded to even where a double lies between two; the two deviations with a percent sign."""
     file = BytesIO()
-    rows = LikeTopologySimulator(file, RANDOM)
+    rows = TopologySimulatorWriter(file, RANDOM)
     assert file.getvalue().decode() == HEADER
     inputs = _inputs([([1, 1], [150, 100])] * 4, ["1 zone empty", "best", "between", "worst"])
     columns = _columns(
@@ -194,7 +194,7 @@ def test_rows_that_reach_no_endpoint_are_invalid() -> None:
     file = BytesIO()
     inputs = _inputs([([1, 1], [1, 1]), ([1, 1], [1, 1]), ([1, 1], [0, 0])], ["a", "b", "c"])
     columns = _columns((0.5, 0, 0, 1, 0, FELL_BACK), (0.5, 0, 0, 1, 0, SCORED), (0, 0, 0, 0, 0, UNSCORED))
-    LikeTopologySimulator(file, RANDOM).write(inputs, [columns])
+    TopologySimulatorWriter(file, RANDOM).write(inputs, [columns])
     assert file.getvalue().decode() == HEADER + (
         "a,invalid,invalid,invalid,invalid,invalid,invalid,invalid\n"
         "b,77.5000,50.0000,100.0000,100.0000,0.0000%,0.0000%,0.0000\n"
@@ -206,7 +206,7 @@ def test_names_come_back_from_a_csv_reader() -> None:
     """Quoted where they must be; chunks follow each other, and inputs without names go by their numbers."""
     names = ["plain", "two words", "a,b", 'say "a"', '"', "", "Zürich", " leading", "invalid"]
     file = BytesIO()
-    rows = LikeTopologySimulator(file, RANDOM)
+    rows = TopologySimulatorWriter(file, RANDOM)
     for part in (names[:4], names[4:]):
         rows.write(_inputs([([1, 1], [1, 1])] * len(part), part), [_columns(*[(1, 0, 0, 1, 0, SCORED)] * len(part))])
     unnamed = _inputs([([1, 1], [1, 1])] * 2, [])
@@ -221,7 +221,7 @@ def test_slices_are_of_the_contenders_size() -> None:
     (contender,) = contenders_for(["random:maxEndpointsPerSlice=50"])
     file = BytesIO()
     inputs = _inputs([([1, 1], [60, 60])], ["x"])
-    LikeTopologySimulator(file, contender).write(inputs, [_columns((1, 0, 0, 4, 0, SCORED))])
+    TopologySimulatorWriter(file, contender).write(inputs, [_columns((1, 0, 0, 4, 0, SCORED))])
     assert file.getvalue().decode().splitlines()[1].split(",")[4] == "75.0000"
 
 
@@ -230,4 +230,4 @@ def test_one_contender_is_written() -> None:
     inputs = _inputs([([1, 1], [1, 1])], ["x"])
     columns = _columns((1, 0, 0, 1, 0, SCORED))
     with pytest.raises(ValueError, match="too many values to unpack"):
-        LikeTopologySimulator(BytesIO(), RANDOM).write(inputs, [columns, columns])
+        TopologySimulatorWriter(BytesIO(), RANDOM).write(inputs, [columns, columns])

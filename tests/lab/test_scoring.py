@@ -15,7 +15,7 @@ from tests.reference.kep_2004 import allocate, score
 
 from zoneward.lab import scoring
 from zoneward.lab.contenders import ALGORITHMS, Contender, contenders_for
-from zoneward.lab.datasets import Computed, Inputs, Integers
+from zoneward.lab.datasets import ComputedDataset, Inputs, Integers
 from zoneward.lab.scoring import (
     COLUMNS,
     FATE,
@@ -58,7 +58,7 @@ def columns(written: str, demand: list[int], supply: list[int]) -> list[float]:
 
 @cache
 def sample() -> Inputs:
-    return together(Computed("kep", seed=SEED, sample=SAMPLE))
+    return together(ComputedDataset("kep", seed=SEED, sample=SAMPLE))
 
 
 class OneByOne:

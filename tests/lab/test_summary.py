@@ -15,7 +15,7 @@ from zoneward.lab.contenders import contenders_for
 from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import scores
 from zoneward.lab.summary import SHARES, summary
-from zoneward.lab.tally import Tally, Wanted, merged
+from zoneward.lab.tally import SimulationSpec, Tally, merged
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Simulation
 
 SHOWN = [
@@ -76,7 +76,9 @@ def worked_out(inputs: Inputs) -> list[Row]:
     return found
 
 
-def said(wanted: Wanted = EVERYTHING, *, bounds: bool = False, shares: tuple[float, ...] = SHARES) -> Simulation:
+def said(
+    wanted: SimulationSpec = EVERYTHING, *, bounds: bool = False, shares: tuple[float, ...] = SHARES
+) -> Simulation:
     found = merged(wanted, tallies(wanted, PIECES))
     return summary(wanted, found, dataset="drawn", of=2100, seed=5, bounds=bounds, shares=shares)
 
@@ -147,7 +149,7 @@ def test_every_row_is_won_by_one_or_tied_by_some() -> None:
 
 
 def test_one_alone_wins_every_row() -> None:
-    (means,) = said(Wanted(contenders=CONTENDERS[:1])).means
+    (means,) = said(SimulationSpec(contenders=CONTENDERS[:1])).means
     assert (means.wins, means.ties) == (len(rows()), 0)
 
 
@@ -276,7 +278,7 @@ def test_quantiles_are_those_of_numpy_up_to_the_width_of_a_bin() -> None:
 
 def test_rows_alike_have_their_credit_as_every_quantile() -> None:
     inputs = Inputs(np.arange(50), np.full((50, 2), 1), np.full((50, 2), 3))
-    wanted = Wanted(contenders=contenders_for(["PreferSameZone"]), quantiles=True)
+    wanted = SimulationSpec(contenders=contenders_for(["PreferSameZone"]), quantiles=True)
     simulation = summary(wanted, merged(wanted, tallies(wanted, [inputs])), dataset="x", of=50, shares=SHARES)
     (quantiles,) = simulation.quantiles
     for values in quantiles.by_share.values():
@@ -311,7 +313,7 @@ def test_differences_and_their_intervals_are_those_of_paired_rows() -> None:
 
 
 def test_what_never_differs_has_an_interval_of_nothing() -> None:
-    wanted = Wanted(contenders=contenders_for(["random,cluster-wide"]))
+    wanted = SimulationSpec(contenders=contenders_for(["random,cluster-wide"]))
     simulation = summary(wanted, merged(wanted, tallies(wanted, PIECES)), dataset="x", of=1)
     (difference,) = simulation.differences
     assert (difference.mean, difference.low, difference.high) == (0, 0, 0)
@@ -319,7 +321,7 @@ def test_what_never_differs_has_an_interval_of_nothing() -> None:
 
 def test_an_interval_holds_the_mean_of_the_whole_in_19_of_20_samples() -> None:
     """Of 400 samples of 100 rows each, between 361 and 393: it is missed once in a million."""
-    wanted = Wanted(contenders=contenders_for(["local-kep-tool,local-shared"]), encodings=(HINTS,))
+    wanted = SimulationSpec(contenders=contenders_for(["local-kep-tool,local-shared"]), encodings=(HINTS,))
     rng = np.random.default_rng(95)
     demand, supply = rng.integers(1, 11, (40_000, 3)), rng.integers(0, 101, (40_000, 3))
     whole = Inputs(np.arange(40_000), demand, supply)

@@ -15,11 +15,13 @@ from tests.properties.random_clusters import examples
 from zoneward.lab.contenders import contenders_for
 from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import scores, slices_share, totals
-from zoneward.lab.tally import QUANTILE_BINS, Tally, Wanted, Worst, _histogram, credit_of, merged, tally
+from zoneward.lab.tally import QUANTILE_BINS, SimulationSpec, Tally, Worst, _histogram, credit_of, merged, tally
 from zoneward.routing.scores import ENCODINGS, HINTS, SLICE_GROUPS
 
 CONTENDERS = contenders_for(["random,local,PreferSameZone,local-weighted:maxEndpointsPerSlice=10"])
-EVERYTHING = Wanted(contenders=CONTENDERS, encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=7)
+EVERYTHING = SimulationSpec(
+    contenders=CONTENDERS, encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=7
+)
 
 
 def drawn(rows: int, *, zones: int = 3, seed: object = 0, first: int = 0) -> Inputs:
@@ -44,7 +46,7 @@ def cut(inputs: Inputs, *edges: int) -> list[Inputs]:
     ]
 
 
-def tallies(wanted: Wanted, pieces: Sequence[Inputs]) -> list[Tally]:
+def tallies(wanted: SimulationSpec, pieces: Sequence[Inputs]) -> list[Tally]:
     return [tally(wanted, each)[0] for each in pieces]
 
 
@@ -137,7 +139,7 @@ def test_the_columns_of_every_row_are_given_too() -> None:
 
 
 def test_only_what_is_wanted_is_counted() -> None:
-    wanted = Wanted(contenders=CONTENDERS)
+    wanted = SimulationSpec(contenders=CONTENDERS)
     found = tally(wanted, drawn(100))[0]
     assert {*found.counts} == {"rows", "unscored", "wins", "fell back"}
     assert not found.worst

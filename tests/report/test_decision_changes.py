@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
-from zoneward.report.decisions import DecisionView, SlicesView, ZoneView
+from zoneward.report.plan_json import DecisionView, SlicesView, ZoneView
 from zoneward.routing.rules import Rule
 
 NOW = datetime(2026, 6, 1, 12, 0, 0, 123_456, tzinfo=UTC)

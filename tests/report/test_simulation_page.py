@@ -15,7 +15,7 @@ from tests.report.simulated import EMPTY, NASTY, credits_of, means_of, plots_of,
 
 from zoneward.lab.contenders import contenders_for
 from zoneward.lab.datasets import Computed
-from zoneward.lab.running import Threads, simulate
+from zoneward.lab.simulation import ThreadRunner, simulate
 from zoneward.lab.tally import Wanted
 from zoneward.report.simulation_page import simulation_page
 from zoneward.routing.scores import BOUND, CREDITS, HINTS, SLICE_GROUPS, Band, Plots, Quantiles, Simulation
@@ -31,7 +31,7 @@ def real() -> Simulation:
         encodings=(SLICE_GROUPS, HINTS), by="endpoints", quantiles=True, plots=True, worst=3,
     )  # fmt: skip
     dataset = Computed("small", sample=2_000)
-    return simulate(wanted, dataset, runner=Threads(2), bounds=True, shares=(0.05, 0.5))
+    return simulate(wanted, dataset, runner=ThreadRunner(2), bounds=True, shares=(0.05, 0.5))
 
 
 def parsed(page: str) -> ElementTree.Element:

@@ -70,7 +70,7 @@ def run(asked: Asked) -> int:
         log.warning(INSECURE)
 
     async def work(stop: asyncio.Event) -> None:
-        from zoneward.report.decisions import as_json, decisions_document
+        from zoneward.report.plan_json import decisions_document, to_json
 
         replica = running.Replica(
             access,
@@ -79,7 +79,7 @@ def run(asked: Asked) -> int:
             lease=(lease_namespace(access, settings.lease_namespace), settings.lease_name),
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
             log=log,
-            as_json=lambda plan: as_json(decisions_document([plan])),
+            to_json=lambda plan: to_json(decisions_document([plan])),
         )
         await replica.run(stop)
 

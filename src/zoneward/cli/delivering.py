@@ -17,14 +17,14 @@ from zoneward.cli.interrupting import Interrupts
 from zoneward.cli.options import Note, tell, wants_color
 from zoneward.cli.requesting import Request
 from zoneward.cli.whole_file import whole_file
-from zoneward.report.simulations import heading, simulation_csv, simulation_document, simulation_table
+from zoneward.report.simulation_report import heading, simulation_csv, simulation_document, simulation_table
 from zoneward.routing.scores import Simulation
 
 if TYPE_CHECKING:
     from zoneward.lab.datasets import Inputs
-    from zoneward.lab.running import Sink
     from zoneward.lab.scoring import Reals
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.simulation import Sink
+    from zoneward.lab.tally import SimulationSpec
 
 _WIDEST: Final = 200
 
@@ -37,7 +37,7 @@ class Delivery:
     finish: Callable[[Simulation], None]
 
 
-_WRITERS: Final = {"parquet": "zoneward.lab.parquet", "like": "zoneward.lab.like_topology_simulator"}
+_WRITERS: Final = {"parquet": "zoneward.lab.row_writers", "like": "zoneward.lab.like_topology_simulator"}
 
 
 def import_writer(request: Request) -> None:
@@ -49,12 +49,12 @@ def import_writer(request: Request) -> None:
 
 
 @contextmanager
-def delivery(request: Request, wanted: "Wanted", interrupts: Interrupts) -> Iterator[Delivery]:
+def delivery(request: Request, wanted: "SimulationSpec", interrupts: Interrupts) -> Iterator[Delivery]:
     """Everything that is to be written is open from here on: what can't be written is told before the work begins."""
     if request.output == "parquet":
-        from zoneward.lab.parquet import ParquetDirectory
+        from zoneward.lab.row_writers import ParquetWriter
 
-        with ParquetDirectory(Path(request.to or ""), wanted.contenders) as directory:
+        with ParquetWriter(Path(request.to or ""), wanted.contenders) as directory:
             interrupts.at_once(directory.discard)
 
             def finish(simulation: Simulation) -> None:
@@ -63,10 +63,10 @@ def delivery(request: Request, wanted: "Wanted", interrupts: Interrupts) -> Iter
 
             yield Delivery(_held(directory.write, interrupts), finish)
     elif request.output == "like":
-        from zoneward.lab.like_topology_simulator import LikeTopologySimulator
+        from zoneward.lab.like_topology_simulator import TopologySimulatorWriter
 
         with _copied() if request.to is None else whole_file(Path(request.to), at_once=interrupts.at_once) as file:
-            sink = LikeTopologySimulator(file, wanted.contenders[0]).write
+            sink = TopologySimulatorWriter(file, wanted.contenders[0]).write
             yield Delivery(_held(sink, interrupts), lambda simulation: _tell_partial(request, simulation))
     elif request.to is None:
         yield Delivery(None, lambda simulation: click.echo(_text(request, simulation), nl=False, color=True))
@@ -112,7 +112,7 @@ def _copied() -> Iterator[IO[bytes]]:
 def _text(request: Request, simulation: Simulation) -> str:
     options = request.options
     if request.output == "table":
-        from zoneward.report.tables import print_table
+        from zoneward.report.plan_table import print_table
 
         if not request.differences:
             simulation = replace(simulation, differences=())
@@ -120,9 +120,9 @@ def _text(request: Request, simulation: Simulation) -> str:
         table = simulation_table(simulation, width=_WIDEST)
         return print_table(table, color=wants_color(options) and request.to is None, width=_WIDEST)
     if request.output == "json":
-        from zoneward.report.decisions import as_json
+        from zoneward.report.plan_json import to_json
 
-        return as_json(simulation_document(simulation)).decode()
+        return to_json(simulation_document(simulation)).decode()
     if request.output == "csv":
         return simulation_csv(simulation)
     from zoneward.report.simulation_page import simulation_page

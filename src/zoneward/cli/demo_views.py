@@ -20,7 +20,7 @@ from zoneward.routing.demand.demand import demand_of, is_ready
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from zoneward.report.text import Text
+    from zoneward.report.terminal_text import Text
 
 _REDRAW: Final = 0.1
 """Seconds between two looks at whether there is something new to draw."""
@@ -61,7 +61,7 @@ class Lines:
     async def end(self) -> None:
         from rich.console import Group
 
-        from zoneward.report.tables import print_table
+        from zoneward.report.plan_table import print_table
 
         await self._tell()
         width = table_width()
@@ -94,7 +94,7 @@ class Drawn:
 
     async def end(self) -> None:
         """The last picture stays in the terminal's own history, with room below it for what is said at the end."""
-        from zoneward.report.tables import print_table
+        from zoneward.report.plan_table import print_table
 
         with suppress(OSError):
             width, height = Screen().size
@@ -123,7 +123,7 @@ class Drawn:
         return int(story.seconds), len(story.log), story.marked(_MARKED), zones_now(self._cache)
 
     def _status(self, *, is_last: bool) -> "Text":
-        from zoneward.report.text import Text
+        from zoneward.report.terminal_text import Text
 
         everything = sum_of(self._story.plans)
         text = Text().append("zoneward demo", "bold")
@@ -139,8 +139,8 @@ def _table(story: Story, cache: Cache, width: int) -> Sequence["RenderableType"]
     """The table as other commands print it, in parts; without the last line, which speaks of their options."""
     from rich.console import Group
 
-    from zoneward.report.tables import plan_table
-    from zoneward.report.text import AnyText, lines
+    from zoneward.report.plan_table import plan_table
+    from zoneward.report.terminal_text import AnyText, lines
 
     table = plan_table(story.plans, demand=demand_of(cache.nodes), configuration=Configuration(), width=width)
     assert isinstance(table, Group)

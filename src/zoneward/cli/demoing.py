@@ -27,7 +27,7 @@ from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.telling import Teller
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
-from zoneward.report.comparisons import totals
+from zoneward.report.comparison_report import totals
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.request.approach import NO_APPROACH

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from zoneward.cli.planning import Planned
 from zoneward.cli.snapshots import node_in
 from zoneward.kube.objects import Endpoint, EndpointSlice, zone_of
-from zoneward.report.routes import PortRoute, Route
+from zoneward.report.route_report import PortRoute, Route
 from zoneward.routing.selection.selection import (
     endpoints_of_port,
     hints_heeded,

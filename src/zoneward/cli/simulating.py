@@ -14,13 +14,13 @@ from zoneward.cli.interrupting import INTERRUPTED, Interrupts
 from zoneward.cli.options import Note, tell
 from zoneward.cli.requesting import CLUSTER, Request, check_extra, check_usage
 from zoneward.kube.input_error import InputError, show
-from zoneward.lab.names import COMPUTED
+from zoneward.lab.names import COMPUTED_DATASETS
 
 if TYPE_CHECKING:
-    from zoneward.lab.datasets import Computed, Dataset
-    from zoneward.lab.own_rules import Source
-    from zoneward.lab.running import Runner
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.algorithm_file import Source
+    from zoneward.lab.datasets import ComputedDataset, Dataset
+    from zoneward.lab.simulation import Runner
+    from zoneward.lab.tally import SimulationSpec
 
 _WORTH_TELLING: Final = 1.0
 """Seconds of compiling that a user wonders about."""
@@ -36,13 +36,13 @@ def simulate_for(request: Request) -> int:
     shares = request.shares
     runner = _runner(request)
     from zoneward.lab.contenders import contenders_for
-    from zoneward.lab.running import simulate
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.simulation import simulate
+    from zoneward.lab.tally import SimulationSpec
 
     source = _source(request)
     own = source.untried if source else None
     asked = (*request.algorithms, *((own.name,) if own else ()))
-    wanted = Wanted(
+    wanted = SimulationSpec(
         contenders=contenders_for(asked, sweeps=request.sweeps, own=own),
         encodings=request.encodings,
         by=request.by,
@@ -93,7 +93,7 @@ def simulate_for(request: Request) -> int:
 def _source(request: Request) -> "Source | None":
     if request.algorithm_file is None:
         return None
-    from zoneward.lab.own_rules import source
+    from zoneward.lab.algorithm_file import source
 
     return source(request.algorithm_file)
 
@@ -111,18 +111,18 @@ def _dataset(request: Request) -> "Dataset":
         planned = plan_for(request.options)
         return services(planned.plans, planned.surroundings.demand)
     name, _, rest = written.partition(":")
-    if name in COMPUTED:
+    if name in COMPUTED_DATASETS:
         return _computed(name, rest, request)
-    from zoneward.lab.csv_files import CsvFile
+    from zoneward.lab.csv_dataset import CsvDataset
 
     if not Path(written).exists() and os.sep not in written and not written.endswith(".csv"):
-        known = ", ".join((*COMPUTED, CLUSTER))
+        known = ", ".join((*COMPUTED_DATASETS, CLUSTER))
         raise InputError("--dataset", f"expected one of {known}, or a CSV file, got {show(written)}")
-    return CsvFile(Path(written), skip_invalid=request.skip_invalid, sample=request.sample_size, seed=request.seed)
+    return CsvDataset(Path(written), skip_invalid=request.skip_invalid, sample=request.sample_size, seed=request.seed)
 
 
-def _computed(name: str, written: str, request: Request) -> "Computed":
-    from zoneward.lab.datasets import MOST_PER_ZONE, MOST_ZONES, Computed, Range
+def _computed(name: str, written: str, request: Request) -> "ComputedDataset":
+    from zoneward.lab.datasets import MOST_PER_ZONE, MOST_ZONES, ComputedDataset, Range
 
     bounds = {"zones": (2, MOST_ZONES), "nodes": (0, MOST_PER_ZONE), "endpoints": (0, MOST_PER_ZONE)}
     ranges: dict[str, Range] = {}
@@ -143,7 +143,7 @@ def _computed(name: str, written: str, request: Request) -> "Computed":
             inputs = first
         else:
             ranges[key] = Range(first, last)
-    return Computed(name, seed=request.seed, sample=request.sample_size, inputs=inputs, **ranges)
+    return ComputedDataset(name, seed=request.seed, sample=request.sample_size, inputs=inputs, **ranges)
 
 
 # --- who works --------------------------------------------------------------------------------------------------------
@@ -151,15 +151,15 @@ def _computed(name: str, written: str, request: Request) -> "Computed":
 
 def _runner(request: Request) -> "Runner":
     if request.scheduler is not None:
-        from zoneward.lab.on_dask import Dask
+        from zoneward.lab.dask_runner import DaskRunner
 
-        return Dask(request.scheduler)
-    from zoneward.lab.running import Threads
+        return DaskRunner(request.scheduler)
+    from zoneward.lab.simulation import ThreadRunner
 
-    return Threads(request.jobs or os.cpu_count() or 1)
+    return ThreadRunner(request.jobs or os.cpu_count() or 1)
 
 
-def _compile(request: Request, wanted: "Wanted", interrupts: Interrupts) -> None:
+def _compile(request: Request, wanted: "SimulationSpec", interrupts: Interrupts) -> None:
     """Nothing to wait for but the first time; then a terminal shows that something goes on."""
     from zoneward.lab.scoring import kept_in, prepare
 

@@ -19,7 +19,7 @@ from zoneward.report.decision_changes import DecisionChange, as_line, in_words, 
 
 if TYPE_CHECKING:
     from zoneward.client.resources import Key
-    from zoneward.report.text import Text
+    from zoneward.report.terminal_text import Text
 
 _REDRAW: Final = 0.25
 """Seconds between two pictures."""
@@ -109,7 +109,7 @@ class Log(_Printed):
             await self._print("".join(f"{visible(in_words(change, now=now))}\n" for change in changes))
 
     async def complete(self) -> None:
-        from zoneward.report.tables import plan_table, print_table
+        from zoneward.report.plan_table import plan_table, print_table
 
         plans, width = self._plans, table_width(wide=self._wide)
         table = plan_table(
@@ -190,7 +190,7 @@ class Drawn:
         return frozenset(key for key, then in self._changed.items() if now - then < _MARKED)
 
     def picture(self, width: int, height: int, *, marked: Collection["Key"]) -> list[str]:
-        from zoneward.report.screen import screen
+        from zoneward.report.screens import screen
 
         plans = self._plans
         known = set(plans.order)
@@ -209,7 +209,7 @@ class Drawn:
         )
 
     def _status(self) -> "Text":
-        from zoneward.report.text import Text
+        from zoneward.report.terminal_text import Text
 
         services, pods = len(self._plans.order), len(self._cache.pods)
         counts = f"{services:,} Service{'' if services == 1 else 's'}, {pods:,} Pod{'' if pods == 1 else 's'}"

@@ -75,7 +75,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnRule:
+class CustomAlgorithm:
     """A rule that is not in the registry: its name, and what `Contender` needs to know."""
 
     name: str
@@ -85,7 +85,7 @@ class OwnRule:
 
 
 def contenders_for(
-    written: Iterable[str], *, sweeps: Iterable[str] = (), own: OwnRule | None = None
+    written: Iterable[str], *, sweeps: Iterable[str] = (), own: CustomAlgorithm | None = None
 ) -> tuple[Contender, ...]:
     """The contenders that ``-a`` and ``--sweep`` ask for; raises `InputError`.
 
@@ -130,7 +130,7 @@ def _split(written: str) -> list[str]:
     return parts
 
 
-def _named(written: str, own: OwnRule | None) -> tuple[str, dict[str, Fraction]]:
+def _named(written: str, own: CustomAlgorithm | None) -> tuple[str, dict[str, Fraction]]:
     name, _, rest = written.partition(":")
     if own is None or name != own.name:
         name = _ALIASES.get(name, name)
@@ -169,13 +169,13 @@ def _number(option: str, parameter: str, written: str) -> Fraction:
     return number
 
 
-def _parameters_of(name: str, own: OwnRule | None) -> Sequence[str]:
+def _parameters_of(name: str, own: CustomAlgorithm | None) -> Sequence[str]:
     if own is not None and name == own.name:
         return PARAMETERS
     return (*_DEFAULTS.get(name, ()), PER_SLICE)
 
 
-def _contender(name: str, given: Mapping[str, Fraction], own: OwnRule | None) -> Contender:
+def _contender(name: str, given: Mapping[str, Fraction], own: CustomAlgorithm | None) -> Contender:
     label = name
     if given:
         label += ":" + ",".join(f"{key}={_plainly(given[key])}" for key in PARAMETERS if key in given)

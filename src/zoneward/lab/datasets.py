@@ -171,10 +171,10 @@ def stratified(whole: int, rows: int, *, seed: int, start: int, stop: int) -> In
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedDataset:
     """A dataset of parts, whole or a sample of it; two with the same fields have the same rows.
 
-    ``name`` is one of `zoneward.lab.names.COMPUTED`; the ranges and ``inputs`` are for ``uniform`` alone. A sample
+    ``name`` is one of `zoneward.lab.names.COMPUTED_DATASETS`; the ranges and ``inputs`` are for ``uniform`` alone. A sample
     takes one row by chance from each of ``sample`` stretches of equal length, so that it is spread evenly and holds no
     row twice.
     """
@@ -219,7 +219,7 @@ class Computed:
 class Stretch:
     """Consecutive rows of one part."""
 
-    dataset: Computed
+    dataset: ComputedDataset
     part: int
     start: int
     stop: int
@@ -232,7 +232,7 @@ class Stretch:
 class Picked:
     """Some rows of one part."""
 
-    dataset: Computed
+    dataset: ComputedDataset
     part: int
     numbers: Integers
 
@@ -240,7 +240,7 @@ class Picked:
         return _inputs(self.dataset, self.part, self.numbers)
 
 
-def _inputs(dataset: Computed, number: int, numbers: Integers) -> Inputs:
+def _inputs(dataset: ComputedDataset, number: int, numbers: Integers) -> Inputs:
     parts = _parts(dataset)
     demand, supply = parts[number].at(numbers)
     first = sum(part.rows for part in parts[:number])
@@ -248,7 +248,7 @@ def _inputs(dataset: Computed, number: int, numbers: Integers) -> Inputs:
 
 
 @cache
-def _parts(dataset: Computed) -> tuple[Part, ...]:
+def _parts(dataset: ComputedDataset) -> tuple[Part, ...]:
     if dataset.name == "uniform":
         sizes = range(dataset.zones.low, dataset.zones.high + 1)
         bounds = [index * dataset.inputs // len(sizes) for index in range(len(sizes) + 1)]

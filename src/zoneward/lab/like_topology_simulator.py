@@ -28,7 +28,7 @@ _DECIMALS: Final = pl.Decimal(18, 4)
 """Written ten times faster than doubles."""
 
 
-class LikeTopologySimulator:
+class TopologySimulatorWriter:
     """Writes one contender's rows to a file; the header when it is made, the rest as it comes.
 
     In-zone-traffic and slice score are of 100; the deviation score is 100 less half of each deviation in percent; the
@@ -46,7 +46,7 @@ class LikeTopologySimulator:
         file.write((",".join(COLUMNS) + "\n").encode())
 
     def write(self, inputs: Inputs, columns: list[Reals]) -> None:
-        """A sink of `zoneward.lab.running.simulate`; ``columns`` are those of the one contender."""
+        """A sink of `zoneward.lab.simulation.simulate`; ``columns`` are those of the one contender."""
         (measured,) = columns
         slices = slices_share(self._contender, measured, inputs.supply.sum(axis=1))
         deviations = measured[MAX_OVERLOAD], measured[MEAN_OVERLOAD]

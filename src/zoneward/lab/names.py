@@ -2,5 +2,5 @@
 
 from typing import Final
 
-COMPUTED: Final = ("kep", "kep-permuted", "representative", "small", "medium", "few", "uniform")
-"""Datasets that are computed from the numbers of their rows (`zoneward.lab.datasets.Computed`)."""
+COMPUTED_DATASETS: Final = ("kep", "kep-permuted", "representative", "small", "medium", "few", "uniform")
+"""Datasets that are computed from the numbers of their rows (`zoneward.lab.datasets.ComputedDataset`)."""

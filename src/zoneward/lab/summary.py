@@ -11,8 +11,8 @@ from zoneward.lab.tally import (
     JOINT_BINS,
     JOINT_WIDTH,
     Counts,
+    SimulationSpec,
     Tally,
-    Wanted,
     credit_of,
 )
 from zoneward.routing.score import total
@@ -40,7 +40,7 @@ _SPREAD_WIDTH: Final = 0.5
 
 
 def summary(
-    wanted: Wanted,
+    wanted: SimulationSpec,
     found: Tally,
     *,
     dataset: str,
@@ -84,7 +84,7 @@ def summary(
     )
 
 
-def _means(wanted: Wanted, found: Tally, bands: slice | int, *, bounds: bool) -> tuple[Means, ...]:
+def _means(wanted: SimulationSpec, found: Tally, bands: slice | int, *, bounds: bool) -> tuple[Means, ...]:
     rows = int(np.sum(found.counts["rows"][bands]))
     if rows == 0:
         return ()
@@ -126,7 +126,7 @@ def _credits(in_zone: float, max_overload: float, mean_overload: float, slices: 
     return dict(zip(CREDITS, values, strict=True))
 
 
-def _bands(wanted: Wanted, found: Tally, *, bounds: bool) -> tuple[Band, ...]:
+def _bands(wanted: SimulationSpec, found: Tally, *, bounds: bool) -> tuple[Band, ...]:
     if not wanted.by:
         return ()
     if wanted.by == "zones":
@@ -141,7 +141,7 @@ def _bands(wanted: Wanted, found: Tally, *, bounds: bool) -> tuple[Band, ...]:
     )
 
 
-def _quantiles(wanted: Wanted, found: Tally, shares: tuple[float, ...]) -> tuple[Quantiles, ...]:
+def _quantiles(wanted: SimulationSpec, found: Tally, shares: tuple[float, ...]) -> tuple[Quantiles, ...]:
     if not wanted.quantiles or not found.counts["rows"].any():
         return ()
     results = []
@@ -168,7 +168,7 @@ def _quantile(counts: Counts, share: float) -> float:
     return credit_of(min(number, len(counts) - 1))
 
 
-def _differences(wanted: Wanted, found: Tally) -> tuple[Difference, ...]:
+def _differences(wanted: SimulationSpec, found: Tally) -> tuple[Difference, ...]:
     rows = int(found.counts["rows"].sum())
     results = []
     for number, encoding in enumerate(wanted.encodings):
@@ -191,7 +191,7 @@ def _differences(wanted: Wanted, found: Tally) -> tuple[Difference, ...]:
     return tuple(results)
 
 
-def _worst(wanted: Wanted, found: Tally) -> tuple[WorstRow, ...]:
+def _worst(wanted: SimulationSpec, found: Tally) -> tuple[WorstRow, ...]:
     return tuple(
         WorstRow(
             algorithm=wanted.contenders[contender].label,
@@ -210,7 +210,7 @@ def _worst(wanted: Wanted, found: Tally) -> tuple[WorstRow, ...]:
 # --- plots ------------------------------------------------------------------------------------------------------------
 
 
-def _plots(wanted: Wanted, found: Tally, *, bounds: bool) -> Plots:
+def _plots(wanted: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
     rows, endpoints = found.counts["curve rows"], found.counts["curve endpoints"]
     label = [each.label for each in wanted.contenders]
     curves = tuple(

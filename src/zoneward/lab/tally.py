@@ -38,7 +38,7 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SimulationSpec:
     """What to add up. ``by`` splits rows into bands; ``quantiles`` and ``plots`` need histograms."""
 
     contenders: tuple[Contender, ...]
@@ -91,13 +91,13 @@ class Tally:
     worst: dict[tuple[int, str], Worst] = field(default_factory=dict)
 
 
-def tally(wanted: Wanted, inputs: Inputs) -> tuple[Tally, list[Reals]]:
+def tally(wanted: SimulationSpec, inputs: Inputs) -> tuple[Tally, list[Reals]]:
     """Score a chunk with every contender; also gives the columns of each, for whoever writes rows down."""
     rows = [scores(contender, inputs.demand, inputs.supply) for contender in wanted.contenders]
     return _Adding(wanted, inputs, rows).tally(), rows
 
 
-def merged(wanted: Wanted, tallies: Iterable[Tally], *, fold: bool = True) -> Tally:
+def merged(wanted: SimulationSpec, tallies: Iterable[Tally], *, fold: bool = True) -> Tally:
     """Tallies of chunks that follow each other as one; with ``fold`` their sums are added up, in order."""
     found = Tally()
     for each in tallies:
@@ -120,7 +120,7 @@ def merged(wanted: Wanted, tallies: Iterable[Tally], *, fold: bool = True) -> Ta
 class _Adding:
     """One chunk on its way into a tally. Arrays are over the rows that could be scored."""
 
-    def __init__(self, wanted: Wanted, inputs: Inputs, rows: Sequence[Reals]) -> None:
+    def __init__(self, wanted: SimulationSpec, inputs: Inputs, rows: Sequence[Reals]) -> None:
         self.wanted = wanted
         scored = (inputs.supply.sum(axis=1) > 0) & (inputs.demand.sum(axis=1) > 0)
         self.unscored = len(scored) - int(scored.sum())

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from zoneward import __version__
 from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk, Held, Picked, Stretch
-from zoneward.lab.parcels import opened, parcel
-from zoneward.lab.running import Scored, score_chunk
 from zoneward.lab.scoring import Reals, prepare, source_digest
-from zoneward.lab.tally import Tally, Wanted, merged
+from zoneward.lab.serialization import deserialize, serialize
+from zoneward.lab.simulation import Scored, score_chunk
+from zoneward.lab.tally import SimulationSpec, Tally, merged
 
 LEAST_ROWS: Final = 100_000
 """Inputs of the smallest task, but for a dataset's last: with fewer, too much time goes into sending."""
@@ -24,36 +24,36 @@ _HEAVY: Final = 1 << 20
 """Bytes of a task from which on it takes no more chunks than `LEAST_ROWS` need: they wait in the scheduler's memory."""
 
 Result = tuple[bytes, list[Reals]] | str
-"""A parcel of rows and tally with the columns of each contender for each chunk; or who refuses, and why."""
+"""A serialize of rows and tally with the columns of each contender for each chunk; or who refuses, and why."""
 
 
 @dataclass(slots=True)
 class Task:
-    """Chunks in parcels. ``future`` is what stands for the result; ``losses`` counts how often nobody survived it."""
+    """Chunks in packets. ``future`` is what stands for the result; ``losses`` counts how often nobody survived it."""
 
-    parcels: tuple[bytes, ...]
+    packets: tuple[bytes, ...]
     future: Any = None
     losses: int = 0
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.parcels))
+        return sum(map(len, self.packets))
 
 
 def tasks_of(chunks: Iterable[Chunk], *, rows_per_task: int, with_rows: bool) -> Iterator[Task]:
     """Chunks put together; tasks that are heavy, or whose results are, hold as few as `LEAST_ROWS` allow."""
-    parcels: list[bytes] = []
+    packets: list[bytes] = []
     rows = 0
     for chunk in chunks:
-        parcels.append(parcel(chunk))
+        packets.append(serialize(chunk))
         rows += _rows(chunk)
-        heavy = with_rows or sum(map(len, parcels)) >= _HEAVY
+        heavy = with_rows or sum(map(len, packets)) >= _HEAVY
         if rows >= (min(rows_per_task, LEAST_ROWS) if heavy else rows_per_task):
-            yield Task(tuple(parcels))
-            parcels = []
+            yield Task(tuple(packets))
+            packets = []
             rows = 0
-    if parcels:
-        yield Task(tuple(parcels))
+    if packets:
+        yield Task(tuple(packets))
 
 
 def _rows(chunk: Chunk) -> int:
@@ -68,8 +68,8 @@ def _rows(chunk: Chunk) -> int:
             return ROWS_PER_CHUNK
 
 
-def score_task(expected: str, wanted: bytes, parcels: tuple[bytes, ...], *, with_rows: bool) -> Result:
-    """Runs on a worker. Parcels of another version are not opened: they may mean something else there."""
+def score_task(expected: str, wanted: bytes, packets: tuple[bytes, ...], *, with_rows: bool) -> Result:
+    """Runs on a worker. Parcels of another version are not deserialize: they may mean something else there."""
     if expected != version():
         from distributed import get_worker
 
@@ -78,24 +78,24 @@ def score_task(expected: str, wanted: bytes, parcels: tuple[bytes, ...], *, with
     tallies: list[Tally] = []
     columns: list[Reals] = []
     processed = 0
-    for each in parcels:
-        scored = score_chunk(asked, opened(each), rows=with_rows)
+    for each in packets:
+        scored = score_chunk(asked, deserialize(each), rows=with_rows)
         processed += scored.processed
         tallies.append(scored.tally)
         columns.extend(column for _, found in scored.rows for column in found)
-    return parcel((processed, merged(asked, tallies, fold=False))), columns
+    return serialize((processed, merged(asked, tallies, fold=False))), columns
 
 
 def scored_of(task: Task, result: tuple[bytes, list[Reals]]) -> Scored:
     """What a task's result says, where the task was made."""
     packed, columns = result
-    processed, tally = opened(packed)
+    processed, tally = deserialize(packed)
     if not columns:
         return Scored(processed, tally)
-    each = len(columns) // len(task.parcels)
+    each = len(columns) // len(task.packets)
     rows = tuple(
-        (opened(chunk).inputs(), columns[number * each : (number + 1) * each])
-        for number, chunk in enumerate(task.parcels)
+        (deserialize(chunk).inputs(), columns[number * each : (number + 1) * each])
+        for number, chunk in enumerate(task.packets)
     )
     return Scored(processed, tally, rows)
 
@@ -111,13 +111,13 @@ _opening = Lock()
 
 
 @lru_cache(maxsize=8)
-def _opened_once(wanted: bytes) -> Wanted:
-    asked: Wanted = opened(wanted)
+def _opened_once(wanted: bytes) -> SimulationSpec:
+    asked: SimulationSpec = deserialize(wanted)
     prepare(asked.contenders)
     return asked
 
 
-def _opened(wanted: bytes) -> Wanted:
+def _opened(wanted: bytes) -> SimulationSpec:
     """The same one for all tasks of a run: what is compiled hangs on the very function that came in it."""
     with _opening:
         return _opened_once(wanted)

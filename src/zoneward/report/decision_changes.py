@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from zoneward.report.decisions import DecisionView
+from zoneward.report.plan_json import DecisionView
 
 _WORDS: Final = {"ADDED": "new", "CHANGED": "changed", "REMOVED": "gone"}
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from rich.console import Console, Group
 
-from zoneward.report.screen import lines_of, with_marked
-from zoneward.report.tables import plan_table
-from zoneward.report.text import AnyText, Text
+from zoneward.report.plan_table import plan_table
+from zoneward.report.screens import lines_of, with_marked
+from zoneward.report.terminal_text import AnyText, Text
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand
 from zoneward.slices.plan import ServicePlan

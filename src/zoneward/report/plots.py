@@ -17,7 +17,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from zoneward.report.markup import printable
+from zoneward.report.html import printable
 from zoneward.report.svg import drawing, embedded
 from zoneward.routing.scores import BOUND, Curve, Joint, Spread
 

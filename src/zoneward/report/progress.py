@@ -2,7 +2,7 @@
 
 from rich.progress import ProgressColumn, Task
 
-from zoneward.report.text import Text
+from zoneward.report.terminal_text import Text
 
 
 class RateColumn(ProgressColumn):

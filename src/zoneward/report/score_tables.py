@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from zoneward.report.markup import Content, Markup, name, table, tag
+from zoneward.report.html import Content, Markup, name, table, tag
 from zoneward.routing.scores import BOUND, CREDITS, Band, Difference, Means, Quantiles, WorstRow
 
 CREDIT_NAMES: Final = ("total", "in-zone", "max overload", "mean overload", "overload", "slices")

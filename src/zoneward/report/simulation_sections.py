@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from zoneward.report.markup import Content, Markup, name, tag
+from zoneward.report.html import Content, Markup, name, tag
 from zoneward.report.score_tables import (
     bands_in_full,
     bands_table,

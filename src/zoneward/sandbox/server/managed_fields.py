@@ -72,7 +72,7 @@ class Entry:
     def having(self, fields: Fields) -> "Entry":
         return Entry(self.manager, self.operation, self.api, fields, self.subresource, self.time)
 
-    def as_json(self) -> Object:
+    def to_json(self) -> Object:
         told: Object = {"manager": self.manager, "operation": self.operation, "apiVersion": self.api}
         if self.time:
             told["time"] = self.time
@@ -161,7 +161,7 @@ def read_entries(thing: Object) -> list[Entry] | None:
 
 def with_entries(new: Object, entries: Iterable[Entry], *, unless: Object | None = None) -> Object:
     """``new`` with these entries. The list is that of ``unless`` where it would be the same."""
-    listed = [each.as_json() for each in sorted(entries, key=_place) if each.fields]
+    listed = [each.to_json() for each in sorted(entries, key=_place) if each.fields]
     metadata = new["metadata"]
     if unless is not None and listed == (stored := unless["metadata"].get("managedFields")):
         listed = stored

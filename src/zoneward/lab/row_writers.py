@@ -22,7 +22,7 @@ ROWS_PER_FILE: Final = 1 << 20
 """Rows that are held until they are written; a file is some 40 MB."""
 
 
-class ParquetDirectory:
+class ParquetWriter:
     """Writes into a directory that must not exist yet, and that is there, whole, only when `finished` was called.
 
     Columns: ``input`` (number, from 0), ``name`` where inputs have names, ``nodes_1``, ..., ``endpoints_1``, ...,
@@ -63,7 +63,7 @@ class ParquetDirectory:
         shutil.rmtree(self._making, ignore_errors=True)
 
     def write(self, inputs: Inputs, columns: list[Reals]) -> None:
-        """A sink of `zoneward.lab.running.simulate`."""
+        """A sink of `zoneward.lab.simulation.simulate`."""
         frame = self._frame(inputs, columns)
         if self._frames and self._frames[0].columns != frame.columns:
             # Inputs of other numbers of zones have other columns, and go into files of their own.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zoneward.kube.objects import Endpoint, identity, is_ready, is_terminating
-from zoneward.report.decisions import slice_counts
+from zoneward.report.plan_json import slice_counts
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event
@@ -23,7 +23,7 @@ _State = Literal["ready", "ending", "waiting"]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPlan:
     """A plan that was written, as far as it is told of, whatever becomes of the plan.
 
     ``created``, ``updated`` and ``deleted`` count slices. ``pods`` by namespace and name; an endpoint without one goes
@@ -53,7 +53,7 @@ class Written:
         return self.created + self.updated + self.deleted
 
 
-def written(plan: ServicePlan) -> Written:
+def record_plan(plan: ServicePlan) -> WrittenPlan:
     """To be asked for before the next plan of the same Service is made. All that a table shows of this one is made now,
     and can be shown later.
     """
@@ -63,7 +63,7 @@ def written(plan: ServicePlan) -> Written:
     spoken = next((family for family in plan.families if family.address_type == plan.speaker), None)
     decision = spoken.decision if spoken else None
     traffic = spoken.traffic if spoken else None
-    return Written(
+    return WrittenPlan(
         created=sum(each.create for each in counts),
         updated=sum(each.update for each in counts),
         deleted=sum(each.delete for each in counts),
@@ -81,7 +81,7 @@ def written(plan: ServicePlan) -> Written:
     )
 
 
-def told(before: Written | None, now: Written) -> str:
+def describe_write(before: WrittenPlan | None, now: WrittenPlan) -> str:
     """One line without time and name: what was written, why, and what it changes.
 
     ``1 slice updated: 2 pods ready, 1 pod gone; in zone 68% > 100%``. ``before`` is the plan that was told last; None:
@@ -98,7 +98,7 @@ def told(before: Written | None, now: Written) -> str:
 # --- why --------------------------------------------------------------------------------------------------------------
 
 
-def _causes(before: Written | None, now: Written) -> Iterator[str]:
+def _causes(before: WrittenPlan | None, now: WrittenPlan) -> Iterator[str]:
     if before is None:
         yield "a new Service"
     elif before.asked != now.asked:
@@ -136,7 +136,7 @@ def _zone(zone: str) -> str:
 # --- what it changes --------------------------------------------------------------------------------------------------
 
 
-def _effects(before: Written | None, now: Written) -> Iterator[str]:
+def _effects(before: WrittenPlan | None, now: WrittenPlan) -> Iterator[str]:
     was_active = before is not None and before.active
     names = f" ({', '.join(event.reason for event in now.events)})" if now.events else ""
     encoding = before.encoding if before is not None and was_active else now.encoding

@@ -9,7 +9,7 @@ from typing import Protocol
 from zoneward.lab.datasets import Chunk, Dataset, Inputs
 from zoneward.lab.scoring import Reals, prepare
 from zoneward.lab.summary import summary
-from zoneward.lab.tally import Tally, Wanted, merged, tally
+from zoneward.lab.tally import SimulationSpec, Tally, merged, tally
 from zoneward.routing.scores import Simulation
 
 
@@ -27,10 +27,10 @@ class Scored:
 class Runner(Protocol):
     """Scores chunks somewhere, and gives what comes of them in the order of the chunks."""
 
-    def run(self, wanted: Wanted, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]: ...
+    def run(self, wanted: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]: ...
 
 
-def score_chunk(wanted: Wanted, chunk: Chunk, *, rows: bool) -> Scored:
+def score_chunk(wanted: SimulationSpec, chunk: Chunk, *, rows: bool) -> Scored:
     """One chunk, wherever it is scored."""
     inputs = chunk.inputs()
     counted, columns = tally(wanted, inputs)
@@ -38,12 +38,12 @@ def score_chunk(wanted: Wanted, chunk: Chunk, *, rows: bool) -> Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Threads:
+class ThreadRunner:
     """This machine. The compiled rules let go of the interpreter, so threads do, and share what is compiled."""
 
     jobs: int
 
-    def run(self, wanted: Wanted, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
+    def run(self, wanted: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
         prepare(wanted.contenders)
         waiting: deque[Future[Scored]] = deque()
         left = iter(chunks)
@@ -64,7 +64,7 @@ Sink = Callable[[Inputs, list[Reals]], None]
 
 
 def simulate(
-    wanted: Wanted,
+    wanted: SimulationSpec,
     dataset: Dataset,
     *,
     runner: Runner,

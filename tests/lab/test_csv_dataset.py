@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from zoneward.kube.input_error import InputError, Misfit
-from zoneward.lab import csv_files, csv_lines
+from zoneward.lab import csv_dataset as csv_files
+from zoneward.lab import csv_lines
 from zoneward.lab.contenders import contenders_for
-from zoneward.lab.csv_files import CsvFile
+from zoneward.lab.csv_dataset import CsvDataset
 from zoneward.lab.csv_rows import MOST_BYTES, parsed, row_of, scan
 from zoneward.lab.datasets import Inputs, stratified
-from zoneward.lab.running import Threads, simulate
-from zoneward.lab.tally import Wanted
+from zoneward.lab.simulation import ThreadRunner, simulate
+from zoneward.lab.tally import SimulationSpec
 
 Row = tuple[int, str, list[int], list[int]]
 """Number, name, nodes and endpoints."""
@@ -91,7 +92,7 @@ def _written(directory: Path, content: bytes) -> Path:
     return path
 
 
-def _chunks(dataset: CsvFile) -> list[list[Row]]:
+def _chunks(dataset: CsvDataset) -> list[list[Row]]:
     found = []
     for chunk in dataset.chunks():
         inputs = chunk.inputs()
@@ -100,7 +101,7 @@ def _chunks(dataset: CsvFile) -> list[list[Row]]:
     return found
 
 
-def _rows(dataset: CsvFile) -> list[Row]:
+def _rows(dataset: CsvDataset) -> list[Row]:
     return [row for chunk in _chunks(dataset) for row in chunk]
 
 
@@ -122,7 +123,7 @@ def _plain(count: int) -> bytes:
 def test_example_of_the_proposals_tool_is_read(tmp_path: Path) -> None:
     """The row of the issue: a name with spaces, a zone without endpoints, a space after commas."""
     path = _written(tmp_path, b"name, zone1, zone2, zone3\n1 zone empty, 30 100, 30 100, 30 0\n")
-    assert _chunks(CsvFile(path)) == [[(0, "1 zone empty", [30, 30, 30], [100, 100, 0])]]
+    assert _chunks(CsvDataset(path)) == [[(0, "1 zone empty", [30, 30, 30], [100, 100, 0])]]
 
 
 @pytest.mark.parametrize("untidy", [False, True])
@@ -146,7 +147,7 @@ def test_random_inputs_come_back(tmp_path: Path, zones: int, untidy: bool) -> No
         writer.writerow([name, *cells])
         expected.append((number, name, nodes, endpoints))
     content = text.getvalue().encode()
-    dataset = CsvFile(_written(tmp_path, b"\xef\xbb\xbf" + content + b"\r\n \n\n" if untidy else content[:-1]))
+    dataset = CsvDataset(_written(tmp_path, b"\xef\xbb\xbf" + content + b"\r\n \n\n" if untidy else content[:-1]))
     assert dataset.rows == 500
     assert _rows(dataset) == expected
 
@@ -154,17 +155,17 @@ def test_random_inputs_come_back(tmp_path: Path, zones: int, untidy: bool) -> No
 def test_zones_take_part_in_the_order_of_their_names(tmp_path: Path) -> None:
     """As in clusters, and in the proposal's tool: letter for letter."""
     path = _written(tmp_path, b"name,zone2,zone10,Zone3\nx,1 2,3 4,5 6\n")
-    assert _rows(CsvFile(path)) == [(0, "x", [5, 3, 1], [6, 4, 2])]
+    assert _rows(CsvDataset(path)) == [(0, "x", [5, 3, 1], [6, 4, 2])]
 
 
 def test_row_without_endpoints_is_an_input(tmp_path: Path) -> None:
     """It can't be scored, which is for others to say."""
-    assert _rows(CsvFile(_written(tmp_path, b"name,a,b\nx,1 0,0 0"))) == [(0, "x", [1, 0], [0, 0])]
+    assert _rows(CsvDataset(_written(tmp_path, b"name,a,b\nx,1 0,0 0"))) == [(0, "x", [1, 0], [0, 0])]
 
 
 def test_arrays_are_ready_for_compiled_code(tmp_path: Path) -> None:
     """64-bit numbers, row by row in memory."""
-    (chunk,) = CsvFile(_written(tmp_path, GOOD)).chunks()
+    (chunk,) = CsvDataset(_written(tmp_path, GOOD)).chunks()
     inputs: Inputs = chunk.inputs()
     for array in (inputs.demand, inputs.supply, inputs.numbers):
         assert array.dtype == np.int64
@@ -237,7 +238,7 @@ def test_bad_row_is_named(tmp_path: Path, wrong: str, more: bytes) -> None:
     if not line and not more:
         more = b"\nlast,1 2,3 4\n"
     path = _written(tmp_path, GOOD + line + more)
-    assert _refusal(lambda: list(CsvFile(path).chunks())) == f"{path}: row 3: {said}"
+    assert _refusal(lambda: list(CsvDataset(path).chunks())) == f"{path}: row 3: {said}"
 
 
 @pytest.mark.parametrize("wrong", BAD_FILES)
@@ -245,17 +246,17 @@ def test_bad_file_is_refused_at_once(tmp_path: Path, wrong: str) -> None:
     """Before anything is scored."""
     content, said = BAD_FILES[wrong]
     path = _written(tmp_path, content)
-    assert _refusal(lambda: CsvFile(path)) == f"{path}: {said}"
+    assert _refusal(lambda: CsvDataset(path)) == f"{path}: {said}"
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     """A pipe is not waited for."""
     os.mkfifo(tmp_path / "pipe")
-    assert _refusal(lambda: CsvFile(tmp_path / "none")) == f"{tmp_path}/none: no such file or directory"
-    assert _refusal(lambda: CsvFile(tmp_path)) == f"{tmp_path}: expected a CSV file, got a directory"
+    assert _refusal(lambda: CsvDataset(tmp_path / "none")) == f"{tmp_path}/none: no such file or directory"
+    assert _refusal(lambda: CsvDataset(tmp_path)) == f"{tmp_path}: expected a CSV file, got a directory"
     said = "expected a CSV file, got something that can't be read twice"
-    assert _refusal(lambda: CsvFile(tmp_path / "pipe")) == f"{tmp_path}/pipe: {said}"
-    assert _refusal(lambda: CsvFile(Path("nul\0byte"))) == "nul?byte: embedded null byte"
+    assert _refusal(lambda: CsvDataset(tmp_path / "pipe")) == f"{tmp_path}/pipe: {said}"
+    assert _refusal(lambda: CsvDataset(Path("nul\0byte"))) == "nul?byte: embedded null byte"
 
 
 def test_thousand_million_rows_need_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,9 +264,9 @@ def test_thousand_million_rows_need_a_sample(tmp_path: Path, monkeypatch: pytest
     assert csv_files.MOST_ROWS == 999_999_999
     monkeypatch.setattr(csv_files, "MOST_ROWS", 9)
     path = _written(tmp_path, _plain(10))
-    assert _refusal(lambda: CsvFile(path)) == f"{path}: expected at most 9 rows, or --sample-size, got 10 rows"
-    assert CsvFile(path, sample=3).rows == 3
-    assert CsvFile(_written(tmp_path, _plain(9))).rows == 9
+    assert _refusal(lambda: CsvDataset(path)) == f"{path}: expected at most 9 rows, or --sample-size, got 10 rows"
+    assert CsvDataset(path, sample=3).rows == 3
+    assert CsvDataset(_written(tmp_path, _plain(9))).rows == 9
 
 
 def test_first_bad_row_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +276,7 @@ def test_first_bad_row_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lines[38] = b"\xff,1 2,3 4"
     lines[35] = b"x,0 2,0 4"
     lines[36] = lines[70] = b"x"
-    dataset = CsvFile(_written(tmp_path, b"\n".join(lines)))
+    dataset = CsvDataset(_written(tmp_path, b"\n".join(lines)))
     chunks = dataset.chunks()
     assert [len(next(chunks).inputs().names) for _ in range(3)] == [10, 10, 10]
     assert _refusal(lambda: next(chunks)).endswith("row 36: expected a node in one of the zones, got none")
@@ -284,7 +285,7 @@ def test_first_bad_row_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_file_that_changes_is_refused(tmp_path: Path) -> None:
     """Rows that were counted have to be there."""
     path = _written(tmp_path, _plain(10))
-    for dataset in (CsvFile(path), CsvFile(path, sample=5)):
+    for dataset in (CsvDataset(path), CsvDataset(path, sample=5)):
         path.write_bytes(_plain(3))
         said = "expected 10 rows, as when they were counted, got 3"
         assert _refusal(lambda dataset=dataset: list(dataset.chunks())) == f"{path}: {said}"  # type: ignore[misc]
@@ -299,7 +300,7 @@ def test_invalid_rows_are_left_out_and_counted(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 7)
     good = _plain(40).splitlines()[1:]
     bad = [line for line, _ in BAD_ROWS.values()]
-    dataset = CsvFile(_written(tmp_path, b"\n".join([b"name,a,b", *good[:20], *bad, *good[20:]])), skip_invalid=True)
+    dataset = CsvDataset(_written(tmp_path, b"\n".join([b"name,a,b", *good[:20], *bad, *good[20:]])), skip_invalid=True)
     assert (dataset.rows, dataset.skipped) == (40 + len(bad), 0)
     for _ in range(2):
         chunks = _chunks(dataset)
@@ -314,7 +315,7 @@ def test_only_invalid_rows_are_refused(tmp_path: Path) -> None:
     """There is nothing to score."""
     path = _written(tmp_path, b"name,a,b\nx\ny\n")
     said = "expected a valid row, got 2 that are not"
-    assert _refusal(lambda: list(CsvFile(path, skip_invalid=True).chunks())) == f"{path}: {said}"
+    assert _refusal(lambda: list(CsvDataset(path, skip_invalid=True).chunks())) == f"{path}: {said}"
 
 
 # --- chunks and samples -----------------------------------------------------------------------------------------------
@@ -325,23 +326,23 @@ def test_chunks_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.Monk
     """Read in pieces of any size the rows are the same, and end up in the same chunks of the wanted size."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 16)
     path = _written(tmp_path, _plain(100))
-    whole = _chunks(CsvFile(path, sample=sample, seed=5))
+    whole = _chunks(CsvDataset(path, sample=sample, seed=5))
     rows = sum(map(len, whole))
     assert rows == (100 if sample is None else min(sample, 100))
     assert [len(chunk) for chunk in whole] == [16] * (rows // 16) + [rows % 16] * (rows % 16 > 0)
     for block in (1, 2, 13, 100, 1000):
         monkeypatch.setattr(csv_lines, "BLOCK", block)
-        assert _chunks(CsvFile(path, sample=sample, seed=5)) == whole
+        assert _chunks(CsvDataset(path, sample=sample, seed=5)) == whole
 
 
 def test_sample_takes_one_row_of_each_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows that the file has under the numbers drawn, by the seed; the others are not looked at."""
     path = _written(tmp_path, _plain(1000))
-    everything = _rows(CsvFile(path))
+    everything = _rows(CsvDataset(path))
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 32)
     drawn = {}
     for seed in (1, 2):
-        drawn[seed] = _rows(CsvFile(path, sample=100, seed=seed))
+        drawn[seed] = _rows(CsvDataset(path, sample=100, seed=seed))
         assert [number // 10 for number, *_ in drawn[seed]] == list(range(100))
         numbers = stratified(1000, 100, seed=seed, start=0, stop=100).tolist()
         assert drawn[seed] == [everything[number] for number in numbers]
@@ -349,7 +350,7 @@ def test_sample_takes_one_row_of_each_stretch(tmp_path: Path, monkeypatch: pytes
     lines = path.read_bytes().splitlines()
     lines[1:] = [line if number in numbers else b"bad" for number, line in enumerate(lines[1:])]
     path.write_bytes(b"\n".join(lines))
-    assert _rows(CsvFile(path, sample=100, seed=2)) == drawn[2]
+    assert _rows(CsvDataset(path, sample=100, seed=2)) == drawn[2]
 
 
 @pytest.mark.parametrize(("long", "each"), [(1, 64 << 20), (1000, 64 << 10)])
@@ -364,7 +365,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, long: int, each: int
         file.write(b"last,1 2,3 4\n" * 70_000)
     tracemalloc.start()
     try:
-        dataset = CsvFile(path, skip_invalid=True)
+        dataset = CsvDataset(path, skip_invalid=True)
         given = sum(len(chunk.inputs().names) for chunk in dataset.chunks())
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -377,7 +378,7 @@ def test_results_do_not_depend_on_jobs(tmp_path: Path, monkeypatch: pytest.Monke
     """Equal to the last bit, rows left out included."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 100)
     path = _written(tmp_path, _plain(1000) + b"bad\n" + _plain(500).partition(b"\n")[2])
-    wanted = Wanted(contenders=contenders_for(["random"]), worst=5)
-    one, three = (simulate(wanted, CsvFile(path, skip_invalid=True), runner=Threads(jobs)) for jobs in (1, 3))
+    wanted = SimulationSpec(contenders=contenders_for(["random"]), worst=5)
+    one, three = (simulate(wanted, CsvDataset(path, skip_invalid=True), runner=ThreadRunner(jobs)) for jobs in (1, 3))
     assert one == three
     assert (one.rows, one.of) == (1500, 1500)

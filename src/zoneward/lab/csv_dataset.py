@@ -29,7 +29,7 @@ _FIRST_ROW: Final = 2
 """The number of the line after the header, as editors count."""
 
 
-class CsvFile:
+class CsvDataset:
     """The rows of a file, or a sample of them; `rows` leaves out those that were ``skipped`` so far.
 
     The file is read twice: once to count its lines, when this is made, and again by each call of `chunks`, in memory

@@ -77,7 +77,7 @@ def _block(heading: str, slices: tuple[str, ...]) -> Iterator[str]:
         yield from (f"  {name}" for name in slices)
 
 
-def as_yaml(document: Any, header: Iterable[str]) -> str:
+def to_yaml(document: Any, header: Iterable[str]) -> str:
     """YAML behind a header of comments."""
     import yaml
 

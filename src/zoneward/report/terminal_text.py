@@ -28,7 +28,7 @@ def lines(texts: Iterable[str | AnyText], style: str = "") -> AnyText:
     return _LINE_END.join(each if isinstance(each, AnyText) else Text(each, style) for each in texts)
 
 
-def as_they_come(texts: Iterable[str], style: str = "") -> AnyText:
+def join_wrapped(texts: Iterable[str], style: str = "") -> AnyText:
     """The same, in lines that go on below where they are too long."""
     joined = lines(texts, style)
     joined.no_wrap = None

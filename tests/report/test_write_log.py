@@ -1,4 +1,4 @@
-"""What is told of a write is what two plans differ in, and nothing else."""
+"""What is describe_write of a write is what two plans differ in, and nothing else."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Service
 from zoneward.kube.reading import read
-from zoneward.report.writes import Written, told, written
+from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.sample import cluster
@@ -34,7 +34,7 @@ class Cluster:
         self.nodes: Sequence[Node] = snapshot().nodes
         self.slices: tuple[EndpointSlice, ...] = ()
 
-    def plan(self) -> Written:
+    def plan(self) -> WrittenPlan:
         demand = demand_of(self.nodes)
         zones = snapshot().node_zones
         surroundings = Surroundings(demand=demand, node_zones=zones, configuration=Configuration())
@@ -44,7 +44,7 @@ class Cluster:
             replace(each, metadata=replace(each.metadata, uid=each.metadata.name, resource_version="1"))
             for each in plan.families[0].changes.after
         )
-        return written(plan)
+        return record_plan(plan)
 
     def change(self, number: int, change: Change) -> None:
         """Some of the pods."""
@@ -75,7 +75,9 @@ def gone(_pod: Pod) -> None:
 
 def test_the_first_plan_of_a_service_is_told_as_a_new_one() -> None:
     now = Cluster("recommendations").plan()
-    assert told(None, now) == ("1 slice created: a new Service, 25 pods ready; hints on (TopologyAwareRoutingEnabled)")
+    assert describe_write(None, now) == (
+        "1 slice created: a new Service, 25 pods ready; hints on (TopologyAwareRoutingEnabled)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_a_change_of_pods_is_the_cause_of_a_write(change: Change, cause: str) ->
     cluster = Cluster("inventory")
     before = cluster.plan()
     cluster.change(2, change)
-    assert told(before, cluster.plan()).startswith(f"1 slice updated: {cause}")
+    assert describe_write(before, cluster.plan()).startswith(f"1 slice updated: {cause}")
 
 
 def test_pods_that_come_are_starting_until_they_are_ready() -> None:
@@ -95,16 +97,16 @@ def test_pods_that_come_are_starting_until_they_are_ready() -> None:
     before = cluster.plan()
     cluster.pods = [*map(not_ready, every[:3]), *every[3:]]
     then = cluster.plan()
-    assert told(before, then).startswith("1 slice updated: 3 pods starting")
+    assert describe_write(before, then).startswith("1 slice updated: 3 pods starting")
     cluster.pods = every
-    assert told(then, cluster.plan()).startswith("1 slice updated: 3 pods ready")
+    assert describe_write(then, cluster.plan()).startswith("1 slice updated: 3 pods ready")
 
 
 def test_a_zone_without_ready_nodes_is_a_cause_where_it_changes_the_decision() -> None:
     cluster = Cluster("recommendations")
     before = cluster.plan()
     cluster.lose("eu-central-1b")
-    line = told(before, cluster.plan())
+    line = describe_write(before, cluster.plan())
     assert line.startswith("1 slice updated: eu-central-1b has no ready node; ")
     assert "serve other zones" in line
 
@@ -114,7 +116,7 @@ def test_a_zone_without_ready_nodes_is_no_cause_of_a_write_that_it_did_not_lead_
     before = cluster.plan()
     cluster.lose("eu-central-1b")
     cluster.change(1, gone)
-    line = told(before, cluster.plan())
+    line = describe_write(before, cluster.plan())
     assert line.startswith("1 slice updated: 1 pod gone")
     assert "node" not in line
 
@@ -123,7 +125,7 @@ def test_traffic_that_becomes_another_without_a_write_is_told_as_that() -> None:
     cluster = Cluster("inventory")
     before = cluster.plan()
     cluster.lose("eu-central-1b")
-    line = told(before, cluster.plan())
+    line = describe_write(before, cluster.plan())
     assert line.startswith("nothing to write: eu-central-1b has no ready node; in zone 34% > ")
 
 
@@ -131,7 +133,7 @@ def test_hints_that_end_are_told_with_the_event_and_the_reason() -> None:
     cluster = Cluster("search")
     before = cluster.plan()
     cluster.change(len(cluster.pods) - 2, gone)
-    line = told(before, cluster.plan())
+    line = describe_write(before, cluster.plan())
     reason = "2 endpoints for 3 zones: fewer than one each"
     assert f"hints off (TopologyAwareRoutingDisabled): {reason}" in line
 
@@ -141,5 +143,5 @@ def test_another_setting_of_the_service_is_a_cause() -> None:
     before = cluster.plan()
     spec = replace(cluster.service.spec, traffic_distribution="PreferSameZone")
     cluster.service = Service(metadata=cluster.service.metadata, spec=spec)
-    line = told(before, cluster.plan())
+    line = describe_write(before, cluster.plan())
     assert line.startswith("1 slice updated: it asks for TrafficDistribution/PreferSameZone; hints on")

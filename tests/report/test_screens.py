@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from zoneward.kube.reading import read
-from zoneward.report.screen import screen
+from zoneward.report.screens import screen
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.sample import cluster

@@ -22,8 +22,8 @@ _PROJECT: Final = __name__.partition(".")[0]
 Integers = NDArray[np.int64]
 
 
-def parcel(value: object, *, by_value: Sequence[Any] = ()) -> bytes:
-    """A value as bytes that `opened` turns back into its equal.
+def serialize(value: object, *, by_value: Sequence[Any] = ()) -> bytes:
+    """A value as bytes that `deserialize` turns back into its equal.
 
     Functions of ``by_value`` travel with their code, unless they are Zoneward's.
     """
@@ -32,8 +32,8 @@ def parcel(value: object, *, by_value: Sequence[Any] = ()) -> bytes:
     return packed.getvalue()
 
 
-def opened(packed: bytes) -> Any:
-    """What was put into a parcel. It runs code of whoever made it, as everything on such a cluster does."""
+def deserialize(packed: bytes) -> Any:
+    """What was put into a serialize. It runs code of whoever made it, as everything on such a cluster does."""
     return pickle.loads(packed)
 
 

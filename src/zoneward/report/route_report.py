@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 from rich.console import Group, RenderableType
 
-from zoneward.report.tables import aligned
-from zoneward.report.text import AnyText, Text
+from zoneward.report.plan_table import aligned
+from zoneward.report.terminal_text import AnyText, Text
 
 
 class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):

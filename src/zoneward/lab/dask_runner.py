@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from zoneward.kube.input_error import InputError, show
 from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk
-from zoneward.lab.parcels import parcel
-from zoneward.lab.running import Scored
 from zoneward.lab.schedulers import OPTION, connected, first_line
-from zoneward.lab.tally import Wanted
+from zoneward.lab.serialization import serialize
+from zoneward.lab.simulation import Scored
+from zoneward.lab.tally import SimulationSpec
 from zoneward.lab.tasks import Result, Task, score_task, scored_of, tasks_of, version
 
 _TASKS_PER_THREAD: Final = 3
@@ -35,7 +35,7 @@ _ADDRESS: Final = re.compile(r"tcp://(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", 
 
 
 @dataclass(frozen=True, slots=True)
-class Dask:
+class DaskRunner:
     """A running cluster. Raises `InputError` for an address that can't be one, and where the extra is missing;
     `run` raises it where nobody answers, no worker comes or all go, and where one of them has another version.
 
@@ -56,11 +56,11 @@ class Dask:
         if find_spec("distributed") is None:
             raise InputError(OPTION, "expected dask.distributed to be installed: pip install 'zoneward[cluster]'")
 
-    def run(self, wanted: Wanted, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
+    def run(self, wanted: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
         """See `Runner`. However it ends, the tasks that are left are cancelled."""
         client = connected(self.address, within=self.answers_within)
         try:
-            window = _Window(self, client, parcel(wanted, by_value=[each.rule for each in wanted.contenders]), rows)
+            window = _Window(self, client, serialize(wanted, by_value=[each.rule for each in wanted.contenders]), rows)
             left = tasks_of(chunks, rows_per_task=self.rows_per_task, with_rows=rows)
             while window.fill(left):
                 yield from window.finished()
@@ -73,7 +73,7 @@ class Dask:
 class _Window:
     """Tasks that wait for their results, in the order of the dataset, and how many threads work on them."""
 
-    asked: Dask
+    asked: DaskRunner
     client: Any
     wanted: bytes
     with_rows: bool
@@ -121,7 +121,7 @@ class _Window:
         settings = {"admin.large-graph-warning-threshold": "1 GiB", "diagnostics.computations.nframes": 0}
         with dask.config.set({f"distributed.{key}": value for key, value in settings.items()}):
             task.future = self.client.submit(
-                score_task, version(), self.wanted, task.parcels, with_rows=self.with_rows, pure=False
+                score_task, version(), self.wanted, task.packets, with_rows=self.with_rows, pure=False
             )
 
     def _send_again(self, task: Task, error: BaseException) -> None:

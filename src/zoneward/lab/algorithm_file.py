@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from zoneward.kube.input_error import InputError, show
-from zoneward.lab.contenders import ALGORITHMS, OwnRule, contenders_for
+from zoneward.lab.contenders import ALGORITHMS, CustomAlgorithm, contenders_for
 from zoneward.lab.scoring import scores
 from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 
@@ -29,7 +29,7 @@ _EXPECTED: Final = "my.py:function"
 class Loaded:
     """A rule that may be used, and what its user should know: empty where there is nothing to say."""
 
-    rule: OwnRule
+    rule: CustomAlgorithm
     note: str = ""
 
 
@@ -41,10 +41,10 @@ class Source:
     function: Callable[..., Any]
 
     @property
-    def untried(self) -> OwnRule:
+    def untried(self) -> CustomAlgorithm:
         """Good for finding out what is asked of it, not for running."""
         name = self.written.rpartition(":")[2].replace("_", "-")
-        return OwnRule(name=name, rule=self.function, key="")
+        return CustomAlgorithm(name=name, rule=self.function, key="")
 
     def tried(self) -> Loaded:
         """The rule after a look at what it gives; raises `InputError` where that is no allocation. Takes seconds."""
@@ -172,8 +172,8 @@ def _run(
 
 def _fault_of_numba(function: Callable[..., Any]) -> str:
     """Why numba can't compile it, in a line; empty where it can, and gives the same."""
-    own = OwnRule(name="own", rule=function, key="")
-    plain = OwnRule(name="own", rule=function, key="", plain=True)
+    own = CustomAlgorithm(name="own", rule=function, key="")
+    plain = CustomAlgorithm(name="own", rule=function, key="", plain=True)
     by_zones: dict[int, list[_Input]] = {}
     for each in _inputs():
         by_zones.setdefault(len(each[0]), []).append(each)
@@ -191,7 +191,7 @@ def _fault_of_numba(function: Callable[..., Any]) -> str:
     return ""
 
 
-def _times(own: OwnRule) -> tuple[float, float]:
+def _times(own: CustomAlgorithm) -> tuple[float, float]:
     """Seconds an input: of this rule, and of local compiled."""
     inputs = [each for each in _inputs() if len(each[0]) == 3]
     demand = np.array([each[0] for each in inputs], np.int64)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import zoneward
-from zoneward.report.text import AnyText, Text, as_they_come, lines
+from zoneward.report.terminal_text import AnyText, Text, join_wrapped, lines
 
 
 def test_nobody_else_makes_text_for_a_terminal() -> None:
@@ -33,5 +33,5 @@ def test_nobody_prints_a_line_but_through_the_one_function() -> None:
 def test_lines_are_those_that_are_given_and_no_more() -> None:
     text = lines(["a\nb", Text("c\x1b[31md")], "dim")
     assert text.plain == "a?b\nc?[31md"
-    assert as_they_come(["a\r", "b"]).plain == "a?\nb"
+    assert join_wrapped(["a\r", "b"]).plain == "a?\nb"
     assert isinstance(text, AnyText)

@@ -15,17 +15,18 @@ import pytest
 from tests.lab.test_datasets import ascending, together
 from tests.reference.test_kep_2004 import TABLE
 
-from zoneward.lab import datasets, running
+from zoneward.lab import datasets
+from zoneward.lab import simulation as running
 from zoneward.lab.contenders import ALGORITHMS, contenders_for
-from zoneward.lab.datasets import Chunk, Computed, Dataset, Inputs, Range
-from zoneward.lab.running import Runner, Scored, Threads, score_chunk, simulate
+from zoneward.lab.datasets import Chunk, ComputedDataset, Dataset, Inputs, Range
 from zoneward.lab.scoring import Reals, scores, slices_share, totals
-from zoneward.lab.tally import Wanted
+from zoneward.lab.simulation import Runner, Scored, ThreadRunner, score_chunk, simulate
+from zoneward.lab.tally import SimulationSpec
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
 
 SIX = contenders_for([",".join(TABLE)])
-SAMPLE = Computed("kep", seed=2004, sample=200_000)
+SAMPLE = ComputedDataset("kep", seed=2004, sample=200_000)
 
 
 def means(simulation: Simulation) -> dict[tuple[str, str], dict[str, float]]:
@@ -39,8 +40,8 @@ def means(simulation: Simulation) -> dict[tuple[str, str], dict[str, float]]:
 
 @cache
 def sampled() -> Simulation:
-    wanted = Wanted(contenders=contenders_for(["all"]), encodings=ENCODINGS)
-    return simulate(wanted, SAMPLE, runner=Threads(2), bounds=True)
+    wanted = SimulationSpec(contenders=contenders_for(["all"]), encodings=ENCODINGS)
+    return simulate(wanted, SAMPLE, runner=ThreadRunner(2), bounds=True)
 
 
 @cache
@@ -130,8 +131,8 @@ def test_the_bound_is_that_of_every_row(name: str) -> None:
 
 @cache
 def few() -> Simulation:
-    wanted = Wanted(contenders=SIX, encodings=ENCODINGS, by="endpoints")
-    return simulate(wanted, Computed("few"), runner=Threads(2), bounds=True)
+    wanted = SimulationSpec(contenders=SIX, encodings=ENCODINGS, by="endpoints")
+    return simulate(wanted, ComputedDataset("few"), runner=ThreadRunner(2), bounds=True)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_few_is_scored_whole(algorithm: str, total: float) -> None:
 def swept() -> dict[str, float]:
     """Totals over the small dataset by label."""
     contenders = contenders_for(["random", "local-kep-tool"], sweeps=["startingThreshold=1,2,3,4,5"])
-    found = means(simulate(Wanted(contenders=contenders), Computed("small"), runner=Threads(2)))
+    found = means(simulate(SimulationSpec(contenders=contenders), ComputedDataset("small"), runner=ThreadRunner(2)))
     return {algorithm: credits_["total"] for (algorithm, _), credits_ in found.items()}
 
 
@@ -173,7 +174,7 @@ def test_random_over_the_small_dataset_is_within_a_hundredth_of_what_the_proposa
 
 def test_random_over_few_keeps_what_is_in_the_zone_by_chance() -> None:
     """55 + 45 * sum over z of r_z E_z / T, in whole arrays."""
-    inputs = together(Computed("few"))
+    inputs = together(ComputedDataset("few"))
     share = inputs.demand / inputs.demand.sum(axis=1, keepdims=True)
     located = inputs.supply / inputs.supply.sum(axis=1, keepdims=True)
     wanted = 55 + 45 * float((share * located).sum(axis=1).mean())
@@ -212,8 +213,8 @@ def test_bands_are_those_of_the_evaluation(
 
 # --- any number of jobs -----------------------------------------------------------------------------------------------
 
-UNIFORM = Computed("uniform", seed=11, zones=Range(2, 5), nodes=Range(0, 2), endpoints=Range(0, 30), inputs=6000)
-EVERYTHING = Wanted(
+UNIFORM = ComputedDataset("uniform", seed=11, zones=Range(2, 5), nodes=Range(0, 2), endpoints=Range(0, 30), inputs=6000)
+EVERYTHING = SimulationSpec(
     contenders=contenders_for(["all"]), encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=20
 )
 
@@ -231,7 +232,7 @@ def test_a_simulation_is_the_same_with_any_number_of_jobs(by: str, sample: int |
     wanted, dataset = replace(EVERYTHING, by=by), replace(UNIFORM, sample=sample)
     assert len(list(dataset.chunks())) >= 8
     one, two, five = (
-        simulate(wanted, dataset, runner=Threads(jobs), bounds=True, shares=(0.05, 0.5)) for jobs in (1, 2, 5)
+        simulate(wanted, dataset, runner=ThreadRunner(jobs), bounds=True, shares=(0.05, 0.5)) for jobs in (1, 2, 5)
     )
     assert one == two == five
     assert repr(one) == repr(two) == repr(five)
@@ -247,7 +248,7 @@ def test_rows_do_not_depend_on_jobs_either() -> None:
         simulate(
             EVERYTHING,
             UNIFORM,
-            runner=Threads(jobs),
+            runner=ThreadRunner(jobs),
             sink=lambda inputs, columns: found.append((inputs.numbers.tolist(), [each.tobytes() for each in columns])),
         )
         return found
@@ -260,7 +261,7 @@ def test_rows_do_not_depend_on_jobs_either() -> None:
 
 # --- order ------------------------------------------------------------------------------------------------------------
 
-WANTED = Wanted(contenders=contenders_for(["random,PreferSameZone"]), worst=3)
+WANTED = SimulationSpec(contenders=contenders_for(["random,PreferSameZone"]), worst=3)
 
 
 def inputs_of(first: int, rows: int = 10) -> Inputs:
@@ -334,13 +335,13 @@ def test_chunks_that_are_done_early_wait_for_those_before_them() -> None:
     found = simulate(
         WANTED,
         steps,
-        runner=Threads(2),
+        runner=ThreadRunner(2),
         advanced=advanced.append,
         sink=lambda inputs, _columns: rows.extend(inputs.numbers.tolist()),
     )
     assert rows == list(range(50))
     assert advanced == [10] * 5
-    assert found == simulate(WANTED, Steps([Quick(number) for number in range(5)]), runner=Threads(1))
+    assert found == simulate(WANTED, Steps([Quick(number) for number in range(5)]), runner=ThreadRunner(1))
     assert [each.row for each in found.worst if each.algorithm == "PreferSameZone"] == [49, 48, 47]
 
 
@@ -356,7 +357,7 @@ def test_a_dataset_is_read_only_as_far_as_there_is_work_to_hand_out() -> None:
             read += 1
             yield Quick(number)
 
-    for _ in Threads(2).run(WANTED, chunks(), rows=False):
+    for _ in ThreadRunner(2).run(WANTED, chunks(), rows=False):
         most = max(most, read - done)
         done += 1
     assert (read, done) == (1000, 1000)
@@ -377,7 +378,7 @@ def test_rows_are_given_only_where_somebody_writes_them_down() -> None:
 
 def first(number: int) -> Simulation:
     """What a simulation of 100 chunks says that was stopped after so many."""
-    whole = simulate(WANTED, Steps([Quick(each) for each in range(number)]), runner=Threads(1))
+    whole = simulate(WANTED, Steps([Quick(each) for each in range(number)]), runner=ThreadRunner(1))
     return replace(whole, of=1000, whole=1000, partial=True)
 
 
@@ -396,7 +397,7 @@ def test_ctrl_c_while_progress_is_told_gives_the_chunks_until_then(jobs: int, af
     found = simulate(
         WANTED,
         Steps([Quick(number) for number in range(100)]),
-        runner=Threads(jobs),
+        runner=ThreadRunner(jobs),
         advanced=advanced,
         sink=lambda inputs, _columns: rows.extend(inputs.numbers.tolist()),
     )
@@ -411,8 +412,8 @@ class Interrupted:
 
     after: int
 
-    def run(self, wanted: Wanted, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
-        yield from islice(Threads(2).run(wanted, chunks, rows=rows), self.after)
+    def run(self, wanted: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
+        yield from islice(ThreadRunner(2).run(wanted, chunks, rows=rows), self.after)
         raise KeyboardInterrupt
 
 
@@ -457,7 +458,7 @@ def test_what_was_handed_out_but_not_begun_is_not_scored_any_more(monkeypatch: p
         raise KeyboardInterrupt
 
     monkeypatch.setattr(running, "ThreadPoolExecutor", Noting)
-    found = simulate(WANTED, Steps([Noted(number) for number in range(10)]), runner=Threads(1), advanced=stop)
+    found = simulate(WANTED, Steps([Noted(number) for number in range(10)]), runner=ThreadRunner(1), advanced=stop)
     assert called_off
     assert read == [0, 1]
     assert found.rows == 10
@@ -465,7 +466,7 @@ def test_what_was_handed_out_but_not_begun_is_not_scored_any_more(monkeypatch: p
 
 def test_what_ends_by_itself_is_not_partial() -> None:
     steps: Dataset = Steps([Quick(number) for number in range(3)])
-    found = simulate(WANTED, steps, runner=Threads(2), seed=9)
+    found = simulate(WANTED, steps, runner=ThreadRunner(2), seed=9)
     assert (found.partial, found.rows, found.of, found.seed, found.dataset) == (False, 30, 30, 9, "steps")
 
 
@@ -479,7 +480,7 @@ def test_an_error_in_a_worker_is_raised_and_nobody_goes_on_working(jobs: int, wh
         simulate(
             WANTED,
             steps,
-            runner=Threads(jobs),
+            runner=ThreadRunner(jobs),
             sink=lambda inputs, _columns: rows.extend(inputs.numbers.tolist()),
         )
     assert rows == list(range(10 * where))
@@ -491,7 +492,7 @@ def test_an_error_in_a_sink_is_raised_and_nobody_goes_on_working() -> None:
         raise OSError("no space left on device")
 
     with pytest.raises(OSError, match="no space left"):
-        simulate(WANTED, Steps([Quick(number) for number in range(30)]), runner=Threads(3), sink=full)
+        simulate(WANTED, Steps([Quick(number) for number in range(30)]), runner=ThreadRunner(3), sink=full)
     assert not scoring_threads()
 
 
@@ -506,6 +507,6 @@ def test_a_dataset_that_can_not_be_read_further_is_raised() -> None:
 
     advanced: list[int] = []
     with pytest.raises(ValueError, match="line 7"):
-        simulate(WANTED, Broken([Quick(0), Quick(1)]), runner=Threads(1), advanced=advanced.append)
+        simulate(WANTED, Broken([Quick(0), Quick(1)]), runner=ThreadRunner(1), advanced=advanced.append)
     assert sum(advanced) <= 20
     assert not scoring_threads()

@@ -9,9 +9,9 @@ from rich.table import Table
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.report.decisions import slice_counts
-from zoneward.report.manifests import leaving_slices
-from zoneward.report.text import AnyText, Text, as_they_come, lines
+from zoneward.report.plan_json import slice_counts
+from zoneward.report.slice_manifests import leaving_slices
+from zoneward.report.terminal_text import AnyText, Text, join_wrapped, lines
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
@@ -133,7 +133,7 @@ def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, s
         told_of.append(f"Nothing is measured of {listed(tuple(short[zone] for zone in missing))}.")
     if measured.incomplete:
         told_of.append(f"Not all was counted on {listed(tuple(sorted(measured.incomplete)))}.")
-    return as_they_come(told_of, "dim")
+    return join_wrapped(told_of, "dim")
 
 
 def aligned(
@@ -234,7 +234,7 @@ def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_
         told.append(f"Left alone, managed by others: {listed(tuple(others))}.")
     more = "" if wide else "-o wide (whole reasons), "
     told.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
-    return as_they_come(told, "dim")
+    return join_wrapped(told, "dim")
 
 
 def _name(plan: ServicePlan) -> str:
@@ -322,7 +322,7 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
     if not decision.active:
         why = decision.message
         if not whole:
-            why = in_short(decision, zones=zones)
+            why = short_reason(decision, zones=zones)
         return Text("all zones", "yellow").append(f": {why}", "default")
     if family.void_hints is not None:
         why = family.void_hints if whole else "others lack hints"
@@ -341,7 +341,7 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
     return text
 
 
-def in_short(decision: Decision, *, zones: int) -> str:
+def short_reason(decision: Decision, *, zones: int) -> str:
     """A few words for why a decision is not active; the whole message where there are none."""
     words = _IN_SHORT.get(decision.reason)
     return decision.message if words is None else words.format(endpoints=decision.endpoints, zones=zones)

@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Group, RenderableType
 
 from zoneward.kube.csv_cells import safe_cell
-from zoneward.report.tables import aligned, in_short
-from zoneward.report.text import AnyText, Text, as_they_come
+from zoneward.report.plan_table import aligned, short_reason
+from zoneward.report.terminal_text import AnyText, Text, join_wrapped
 from zoneward.routing.request.approach import NO_APPROACH
 from zoneward.slices.comparison import Candidate, Comparison
 
@@ -197,7 +197,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> Render
     """A block of lines for each Service: its approaches that would be active, and in one line those that would not."""
     rows = [row for comparison in comparisons for row in _block(comparison)]
     table = aligned(_COLUMNS, [*rows, *_total_rows(comparisons)], right=_RIGHT, width=width)
-    legend = as_they_come(
+    legend = join_wrapped(
         (
             f"{_BEST}  today: what the Service asks for.",
             "SCORE: KEP-2004's, of 100.  CHANGES: slices +new ~changed -deleted, from today's.",
@@ -225,7 +225,7 @@ def _block(comparison: Comparison) -> list[list[AnyText]]:
             idle.append(candidate)
     if idle:
         zones = len(idle[0].traffic.zones) if idle[0].traffic else 0
-        note: AnyText = Text(in_short(idle[0].decision, zones=zones), "dim")
+        note: AnyText = Text(short_reason(idle[0].decision, zones=zones), "dim")
         if any(candidate.approach == asked for candidate in idle):
             note = Text.assemble(("today", "green"), ": ", note)
         what = idle[0].approach if len(idle) == 1 else f"{len(idle)} others"

@@ -10,13 +10,13 @@ import polars as pl
 import pytest
 
 from zoneward.kube.input_error import InputError
-from zoneward.lab import parquet
+from zoneward.lab import row_writers as parquet
 from zoneward.lab.contenders import Contender, contenders_for
-from zoneward.lab.datasets import Computed, Inputs, Range
-from zoneward.lab.parquet import ParquetDirectory
-from zoneward.lab.running import Threads, simulate
+from zoneward.lab.datasets import ComputedDataset, Inputs, Range
+from zoneward.lab.row_writers import ParquetWriter
 from zoneward.lab.scoring import FATE, FELL_BACK, SCORED, UNSCORED, Reals, scores, slices_share, totals
-from zoneward.lab.tally import Wanted
+from zoneward.lab.simulation import ThreadRunner, simulate
+from zoneward.lab.tally import SimulationSpec
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, SLICES
 
 CONTENDERS = contenders_for(["random,local-opt,PreferSameZone,local:startingThreshold=1,overloadThreshold=0.25"])
@@ -38,7 +38,7 @@ def some_inputs(zones: int, rows: int = 500, *, first: int = 0, names: bool = Fa
 def write(path: Path, *pieces: Inputs, contenders: tuple[Contender, ...] = CONTENDERS, partial: str = "") -> list[Any]:
     """Write pieces; gives the columns of each."""
     columns = [[scores(each, piece.demand, piece.supply) for each in contenders] for piece in pieces]
-    with ParquetDirectory(path, contenders) as directory:
+    with ParquetWriter(path, contenders) as directory:
         for piece, rows in zip(pieces, columns, strict=True):
             directory.write(piece, rows)
         directory.finished(partial=partial)
@@ -131,10 +131,10 @@ def test_rows_are_held_only_until_a_file_is_full(tmp_path: Path, monkeypatch: py
 
 def test_a_whole_simulation_can_be_asked_with_sql(tmp_path: Path) -> None:
     """Means over the files are the means of the table."""
-    dataset = Computed("uniform", seed=3, zones=Range(2, 4), inputs=3_000)
-    with ParquetDirectory(tmp_path / "out", CONTENDERS) as directory:
-        wanted = Wanted(contenders=CONTENDERS)
-        simulation = simulate(wanted, dataset, runner=Threads(2), sink=directory.write)
+    dataset = ComputedDataset("uniform", seed=3, zones=Range(2, 4), inputs=3_000)
+    with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
+        wanted = SimulationSpec(contenders=CONTENDERS)
+        simulation = simulate(wanted, dataset, runner=ThreadRunner(2), sink=directory.write)
         directory.finished()
     (row,) = by_duckdb(tmp_path / "out", f"select count(*) n, avg({LOCAL}_total) mean, sum({LOCAL}_slices) s from rows")
     assert row["n"] == 3_000
@@ -154,7 +154,7 @@ def test_a_partial_result_says_so_beside_the_files(tmp_path: Path) -> None:
 def test_nothing_is_left_behind_where_it_ends_early(tmp_path: Path, error: type[BaseException]) -> None:
     def fail() -> None:
         inputs = some_inputs(2)
-        with ParquetDirectory(tmp_path / "out", CONTENDERS) as directory:
+        with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
             directory.write(inputs, [scores(each, inputs.demand, inputs.supply) for each in CONTENDERS])
             directory._flush()
             assert [each.match("out.*.making") for each in tmp_path.iterdir()] == [True]
@@ -170,7 +170,7 @@ def test_a_directory_that_is_there_is_never_touched(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.parquet").write_text("mine")
     with pytest.raises(InputError, match="expected a directory that does not exist yet"):
-        ParquetDirectory(tmp_path / "out", CONTENDERS)
+        ParquetWriter(tmp_path / "out", CONTENDERS)
     assert (tmp_path / "out" / "mine.parquet").read_text() == "mine"
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
 
@@ -179,7 +179,7 @@ def test_what_another_run_writes_or_left_is_never_touched(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out.making").symlink_to(tmp_path / "elsewhere")
     inputs = some_inputs(2)
-    one, other = ParquetDirectory(tmp_path / "out", CONTENDERS), ParquetDirectory(tmp_path / "out", CONTENDERS)
+    one, other = ParquetWriter(tmp_path / "out", CONTENDERS), ParquetWriter(tmp_path / "out", CONTENDERS)
     with one, other:
         for directory in (one, other):
             directory.write(inputs, [scores(each, inputs.demand, inputs.supply) for each in CONTENDERS])
@@ -192,7 +192,7 @@ def test_what_another_run_writes_or_left_is_never_touched(tmp_path: Path) -> Non
 
 def test_a_directory_without_a_parent_can_t_be_made(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a directory that can be made: No such file or directory"):
-        ParquetDirectory(tmp_path / "none" / "out", CONTENDERS)
+        ParquetWriter(tmp_path / "none" / "out", CONTENDERS)
 
 
 def test_a_file_that_can_t_be_written_is_told(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_file_that_can_t_be_written_is_told(tmp_path: Path) -> None:
 
     def fail() -> None:
         inputs = some_inputs(2)
-        with ParquetDirectory(tmp_path / "out", CONTENDERS) as directory:
+        with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
             (making,) = tmp_path.iterdir()
             (making / "part-00000.parquet").mkdir()
             directory.write(inputs, [scores(each, inputs.demand, inputs.supply) for each in CONTENDERS])

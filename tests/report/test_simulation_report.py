@@ -7,8 +7,8 @@ from io import StringIO
 from rich.console import Group
 from rich.text import Text
 
-from zoneward.report.simulations import heading, simulation_csv, simulation_document, simulation_table
-from zoneward.report.tables import print_table
+from zoneward.report.plan_table import print_table
+from zoneward.report.simulation_report import heading, simulation_csv, simulation_document, simulation_table
 from zoneward.routing.scores import BOUND, CREDITS, Band, Difference, Means, Quantiles, Simulation, WorstRow
 
 

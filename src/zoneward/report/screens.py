@@ -7,9 +7,9 @@ from typing import Final
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from zoneward.report.tables import plan_table
-from zoneward.report.text import AnyText, Text
-from zoneward.report.text import lines as joined
+from zoneward.report.plan_table import plan_table
+from zoneward.report.terminal_text import AnyText, Text
+from zoneward.report.terminal_text import lines as joined
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand
 from zoneward.slices.plan import ServicePlan

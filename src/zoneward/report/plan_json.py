@@ -138,7 +138,7 @@ def decisions_document(
     return document if measured is None else {"measured": _measuring(measured, zones), **document}
 
 
-def as_json(document: Any) -> bytes:
+def to_json(document: Any) -> bytes:
     """JSON with two spaces of indentation and a newline at its end."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 

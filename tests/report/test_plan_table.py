@@ -5,7 +5,7 @@ import re
 from msgspec.structs import replace
 from tests.clusters import Cluster, a_node, a_service, nodes_in, pods_in
 
-from zoneward.report.tables import plan_table, print_table
+from zoneward.report.plan_table import plan_table, print_table
 
 
 def lines_of(cluster: Cluster, *, width: int = 100, wide: bool = False) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 
 from zoneward.kube.csv_cells import safe_cell
-from zoneward.report.tables import aligned
-from zoneward.report.text import AnyText, Text, as_they_come
+from zoneward.report.plan_table import aligned
+from zoneward.report.terminal_text import AnyText, Text, join_wrapped
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
 
 _HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
@@ -58,7 +58,7 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
                 aligned(columns, rows, right=columns[1:2], width=width),
             ]
     if simulation.means:
-        parts.append(as_they_come(_legend(simulation), "dim"))
+        parts.append(join_wrapped(_legend(simulation), "dim"))
     return Group(*parts)
 
 
@@ -76,7 +76,7 @@ def heading(simulation: Simulation) -> str:
 
 
 def _title(title: str, encoding: str, encodings: Sequence[str]) -> AnyText:
-    return as_they_come(("", f"{title}, {_SAID[encoding]}" if len(encodings) > 1 else title), "bold")
+    return join_wrapped(("", f"{title}, {_SAID[encoding]}" if len(encodings) > 1 else title), "bold")
 
 
 def _means_table(means: Sequence[Means], width: int) -> RenderableType:

@@ -18,17 +18,17 @@ import pytest
 
 import zoneward
 from zoneward.kube.input_error import InputError
-from zoneward.lab import on_dask
-from zoneward.lab.contenders import OwnRule, contenders_for
-from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk, Computed, Dataset, Held, Inputs, Range
-from zoneward.lab.on_dask import Dask
-from zoneward.lab.running import Threads, simulate
+from zoneward.lab import dask_runner as on_dask
+from zoneward.lab.contenders import CustomAlgorithm, contenders_for
+from zoneward.lab.dask_runner import DaskRunner
+from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk, ComputedDataset, Dataset, Held, Inputs, Range
 from zoneward.lab.scoring import Reals
-from zoneward.lab.tally import Wanted
+from zoneward.lab.simulation import ThreadRunner, simulate
+from zoneward.lab.tally import SimulationSpec
 
 CHUNKS = 16
-PLAIN = Wanted(contenders=contenders_for(["random", "cluster-wide"]))
-EVERYTHING = Wanted(
+PLAIN = SimulationSpec(contenders=contenders_for(["random", "cluster-wide"]))
+EVERYTHING = SimulationSpec(
     contenders=contenders_for(["random", "cluster-wide:maxEndpointsPerSlice=7"]),
     encodings=("slice-groups", "hints"),
     by="endpoints",
@@ -36,8 +36,8 @@ EVERYTHING = Wanted(
     plots=True,
     worst=5,
 )
-SAMPLE = Computed("kep", sample=CHUNKS * ROWS_PER_CHUNK)
-UNIFORM = Computed("uniform", zones=Range(2, 4), inputs=500_000)
+SAMPLE = ComputedDataset("kep", sample=CHUNKS * ROWS_PER_CHUNK)
+UNIFORM = ComputedDataset("uniform", zones=Range(2, 4), inputs=500_000)
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -127,11 +127,11 @@ def empty(tmp_path: Path) -> Iterator[Cluster]:
         found.stop()
 
 
-def dask(cluster: Cluster) -> Dask:
-    return Dask(cluster.address, rows_per_task=ROWS_PER_CHUNK, workers_within=20)
+def dask(cluster: Cluster) -> DaskRunner:
+    return DaskRunner(cluster.address, rows_per_task=ROWS_PER_CHUNK, workers_within=20)
 
 
-def refusal(runner: Dask, dataset: Dataset = SAMPLE) -> str:
+def refusal(runner: DaskRunner, dataset: Dataset = SAMPLE) -> str:
     with pytest.raises(InputError) as caught:
         simulate(PLAIN, dataset, runner=runner)
     return str(caught.value)
@@ -161,7 +161,7 @@ class Chunks:
 
 def held() -> Chunks:
     chunks = []
-    for each in Computed("kep", sample=150_000).chunks():
+    for each in ComputedDataset("kep", sample=150_000).chunks():
         inputs = each.inputs()
         names = [f"service {number}" for number in inputs.numbers.tolist()]
         chunks.append(Inputs(inputs.numbers, inputs.demand, inputs.supply, names))
@@ -170,21 +170,21 @@ def held() -> Chunks:
 
 @pytest.mark.parametrize("dataset", [UNIFORM, held()], ids=["computed", "held"])
 def test_a_cluster_gives_exactly_what_one_machine_gives(cluster: Cluster, dataset: Dataset) -> None:
-    runner = Dask(cluster.address, rows_per_task=2 * ROWS_PER_CHUNK)
+    runner = DaskRunner(cluster.address, rows_per_task=2 * ROWS_PER_CHUNK)
     shares = (0.5, 0.99)
     there = simulate(EVERYTHING, dataset, runner=runner, shares=shares, bounds=True)
-    assert there == simulate(EVERYTHING, dataset, runner=Threads(2), shares=shares, bounds=True)
+    assert there == simulate(EVERYTHING, dataset, runner=ThreadRunner(2), shares=shares, bounds=True)
 
 
 def test_rows_come_back_in_their_order_with_their_columns(cluster: Cluster) -> None:
     dataset = held()
 
-    def rows(runner: Dask | Threads) -> list[tuple[Inputs, list[Reals]]]:
+    def rows(runner: DaskRunner | ThreadRunner) -> list[tuple[Inputs, list[Reals]]]:
         found: list[tuple[Inputs, list[Reals]]] = []
         simulate(PLAIN, dataset, runner=runner, sink=lambda inputs, columns: found.append((inputs, columns)))
         return found
 
-    there, here = rows(dask(cluster)), rows(Threads(1))
+    there, here = rows(dask(cluster)), rows(ThreadRunner(1))
     assert len(there) == len(here) == len(dataset.inputs)
     for (inputs, columns), (same, expected) in zip(there, here, strict=True):
         assert list(inputs.names) == list(same.names)
@@ -216,10 +216,10 @@ def test_a_rule_from_a_file_travels_with_what_it_calls_there(cluster: Cluster, t
     try:
         spec.loader.exec_module(module)
         for plain, rows in ((False, 200_000), (True, 2_000)):
-            own = OwnRule(name="own", rule=module.rule, key="", plain=plain)
-            wanted = Wanted(contenders=contenders_for(["own", "cluster-wide"], own=own))
-            dataset = Computed("kep", sample=rows)
-            assert simulate(wanted, dataset, runner=dask(cluster)) == simulate(wanted, dataset, runner=Threads(1))
+            own = CustomAlgorithm(name="own", rule=module.rule, key="", plain=plain)
+            wanted = SimulationSpec(contenders=contenders_for(["own", "cluster-wide"], own=own))
+            dataset = ComputedDataset("kep", sample=rows)
+            assert simulate(wanted, dataset, runner=dask(cluster)) == simulate(wanted, dataset, runner=ThreadRunner(1))
     finally:
         del sys.modules[path.stem]
 
@@ -240,7 +240,7 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(cluster: Cluster) -
     there = simulate(EVERYTHING, SAMPLE, runner=dask(cluster), advanced=advanced)
     assert victim.poll() is not None
     assert sum(done) == SAMPLE.rows
-    assert there == simulate(EVERYTHING, SAMPLE, runner=Threads(2))
+    assert there == simulate(EVERYTHING, SAMPLE, runner=ThreadRunner(2))
 
 
 def test_ctrl_c_gives_what_is_known_and_leaves_nothing_to_do(cluster: Cluster) -> None:
@@ -268,7 +268,7 @@ def test_workers_that_all_die_end_it_with_a_line(empty: Cluster) -> None:
             os.killpg(only.pid, signal.SIGKILL)
             only.wait(10)
 
-    runner = Dask(empty.address, rows_per_task=ROWS_PER_CHUNK, workers_within=0.5)
+    runner = DaskRunner(empty.address, rows_per_task=ROWS_PER_CHUNK, workers_within=0.5)
     with pytest.raises(InputError) as caught:
         simulate(PLAIN, SAMPLE, runner=runner, advanced=advanced)
     assert str(caught.value) == f"--scheduler: {empty.address}: expected workers, there was none for 0.5 s"
@@ -289,7 +289,7 @@ def test_a_worker_of_another_version_is_named(empty: Cluster) -> None:
 
 def test_workers_that_never_come_are_not_waited_for_forever(module_cluster: Cluster, empty: Cluster) -> None:
     assert module_cluster.address != empty.address
-    runner = Dask(empty.address, workers_within=0.3)
+    runner = DaskRunner(empty.address, workers_within=0.3)
     assert refusal(runner) == f"--scheduler: {empty.address}: expected workers, there was none for 0.3 s"
 
 
@@ -314,7 +314,7 @@ def test_a_scheduler_that_does_not_answer_is_said_in_a_line(*, listens: bool) ->
             door.listen()
         address = f"tcp://127.0.0.1:{door.getsockname()[1]}"
         start = monotonic()
-        said = refusal(Dask(address, answers_within=0.5))
+        said = refusal(DaskRunner(address, answers_within=0.5))
         assert monotonic() - start < 5
     assert said.startswith(f"--scheduler: {address}: expected a dask scheduler, ")
 
@@ -326,15 +326,15 @@ def test_a_scheduler_that_does_not_answer_is_said_in_a_line(*, listens: bool) ->
 )  # fmt: skip
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(InputError, match=r"^--scheduler: expected tcp://HOST:PORT, got '"):
-        Dask(address)
+        DaskRunner(address)
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.7:8786", "tcp://dask-scheduler.lab.svc:8786", "tcp://[::1]:1"])
 def test_names_and_numbers_are_addresses(address: str) -> None:
-    assert Dask(address).address == address
+    assert DaskRunner(address).address == address
 
 
 def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_dask, "find_spec", lambda _name: None)
     with pytest.raises(InputError, match=r"pip install 'zoneward\[cluster\]'"):
-        Dask("tcp://host:8786")
+        DaskRunner("tcp://host:8786")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from zoneward.kube.input_error import InputError
+from zoneward.lab.algorithm_file import Loaded, source
 from zoneward.lab.contenders import ALGORITHMS, contenders_for
-from zoneward.lab.own_rules import Loaded, source
 from zoneward.lab.scoring import scores
 
 HEAD = "def rule(demand, supply, parameters, previous, composition, weights, scratch, reals):\n"
