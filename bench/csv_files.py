@@ -46,15 +46,15 @@ def _child(*words: str, told: Path) -> Run:
 
 def _score(algorithm: str, inputs: Path) -> float:
     """Microseconds an input, from a file into one beside it; the best of some runs."""
-    from zoneward.lab.contenders import contenders_for
+    from zoneward.lab.contenders import parse_contenders
     from zoneward.lab.csv_dataset import CsvDataset
-    from zoneward.lab.like_topology_simulator import TopologySimulatorWriter
-    from zoneward.lab.scoring import prepare
+    from zoneward.lab.row_writers import TopologySimulatorWriter
+    from zoneward.lab.scoring import compile_kernels
     from zoneward.lab.simulation import ThreadRunner, simulate
     from zoneward.lab.tally import SimulationSpec
 
-    wanted = SimulationSpec(contenders=contenders_for([algorithm]))
-    prepare(wanted.contenders)
+    wanted = SimulationSpec(contenders=parse_contenders([algorithm]))
+    compile_kernels(wanted.contenders)
     measured = []
     for _ in range(_REPEATS):
         start = time.perf_counter()

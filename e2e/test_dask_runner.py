@@ -19,17 +19,17 @@ import pytest
 import zoneward
 from zoneward.kube.input_error import InputError
 from zoneward.lab import dask_runner as on_dask
-from zoneward.lab.contenders import CustomAlgorithm, contenders_for
+from zoneward.lab.contenders import CustomAlgorithm, parse_contenders
 from zoneward.lab.dask_runner import DaskRunner
-from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk, ComputedDataset, Dataset, Held, Inputs, Range
-from zoneward.lab.scoring import Reals
+from zoneward.lab.datasets import ROWS_PER_CHUNK, Chunk, ComputedDataset, Dataset, InMemoryChunk, Inputs, Range
+from zoneward.lab.scoring import Floats
 from zoneward.lab.simulation import ThreadRunner, simulate
 from zoneward.lab.tally import SimulationSpec
 
 CHUNKS = 16
-PLAIN = SimulationSpec(contenders=contenders_for(["random", "cluster-wide"]))
+PLAIN = SimulationSpec(contenders=parse_contenders(["random", "cluster-wide"]))
 EVERYTHING = SimulationSpec(
-    contenders=contenders_for(["random", "cluster-wide:maxEndpointsPerSlice=7"]),
+    contenders=parse_contenders(["random", "cluster-wide:maxEndpointsPerSlice=7"]),
     encodings=("slice-groups", "hints"),
     by="endpoints",
     quantiles=True,
@@ -156,7 +156,7 @@ class Chunks:
         return self.rows
 
     def chunks(self) -> Iterator[Chunk]:
-        return map(Held, self.inputs)
+        return map(InMemoryChunk, self.inputs)
 
 
 def held() -> Chunks:
@@ -179,8 +179,8 @@ def test_a_cluster_gives_exactly_what_one_machine_gives(cluster: Cluster, datase
 def test_rows_come_back_in_their_order_with_their_columns(cluster: Cluster) -> None:
     dataset = held()
 
-    def rows(runner: DaskRunner | ThreadRunner) -> list[tuple[Inputs, list[Reals]]]:
-        found: list[tuple[Inputs, list[Reals]]] = []
+    def rows(runner: DaskRunner | ThreadRunner) -> list[tuple[Inputs, list[Floats]]]:
+        found: list[tuple[Inputs, list[Floats]]] = []
         simulate(PLAIN, dataset, runner=runner, sink=lambda inputs, columns: found.append((inputs, columns)))
         return found
 
@@ -216,8 +216,8 @@ def test_a_rule_from_a_file_travels_with_what_it_calls_there(cluster: Cluster, t
     try:
         spec.loader.exec_module(module)
         for plain, rows in ((False, 200_000), (True, 2_000)):
-            own = CustomAlgorithm(name="own", rule=module.rule, key="", plain=plain)
-            wanted = SimulationSpec(contenders=contenders_for(["own", "cluster-wide"], own=own))
+            own = CustomAlgorithm(name="own", rule=module.rule, key="", interpreted=plain)
+            wanted = SimulationSpec(contenders=parse_contenders(["own", "cluster-wide"], own=own))
             dataset = ComputedDataset("kep", sample=rows)
             assert simulate(wanted, dataset, runner=dask(cluster)) == simulate(wanted, dataset, runner=ThreadRunner(1))
     finally:

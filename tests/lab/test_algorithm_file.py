@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from zoneward.kube.input_error import InputError
-from zoneward.lab.algorithm_file import Loaded, source
-from zoneward.lab.contenders import ALGORITHMS, contenders_for
-from zoneward.lab.scoring import scores
+from zoneward.lab.algorithm_file import CheckedAlgorithm, load_algorithm_file
+from zoneward.lab.contenders import ALGORITHMS, parse_contenders
+from zoneward.lab.scoring import score_columns
 
 HEAD = "def rule(demand, supply, parameters, previous, composition, weights, scratch, reals):\n"
 SAME_ZONE = """
@@ -22,45 +22,45 @@ CASE = "for nodes 26, 1, 4, 27, 17, 1 and endpoints 0, 0, 1, 1, 0, 1"
 """The first input that a rule is tried on: it has six zones."""
 
 
-def tried(tmp_path: Path, code: str, name: str = "rule") -> Loaded:
+def tried(tmp_path: Path, code: str, name: str = "rule") -> CheckedAlgorithm:
     path = tmp_path / "my.py"
     path.write_text(code)
-    return source(f"{path}:{name}").tried()
+    return load_algorithm_file(f"{path}:{name}").check()
 
 
 def test_a_rule_that_numba_compiles_scores_like_the_registry_s(tmp_path: Path) -> None:
     """PreferSameZone, written again."""
     found = tried(tmp_path, HEAD + SAME_ZONE)
-    assert (found.note, found.rule.name, found.rule.plain) == ("", "rule", False)
-    (mine,), (theirs,) = contenders_for([], own=found.rule), contenders_for(["PreferSameZone"])
+    assert (found.note, found.rule.name, found.rule.interpreted) == ("", "rule", False)
+    (mine,), (theirs,) = parse_contenders([], own=found.rule), parse_contenders(["PreferSameZone"])
     demand, supply = np.array([[3, 1, 2], [1, 1, 1]]), np.array([[5, 0, 9], [2, 2, 2]])
-    assert np.array_equal(scores(mine, demand, supply), scores(theirs, demand, supply))
+    assert np.array_equal(score_columns(mine, demand, supply), score_columns(theirs, demand, supply))
 
 
 def test_a_rule_that_numba_can_t_compile_runs_as_plain_python_and_says_so(tmp_path: Path) -> None:
     plain = "    if not any(n > 0 for n in sorted(supply, key=lambda n: -n)):\n        return -1"
     found = tried(tmp_path, HEAD + plain + SAME_ZONE)
-    assert found.rule.plain
+    assert found.rule.interpreted
     assert f"{tmp_path / 'my.py'}:rule: numba can't compile it (" in found.note
     assert "so it runs as plain Python on one core: " in found.note
     assert "times as long as local compiled" in found.note
     assert "\n" not in found.note
-    (mine,), (theirs,) = contenders_for([], own=found.rule), contenders_for(["PreferSameZone"])
+    (mine,), (theirs,) = parse_contenders([], own=found.rule), parse_contenders(["PreferSameZone"])
     demand, supply = np.array([[3, 1, 2], [1, 1, 1]]), np.array([[5, 0, 9], [2, 2, 2]])
-    assert np.array_equal(scores(mine, demand, supply), scores(theirs, demand, supply))
+    assert np.array_equal(score_columns(mine, demand, supply), score_columns(theirs, demand, supply))
 
 
 def test_a_rule_that_means_something_else_when_compiled_runs_as_plain_python(tmp_path: Path) -> None:
     """Python's numbers don't overflow."""
     big = "    if 3037000500 * 3037000500 * (1 + supply[0]) < 0:\n        return -1"
     found = tried(tmp_path, HEAD + big + SAME_ZONE)
-    assert found.rule.plain
+    assert found.rule.interpreted
     assert "compiled it gives something else" in found.note
 
 
 def test_underscores_in_a_name_are_hyphens_in_tables(tmp_path: Path) -> None:
     (tmp_path / "my.py").write_text((HEAD + SAME_ZONE).replace("rule", "own_zone_first"))
-    assert source(f"{tmp_path / 'my.py'}:own_zone_first").untried.name == "own-zone-first"
+    assert load_algorithm_file(f"{tmp_path / 'my.py'}:own_zone_first").unchecked.name == "own-zone-first"
 
 
 def test_what_the_file_has_beside_the_rule_can_be_used(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_can_t_be_loaded_is_told_in_a_line(tmp_path: Path, what: str) -> No
     path = tmp_path / "my.py"
     path.write_text(code)
     with pytest.raises(InputError) as caught:
-        source(f"{path}:rule")
+        load_algorithm_file(f"{path}:rule")
     assert str(caught.value) == f"--algorithm-file: {path}{said}"
 
 
@@ -163,14 +163,14 @@ def test_what_is_no_file_and_function_is_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as caught:
-        source(written)
+        load_algorithm_file(written)
     assert str(caught.value) == f"--algorithm-file: {said}"
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text(HEAD + SAME_ZONE)
     with pytest.raises(InputError, match=r"my\.txt: expected a file whose name ends with \.py"):
-        source(f"{tmp_path / 'my.txt'}:rule")
+        load_algorithm_file(f"{tmp_path / 'my.txt'}:rule")
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name.replace("-", "_").isidentifier()])
@@ -179,4 +179,4 @@ def test_a_rule_can_t_take_the_name_of_an_algorithm(tmp_path: Path, name: str) -
     function = name.replace("-", "_")
     (tmp_path / "my.py").write_text((HEAD + SAME_ZONE).replace("rule", function))
     with pytest.raises(InputError, match=f"expected a name that no algorithm has, got {name}"):
-        source(f"{tmp_path / 'my.py'}:{function}")
+        load_algorithm_file(f"{tmp_path / 'my.py'}:{function}")

@@ -6,14 +6,13 @@ from msgspec.structs import replace
 from tests.clusters import Cluster, a_node, a_service, nodes_in, pods_in
 
 from zoneward.kube.input_error import InputError
-from zoneward.lab.cluster import services
-from zoneward.lab.datasets import Inputs
+from zoneward.lab.datasets import Inputs, cluster_dataset
 from zoneward.routing.demand.demand import Demand
 
 
 def rows_of(*clusters: Cluster) -> Inputs:
-    found = services([each.plan() for each in clusters], clusters[0].surroundings.demand)
-    assert found.rows == len(found.held.names)
+    found = cluster_dataset([each.plan() for each in clusters], clusters[0].surroundings.demand)
+    assert found.rows == len(found.stored.names)
     (chunk,) = found.chunks()
     return chunk.inputs()
 
@@ -77,4 +76,4 @@ def test_no_ready_node_is_no_zone() -> None:
     cluster = cluster_in({"a": 1})
     nothing: Demand = cluster.with_(nodes=()).surroundings.demand
     with pytest.raises(InputError, match="got 0"):
-        services([cluster.plan()], nothing)
+        cluster_dataset([cluster.plan()], nothing)

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from zoneward.kube.input_error import InputError, Misfit
+from zoneward.lab import csv_dataset
 from zoneward.lab import csv_dataset as csv_files
-from zoneward.lab import csv_lines
-from zoneward.lab.contenders import contenders_for
-from zoneward.lab.csv_dataset import CsvDataset
-from zoneward.lab.csv_rows import MOST_BYTES, parsed, row_of, scan
-from zoneward.lab.datasets import Inputs, stratified
+from zoneward.lab.contenders import parse_contenders
+from zoneward.lab.csv_dataset import MOST_BYTES, CsvDataset, parse_lines, parse_plain_rows, parse_row
+from zoneward.lab.datasets import Inputs, stratified_sample
 from zoneward.lab.simulation import ThreadRunner, simulate
 from zoneward.lab.tally import SimulationSpec
 
@@ -173,7 +172,7 @@ def test_arrays_are_ready_for_compiled_code(tmp_path: Path) -> None:
 
 
 def test_fast_and_literal_reading_agree() -> None:
-    """Lines changed by chance mean the same to the columnar reader as to `row_of`, which reads one at a time."""
+    """Lines changed by chance mean the same to the columnar reader as to `parse_row`, which reads one at a time."""
     rng = random.Random(20_260_901)
     pieces = [*'0123456789 ,,"-+.\t\r\0x', "\ufffd", "\u00a0", "é", "  ", ", ", "00000000000000000000"]
     good = bad = 0
@@ -187,12 +186,12 @@ def test_fast_and_literal_reading_agree() -> None:
             line = text.encode()
             lines.append(line[:-1] + b"\xff" if rng.random() < 0.02 else line)
         joined = b"".join(line + b"\n" for line in lines)
-        rows = parsed(joined, np.cumsum([len(line) + 1 for line in lines]), ("a", "b"))
+        rows = parse_lines(joined, np.cumsum([len(line) + 1 for line in lines]), ("a", "b"))
         read = dict(zip(rows.lines.tolist(), zip(rows.names, rows.demand, rows.supply, strict=True), strict=True))
         first = None
         for number, line in enumerate(lines):
             try:
-                name, counts = row_of(line.removesuffix(b"\r"), ("a", "b"))
+                name, counts = parse_row(line.removesuffix(b"\r"), ("a", "b"))
             except Misfit as misfit:
                 assert number not in read, line
                 first = first or (number, misfit.args)
@@ -200,13 +199,13 @@ def test_fast_and_literal_reading_agree() -> None:
             else:
                 assert (read[number][0], [*read[number][1], *read[number][2]]) == (name, counts), line
                 good += 1
-        assert (rows.bad and (rows.bad[0], rows.bad[1].args)) == first
+        assert (rows.first_invalid and (rows.first_invalid[0], rows.first_invalid[1].args)) == first
     assert good > 1000
     assert bad > 1000
 
 
 def test_plainest_rows_are_read_fast() -> None:
-    """The scan takes what people and tools write as a rule, and leaves the rest to `row_of`."""
+    """The compiled reader takes what people and tools write as a rule, and leaves the rest to `parse_row`."""
     forms = {
         b"name,1 2,3 4": True,
         b"two words, 1 2, 3 4\r": True,
@@ -221,10 +220,10 @@ def test_plainest_rows_are_read_fast() -> None:
     ends = np.cumsum([len(line) + 1 for line in forms]).tolist()
     stops, plain = [0] * len(forms), [False] * len(forms)
     numbers: list[MutableSequence[int]] = [[0] * 4 for _ in forms]
-    scan(lines, ends, 2, stops, numbers, plain)
+    parse_plain_rows(lines, ends, 2, stops, numbers, plain)
     assert plain == list(forms.values())
     assert numbers[:4] == [[1, 3, 2, 4], [1, 3, 2, 4], [1_000_000, 0, 1_000_000, 0], [1, 3, 2, 4]]
-    assert parsed(lines, np.array(ends), ("a", "b")).lines.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert parse_lines(lines, np.array(ends), ("a", "b")).lines.tolist() == [0, 1, 2, 3, 4, 5, 6]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -331,7 +330,7 @@ def test_chunks_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.Monk
     assert rows == (100 if sample is None else min(sample, 100))
     assert [len(chunk) for chunk in whole] == [16] * (rows // 16) + [rows % 16] * (rows % 16 > 0)
     for block in (1, 2, 13, 100, 1000):
-        monkeypatch.setattr(csv_lines, "BLOCK", block)
+        monkeypatch.setattr(csv_dataset, "BLOCK_SIZE", block)
         assert _chunks(CsvDataset(path, sample=sample, seed=5)) == whole
 
 
@@ -344,7 +343,7 @@ def test_sample_takes_one_row_of_each_stretch(tmp_path: Path, monkeypatch: pytes
     for seed in (1, 2):
         drawn[seed] = _rows(CsvDataset(path, sample=100, seed=seed))
         assert [number // 10 for number, *_ in drawn[seed]] == list(range(100))
-        numbers = stratified(1000, 100, seed=seed, start=0, stop=100).tolist()
+        numbers = stratified_sample(1000, 100, seed=seed, start=0, stop=100).tolist()
         assert drawn[seed] == [everything[number] for number in numbers]
     assert drawn[1] != drawn[2]
     lines = path.read_bytes().splitlines()
@@ -378,7 +377,7 @@ def test_results_do_not_depend_on_jobs(tmp_path: Path, monkeypatch: pytest.Monke
     """Equal to the last bit, rows left out included."""
     monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 100)
     path = _written(tmp_path, _plain(1000) + b"bad\n" + _plain(500).partition(b"\n")[2])
-    wanted = SimulationSpec(contenders=contenders_for(["random"]), worst=5)
+    wanted = SimulationSpec(contenders=parse_contenders(["random"]), worst=5)
     one, three = (simulate(wanted, CsvDataset(path, skip_invalid=True), runner=ThreadRunner(jobs)) for jobs in (1, 3))
     assert one == three
     assert (one.rows, one.of) == (1500, 1500)

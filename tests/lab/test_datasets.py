@@ -15,28 +15,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
 
-from zoneward.lab import datasets
+from zoneward.lab import COMPUTED_DATASETS, datasets
 from zoneward.lab.datasets import (
     ROWS_PER_CHUNK,
     ComputedDataset,
     Dataset,
-    Held,
+    InMemoryChunk,
+    InMemoryDataset,
     Inputs,
     Integers,
-    Named,
-    Permuted,
-    Picked,
+    PermutedEndpoints,
     Range,
-    Stretch,
+    RowRange,
+    RowSelection,
 )
-from zoneward.lab.names import COMPUTED_DATASETS
 
 Triple = tuple[int, ...]
 KEP_ROWS = 39_273_145
 FIRST_PART = 38_907_000
 KEP = ComputedDataset("kep")
 PERMUTED = ComputedDataset("kep-permuted", seed=2004)
-FEW = ComputedDataset("few")
+FEW_ENDPOINTS = ComputedDataset("few")
 UNIFORM = ComputedDataset("uniform", seed=7, zones=Range(2, 5), nodes=Range(1, 4), endpoints=Range(0, 9), inputs=40_000)
 
 
@@ -65,7 +64,7 @@ def listed(dataset: Dataset) -> list[tuple[int, Triple, Triple]]:
 def at(dataset: ComputedDataset, numbers: Sequence[int]) -> Inputs:
     """Rows of the first part, or of the second where they are behind it."""
     part = int(numbers[0] >= FIRST_PART)
-    return Picked(dataset, part, np.array(numbers, np.int64) - part * FIRST_PART).inputs()
+    return RowSelection(dataset, part, np.array(numbers, np.int64) - part * FIRST_PART).inputs()
 
 
 @cache
@@ -136,9 +135,9 @@ def test_any_row_of_kep_is_that_of_three_nested_loops() -> None:
 def test_few_holds_every_input_of_kep_with_at_most_50_endpoints() -> None:
     """Each once, in the same order."""
     few = [triple for triple in ascending(range(51)) if 0 < sum(triple) <= 50]
-    inputs = together(FEW)
-    assert FEW.rows == len(inputs.numbers) == 220 * len(few) == 934_340
-    assert inputs.numbers.tolist() == list(range(FEW.rows))
+    inputs = together(FEW_ENDPOINTS)
+    assert FEW_ENDPOINTS.rows == len(inputs.numbers) == 220 * len(few) == 934_340
+    assert inputs.numbers.tolist() == list(range(FEW_ENDPOINTS.rows))
     assert inputs.supply.tolist() == [list(triple) for triple in few] * 220
     assert inputs.demand[:: len(few)].tolist() == [list(triple) for triple in ascending(range(1, 11))]
     assert (inputs.demand.reshape(220, -1, 3) == inputs.demand[:: len(few), None]).all()
@@ -187,7 +186,7 @@ def chi_square(counts: Sequence[int]) -> float:
 
 def test_all_six_orders_are_equally_frequent() -> None:
     """And say nothing about the order in the row after it. 20.5 and 66.6 are passed once in a thousand seeds."""
-    inputs = Stretch(PERMUTED, 0, 20_000_000, 20_100_000).inputs()
+    inputs = RowRange(PERMUTED, 0, 20_000_000, 20_100_000).inputs()
     found = orders(inputs)
     assert len(found) > 90_000
     assert chi_square([int(count) for count in np.bincount(found, minlength=6)]) < 20.5
@@ -196,7 +195,7 @@ def test_all_six_orders_are_equally_frequent() -> None:
 
 
 def test_large_inputs_are_permuted_too() -> None:
-    found = orders(Stretch(PERMUTED, 1, 100_000, 150_000).inputs())
+    found = orders(RowRange(PERMUTED, 1, 100_000, 150_000).inputs())
     assert chi_square([int(count) for count in np.bincount(found, minlength=6)]) < 20.5
 
 
@@ -204,18 +203,18 @@ def test_large_inputs_are_not_permuted_as_those_at_the_beginning() -> None:
     """A row's number in the dataset decides, not that in its part."""
     part, numbers = datasets._parts(KEP)[1], np.arange(100_000, 150_000)
     assert datasets._parts(PERMUTED)[1].at(numbers)[1].tolist() == (
-        Permuted(part, PERMUTED.seed, FIRST_PART).at(numbers)[1].tolist()
+        PermutedEndpoints(part, PERMUTED.seed, FIRST_PART).at(numbers)[1].tolist()
     )
     mine, others = (
-        orders(Inputs(numbers, *Permuted(part, PERMUTED.seed, first).at(numbers))) for first in (FIRST_PART, 0)
+        orders(Inputs(numbers, *PermutedEndpoints(part, PERMUTED.seed, first).at(numbers))) for first in (FIRST_PART, 0)
     )
     assert 0.16 < float((mine == others).mean()) < 0.175
 
 
 def test_the_seed_decides_about_orders() -> None:
-    stretch = Stretch(PERMUTED, 0, 1_000_000, 1_010_000)
-    again = Stretch(replace(PERMUTED), 0, 1_000_000, 1_010_000)
-    other = Stretch(replace(PERMUTED, seed=2005), 0, 1_000_000, 1_010_000)
+    stretch = RowRange(PERMUTED, 0, 1_000_000, 1_010_000)
+    again = RowRange(replace(PERMUTED), 0, 1_000_000, 1_010_000)
+    other = RowRange(replace(PERMUTED, seed=2005), 0, 1_000_000, 1_010_000)
     assert (stretch.inputs().supply == again.inputs().supply).all()
     mine, others = orders(stretch.inputs()), orders(other.inputs())
     assert 0.14 < float((mine == others).mean()) < 0.19  # a sixth, by chance
@@ -278,7 +277,7 @@ def test_chunks_hold_every_row_once_in_order(name: str, sample: int | None) -> N
     following = 0
     rows = 0
     for chunk in dataset.chunks():
-        if isinstance(chunk, Stretch):
+        if isinstance(chunk, RowRange):
             part = datasets._parts(dataset)[: chunk.part]
             first = sum(each.rows for each in part)
             assert first + chunk.start == following
@@ -396,7 +395,7 @@ def test_a_million_million_rows_take_no_more_memory_than_a_chunk(sample: int | N
         tracemalloc.stop()
     assert len(inputs.numbers) == ROWS_PER_CHUNK
     assert peak < 32 * 1024**2
-    last = Stretch(dataset, 3, 25 * 10**10 - 2, 25 * 10**10).inputs()
+    last = RowRange(dataset, 3, 25 * 10**10 - 2, 25 * 10**10).inputs()
     assert last.numbers.tolist() == [10**12 - 2, 10**12 - 1]
     assert last.demand.shape == (2, 5)
 
@@ -427,9 +426,9 @@ def test_datasets_with_the_same_fields_are_the_same() -> None:
 
 def test_a_few_named_inputs_are_a_chunk_of_themselves() -> None:
     inputs = Inputs(np.arange(2), np.array([[1, 2], [3, 4]]), np.array([[5, 6], [7, 8]]), ["shop/cart", "shop/web"])
-    dataset = Named("cluster", inputs)
+    dataset = InMemoryDataset("cluster", inputs)
     (chunk,) = dataset.chunks()
-    assert isinstance(chunk, Held)
+    assert isinstance(chunk, InMemoryChunk)
     assert chunk.inputs() is inputs
     assert (dataset.name, dataset.rows, dataset.whole) == ("cluster", 2, 2)
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from tests.reference.kep_2004 import ALGORITHMS, Group, allocate, score
 
-from zoneward.lab.contenders import contenders_for
+from zoneward.lab.contenders import parse_contenders
 from zoneward.lab.datasets import Inputs
-from zoneward.lab.like_topology_simulator import TopologySimulatorWriter
-from zoneward.lab.scoring import COLUMNS, FATE, FELL_BACK, SCORED, UNSCORED, Reals, scores
+from zoneward.lab.row_writers import TopologySimulatorWriter
+from zoneward.lab.scoring import COLUMNS, FATE, FELL_BACK, SCORED, UNSCORED, Floats, score_columns
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, SLICES
 
 HEADER = (
     "input name,score,in-zone-traffic score,deviation score,slice score,max deviation,mean deviation,SD of deviation\n"
 )
-(RANDOM,) = contenders_for(["Original"])
+(RANDOM,) = parse_contenders(["Original"])
 Drawn = tuple[list[int], list[int]]
 
 
@@ -28,7 +28,7 @@ def _inputs(drawn: list[Drawn], names: list[str]) -> Inputs:
     return Inputs(np.arange(len(drawn)), demand, supply, names)
 
 
-def _columns(*rows: tuple[float, float, float, float, float, float]) -> Reals:
+def _columns(*rows: tuple[float, float, float, float, float, float]) -> Floats:
     """In-zone share, worst and mean overload, slices, mean square and fate of each row."""
     columns = np.zeros((COLUMNS, len(rows)))
     places = (IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, SLICES, MEAN_SQUARE, FATE)
@@ -94,10 +94,10 @@ def test_values_are_those_of_the_literal_implementation(algorithm: str) -> None:
     # A zone without nodes is where a zone reaches no endpoint; the literal local-shared does not know such zones.
     drawn = _drawn(400, least=1 if algorithm == "local-shared" else 0)
     expected = [_expected(algorithm, nodes, endpoints) for nodes, endpoints in drawn]
-    (contender,) = contenders_for([algorithm])
+    (contender,) = parse_contenders([algorithm])
     inputs = _inputs(drawn, [f"row {row}" for row in range(400)])
     file = BytesIO()
-    TopologySimulatorWriter(file, contender).write(inputs, [scores(contender, inputs.demand, inputs.supply)])
+    TopologySimulatorWriter(file, contender).write(inputs, [score_columns(contender, inputs.demand, inputs.supply)])
     written = list(csv.DictReader(file.getvalue().decode().splitlines()))
     assert [row.pop("input name") for row in written] == inputs.names
     invalid = 0
@@ -115,10 +115,10 @@ def test_values_are_those_of_the_literal_implementation(algorithm: str) -> None:
 
 def written_for(algorithm: str, drawn: list[Drawn]) -> list[list[str]]:
     """The values of each row."""
-    (contender,) = contenders_for([algorithm])
+    (contender,) = parse_contenders([algorithm])
     inputs = _inputs(drawn, ["x"] * len(drawn))
     file = BytesIO()
-    TopologySimulatorWriter(file, contender).write(inputs, [scores(contender, inputs.demand, inputs.supply)])
+    TopologySimulatorWriter(file, contender).write(inputs, [score_columns(contender, inputs.demand, inputs.supply)])
     return [values for _, *values in csv.reader(file.getvalue().decode().splitlines()[1:])]
 
 
@@ -218,7 +218,7 @@ def test_names_come_back_from_a_csv_reader() -> None:
 
 def test_slices_are_of_the_contenders_size() -> None:
     """The slice score counts the slices that would do with as many endpoints in each as the contender's."""
-    (contender,) = contenders_for(["random:maxEndpointsPerSlice=50"])
+    (contender,) = parse_contenders(["random:maxEndpointsPerSlice=50"])
     file = BytesIO()
     inputs = _inputs([([1, 1], [60, 60])], ["x"])
     TopologySimulatorWriter(file, contender).write(inputs, [_columns((1, 0, 0, 4, 0, SCORED))])

@@ -11,15 +11,15 @@ import pytest
 
 from zoneward.kube.input_error import InputError
 from zoneward.lab import row_writers as parquet
-from zoneward.lab.contenders import Contender, contenders_for
+from zoneward.lab.contenders import Contender, parse_contenders
 from zoneward.lab.datasets import ComputedDataset, Inputs, Range
 from zoneward.lab.row_writers import ParquetWriter
-from zoneward.lab.scoring import FATE, FELL_BACK, SCORED, UNSCORED, Reals, scores, slices_share, totals
+from zoneward.lab.scoring import FATE, FELL_BACK, SCORED, UNSCORED, Floats, score_columns, slices_share, totals
 from zoneward.lab.simulation import ThreadRunner, simulate
 from zoneward.lab.tally import SimulationSpec
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, SLICES
 
-CONTENDERS = contenders_for(["random,local-opt,PreferSameZone,local:startingThreshold=1,overloadThreshold=0.25"])
+CONTENDERS = parse_contenders(["random,local-opt,PreferSameZone,local:startingThreshold=1,overloadThreshold=0.25"])
 LOCAL = "local_startingThreshold_1_overloadThreshold_0_25"
 COLUMNS = ("total", "in_zone", "max_overload", "mean_overload", "slices", "fell_back")
 
@@ -37,11 +37,11 @@ def some_inputs(zones: int, rows: int = 500, *, first: int = 0, names: bool = Fa
 
 def write(path: Path, *pieces: Inputs, contenders: tuple[Contender, ...] = CONTENDERS, partial: str = "") -> list[Any]:
     """Write pieces; gives the columns of each."""
-    columns = [[scores(each, piece.demand, piece.supply) for each in contenders] for piece in pieces]
+    columns = [[score_columns(each, piece.demand, piece.supply) for each in contenders] for piece in pieces]
     with ParquetWriter(path, contenders) as directory:
         for piece, rows in zip(pieces, columns, strict=True):
             directory.write(piece, rows)
-        directory.finished(partial=partial)
+        directory.finish(partial=partial)
     return columns
 
 
@@ -59,7 +59,7 @@ def by_polars(path: Path) -> list[dict[str, Any]]:
     return pl.concat(frames, how="diagonal").sort("input").to_dicts()
 
 
-def expected(contender: Contender, rows: Reals, endpoints: Any, row: int) -> dict[str, Any]:
+def expected(contender: Contender, rows: Floats, endpoints: Any, row: int) -> dict[str, Any]:
     found = {
         "total": totals(rows, slices_share(contender, rows, endpoints))[row],
         "in_zone": rows[IN_ZONE][row],
@@ -135,7 +135,7 @@ def test_a_whole_simulation_can_be_asked_with_sql(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
         wanted = SimulationSpec(contenders=CONTENDERS)
         simulation = simulate(wanted, dataset, runner=ThreadRunner(2), sink=directory.write)
-        directory.finished()
+        directory.finish()
     (row,) = by_duckdb(tmp_path / "out", f"select count(*) n, avg({LOCAL}_total) mean, sum({LOCAL}_slices) s from rows")
     assert row["n"] == 3_000
     assert simulation.means[3].credits is not None
@@ -155,7 +155,7 @@ def test_nothing_is_left_behind_where_it_ends_early(tmp_path: Path, error: type[
     def fail() -> None:
         inputs = some_inputs(2)
         with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
-            directory.write(inputs, [scores(each, inputs.demand, inputs.supply) for each in CONTENDERS])
+            directory.write(inputs, [score_columns(each, inputs.demand, inputs.supply) for each in CONTENDERS])
             directory._flush()
             assert [each.match("out.*.making") for each in tmp_path.iterdir()] == [True]
             raise error("stop")
@@ -182,10 +182,10 @@ def test_what_another_run_writes_or_left_is_never_touched(tmp_path: Path) -> Non
     one, other = ParquetWriter(tmp_path / "out", CONTENDERS), ParquetWriter(tmp_path / "out", CONTENDERS)
     with one, other:
         for directory in (one, other):
-            directory.write(inputs, [scores(each, inputs.demand, inputs.supply) for each in CONTENDERS])
-        one.finished()
+            directory.write(inputs, [score_columns(each, inputs.demand, inputs.supply) for each in CONTENDERS])
+        one.finish()
         with pytest.raises(InputError, match="expected a directory that does not exist yet: Directory not empty"):
-            other.finished()
+            other.finish()
     assert {each.name for each in tmp_path.iterdir()} == {"elsewhere", "out", "out.making"}
     assert not [*(tmp_path / "elsewhere").iterdir()]
 
@@ -203,8 +203,8 @@ def test_a_file_that_can_t_be_written_is_told(tmp_path: Path) -> None:
         with ParquetWriter(tmp_path / "out", CONTENDERS) as directory:
             (making,) = tmp_path.iterdir()
             (making / "part-00000.parquet").mkdir()
-            directory.write(inputs, [scores(each, inputs.demand, inputs.supply) for each in CONTENDERS])
-            directory.finished()
+            directory.write(inputs, [score_columns(each, inputs.demand, inputs.supply) for each in CONTENDERS])
+            directory.finish()
 
     with pytest.raises(InputError, match=r"part-00000\.parquet: expected a file that can be written: "):
         fail()

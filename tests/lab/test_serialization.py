@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from zoneward.lab.datasets import Held, Inputs
+from zoneward.lab.datasets import InMemoryChunk, Inputs
 from zoneward.lab.serialization import Integers, deserialize, serialize
 from zoneward.routing.algorithms.one_group import one_group
 
@@ -41,7 +41,7 @@ def test_other_arrays_are_left_alone() -> None:
 def test_inputs_and_histograms_are_small_on_their_way() -> None:
     rows = np.arange(65_536, dtype=np.int64)
     inputs = Inputs(rows + 10**9, np.tile(rows % 100, (3, 1)).T.copy(), np.tile(rows % 200, (3, 1)).T.copy())
-    assert len(serialize(Held(inputs))) < 9 * 65_536
+    assert len(serialize(InMemoryChunk(inputs))) < 9 * 65_536
     histogram = np.zeros(28_000, np.int64)
     histogram[:1000] = 65
     assert len(serialize(histogram)) < 4_000

@@ -17,15 +17,15 @@ from tests.reference.test_kep_2004 import TABLE
 
 from zoneward.lab import datasets
 from zoneward.lab import simulation as running
-from zoneward.lab.contenders import ALGORITHMS, contenders_for
+from zoneward.lab.contenders import ALGORITHMS, parse_contenders
 from zoneward.lab.datasets import Chunk, ComputedDataset, Dataset, Inputs, Range
-from zoneward.lab.scoring import Reals, scores, slices_share, totals
-from zoneward.lab.simulation import Runner, Scored, ThreadRunner, score_chunk, simulate
+from zoneward.lab.scoring import Floats, score_columns, slices_share, totals
+from zoneward.lab.simulation import Runner, ScoredChunks, ThreadRunner, score_chunk, simulate
 from zoneward.lab.tally import SimulationSpec
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
 
-SIX = contenders_for([",".join(TABLE)])
+SIX = parse_contenders([",".join(TABLE)])
 SAMPLE = ComputedDataset("kep", seed=2004, sample=200_000)
 
 
@@ -40,16 +40,16 @@ def means(simulation: Simulation) -> dict[tuple[str, str], dict[str, float]]:
 
 @cache
 def sampled() -> Simulation:
-    wanted = SimulationSpec(contenders=contenders_for(["all"]), encodings=ENCODINGS)
+    wanted = SimulationSpec(contenders=parse_contenders(["all"]), encodings=ENCODINGS)
     return simulate(wanted, SAMPLE, runner=ThreadRunner(2), bounds=True)
 
 
 @cache
-def of_rows(algorithm: str) -> dict[str, Reals]:
+def of_rows(algorithm: str) -> dict[str, Floats]:
     """The credits of each row of the sample."""
     inputs = together(SAMPLE)
-    (contender,) = contenders_for([algorithm])
-    columns = scores(contender, inputs.demand, inputs.supply)
+    (contender,) = parse_contenders([algorithm])
+    columns = score_columns(contender, inputs.demand, inputs.supply)
     slices = slices_share(contender, columns, inputs.supply.sum(axis=1))
     worst, mean = 100 * (1 - columns[MAX_OVERLOAD]), 100 * (1 - columns[MEAN_OVERLOAD])
     each = (totals(columns, slices), 100 * columns[IN_ZONE], worst, mean, (worst + mean) / 2, 100 * slices)
@@ -154,17 +154,19 @@ def test_few_is_scored_whole(algorithm: str, total: float) -> None:
 @cache
 def swept() -> dict[str, float]:
     """Totals over the small dataset by label."""
-    contenders = contenders_for(["random", "local-kep-tool"], sweeps=["startingThreshold=1,2,3,4,5"])
+    contenders = parse_contenders(["random", "local-kep-tool"], sweeps=["startingThreshold=1,2,3,4,5"])
     found = means(simulate(SimulationSpec(contenders=contenders), ComputedDataset("small"), runner=ThreadRunner(2)))
     return {algorithm: credits_["total"] for (algorithm, _), credits_ in found.items()}
 
 
-@pytest.mark.parametrize(("starting", "published"), [(1, 80.05), (2, 80.07), (3, 80.07), (4, 80.05), (5, 79.98)])
+@pytest.mark.parametrize(
+    ("starting_threshold", "published"), [(1, 80.05), (2, 80.07), (3, 80.07), (4, 80.05), (5, 79.98)]
+)
 def test_the_proposals_table_of_starting_thresholds_comes_out_of_its_small_dataset(
-    starting: int, published: float
+    starting_threshold: int, published: float
 ) -> None:
     """KEP-2004 § Optimizations, "Scores on small dataset"."""
-    assert round(swept()[f"local-kep-tool:startingThreshold={starting}"], 2) == published
+    assert round(swept()[f"local-kep-tool:startingThreshold={starting_threshold}"], 2) == published
 
 
 def test_random_over_the_small_dataset_is_within_a_hundredth_of_what_the_proposal_prints() -> None:
@@ -215,7 +217,7 @@ def test_bands_are_those_of_the_evaluation(
 
 UNIFORM = ComputedDataset("uniform", seed=11, zones=Range(2, 5), nodes=Range(0, 2), endpoints=Range(0, 30), inputs=6000)
 EVERYTHING = SimulationSpec(
-    contenders=contenders_for(["all"]), encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=20
+    contenders=parse_contenders(["all"]), encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=20
 )
 
 
@@ -261,7 +263,7 @@ def test_rows_do_not_depend_on_jobs_either() -> None:
 
 # --- order ------------------------------------------------------------------------------------------------------------
 
-WANTED = SimulationSpec(contenders=contenders_for(["random,PreferSameZone"]), worst=3)
+WANTED = SimulationSpec(contenders=parse_contenders(["random,PreferSameZone"]), worst=3)
 
 
 def inputs_of(first: int, rows: int = 10) -> Inputs:
@@ -412,7 +414,7 @@ class Interrupted:
 
     after: int
 
-    def run(self, wanted: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
+    def run(self, wanted: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[ScoredChunks]:
         yield from islice(ThreadRunner(2).run(wanted, chunks, rows=rows), self.after)
         raise KeyboardInterrupt
 
@@ -429,7 +431,7 @@ def test_ctrl_c_while_waiting_for_a_chunk_gives_those_before_it(after: int) -> N
 
 def test_what_was_handed_out_but_not_begun_is_not_scored_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes when the first of ten is done: the second is in work until the others are called off."""
-    futures: list[Future[Scored]] = []
+    futures: list[Future[ScoredChunks]] = []
     read: list[int] = []
     begun = threading.Event()
     called_off = False
@@ -488,7 +490,7 @@ def test_an_error_in_a_worker_is_raised_and_nobody_goes_on_working(jobs: int, wh
 
 
 def test_an_error_in_a_sink_is_raised_and_nobody_goes_on_working() -> None:
-    def full(_inputs: Inputs, _columns: list[Reals]) -> None:
+    def full(_inputs: Inputs, _columns: list[Floats]) -> None:
         raise OSError("no space left on device")
 
     with pytest.raises(OSError, match="no space left"):

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tests.lab.test_tally import CONTENDERS, EVERYTHING, cut, drawn, tallies
 
-from zoneward.lab.contenders import contenders_for
+from zoneward.lab.contenders import parse_contenders
 from zoneward.lab.datasets import Inputs
-from zoneward.lab.scoring import scores
-from zoneward.lab.summary import SHARES, summary
-from zoneward.lab.tally import SimulationSpec, Tally, merged
+from zoneward.lab.scoring import score_columns
+from zoneward.lab.summary import SHARES, summarize
+from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Simulation
 
 SHOWN = [
@@ -44,7 +44,7 @@ def rows() -> list[Row]:
 
 def worked_out(inputs: Inputs) -> list[Row]:
     found = []
-    columns = [scores(each, inputs.demand, inputs.supply).T.tolist() for each in CONTENDERS]
+    columns = [score_columns(each, inputs.demand, inputs.supply).T.tolist() for each in CONTENDERS]
     for index, (nodes, endpoints) in enumerate(zip(inputs.demand.tolist(), inputs.supply.tolist(), strict=True)):
         n, t = sum(nodes), sum(endpoints)
         if n == 0 or t == 0:
@@ -63,7 +63,7 @@ def worked_out(inputs: Inputs) -> list[Row]:
             for encoding in ENCODINGS:
                 if encoding == HINTS and contender.weighs:
                     continue
-                share = 1.0 if encoding == HINTS else math.ceil(t / contender.per_slice) / slices
+                share = 1.0 if encoding == HINTS else math.ceil(t / contender.max_endpoints_per_slice) / slices
                 row.credits[contender.label, encoding] = {
                     "total": 45 * in_zone + 20 * (1 - worst) + 20 * (1 - mean) + 15 * share,
                     "in_zone": 100 * in_zone,
@@ -79,8 +79,8 @@ def worked_out(inputs: Inputs) -> list[Row]:
 def said(
     wanted: SimulationSpec = EVERYTHING, *, bounds: bool = False, shares: tuple[float, ...] = SHARES
 ) -> Simulation:
-    found = merged(wanted, tallies(wanted, PIECES))
-    return summary(wanted, found, dataset="drawn", of=2100, seed=5, bounds=bounds, shares=shares)
+    found = merge_tallies(wanted, tallies(wanted, PIECES))
+    return summarize(wanted, found, dataset="drawn", of=2100, seed=5, bounds=bounds, shares=shares)
 
 
 def means_of(means: Sequence[Means]) -> dict[tuple[str, str], Means]:
@@ -131,8 +131,8 @@ def test_rows_without_endpoints_or_nodes_count_for_nothing_but_are_counted() -> 
 
 
 def test_of_a_sample_it_is_told_what_it_is_a_sample_of() -> None:
-    found = merged(EVERYTHING, tallies(EVERYTHING, PIECES))
-    sample = summary(EVERYTHING, found, dataset="drawn", of=2100, whole=10**6)
+    found = merge_tallies(EVERYTHING, tallies(EVERYTHING, PIECES))
+    sample = summarize(EVERYTHING, found, dataset="drawn", of=2100, whole=10**6)
     assert (sample.of, sample.whole) == (2100, 10**6)
     assert said().whole == 2100
 
@@ -248,8 +248,8 @@ def test_bands_stand_in_order() -> None:
 @pytest.mark.parametrize(("endpoints", "name"), [(1, "1 to 8"), (8, "1 to 8"), (9, "9 to 20"), (1000, "301 to 1000")])
 def test_the_last_number_of_a_band_is_in_it(endpoints: int, name: str) -> None:
     inputs = Inputs(np.arange(1), np.array([[1, 1]]), np.array([[endpoints, 0]]))
-    found = merged(EVERYTHING, tallies(EVERYTHING, [inputs]))
-    assert [band.name for band in summary(EVERYTHING, found, dataset="one", of=1).bands] == [name]
+    found = merge_tallies(EVERYTHING, tallies(EVERYTHING, [inputs]))
+    assert [band.name for band in summarize(EVERYTHING, found, dataset="one", of=1).bands] == [name]
 
 
 def test_no_bands_without_asking() -> None:
@@ -278,8 +278,8 @@ def test_quantiles_are_those_of_numpy_up_to_the_width_of_a_bin() -> None:
 
 def test_rows_alike_have_their_credit_as_every_quantile() -> None:
     inputs = Inputs(np.arange(50), np.full((50, 2), 1), np.full((50, 2), 3))
-    wanted = SimulationSpec(contenders=contenders_for(["PreferSameZone"]), quantiles=True)
-    simulation = summary(wanted, merged(wanted, tallies(wanted, [inputs])), dataset="x", of=50, shares=SHARES)
+    wanted = SimulationSpec(contenders=parse_contenders(["PreferSameZone"]), quantiles=True)
+    simulation = summarize(wanted, merge_tallies(wanted, tallies(wanted, [inputs])), dataset="x", of=50, shares=SHARES)
     (quantiles,) = simulation.quantiles
     for values in quantiles.by_share.values():
         assert values == pytest.approx(
@@ -313,24 +313,24 @@ def test_differences_and_their_intervals_are_those_of_paired_rows() -> None:
 
 
 def test_what_never_differs_has_an_interval_of_nothing() -> None:
-    wanted = SimulationSpec(contenders=contenders_for(["random,cluster-wide"]))
-    simulation = summary(wanted, merged(wanted, tallies(wanted, PIECES)), dataset="x", of=1)
+    wanted = SimulationSpec(contenders=parse_contenders(["random,cluster-wide"]))
+    simulation = summarize(wanted, merge_tallies(wanted, tallies(wanted, PIECES)), dataset="x", of=1)
     (difference,) = simulation.differences
     assert (difference.mean, difference.low, difference.high) == (0, 0, 0)
 
 
 def test_an_interval_holds_the_mean_of_the_whole_in_19_of_20_samples() -> None:
     """Of 400 samples of 100 rows each, between 361 and 393: it is missed once in a million."""
-    wanted = SimulationSpec(contenders=contenders_for(["local-kep-tool,local-shared"]), encodings=(HINTS,))
+    wanted = SimulationSpec(contenders=parse_contenders(["local-kep-tool,local-shared"]), encodings=(HINTS,))
     rng = np.random.default_rng(95)
     demand, supply = rng.integers(1, 11, (40_000, 3)), rng.integers(0, 101, (40_000, 3))
     whole = Inputs(np.arange(40_000), demand, supply)
-    (truth,) = summary(wanted, merged(wanted, tallies(wanted, [whole])), dataset="x", of=1).differences
+    (truth,) = summarize(wanted, merge_tallies(wanted, tallies(wanted, [whole])), dataset="x", of=1).differences
     held = 0
     for start in range(0, 40_000, 100):
         part = slice(start, start + 100)
         piece = Inputs(whole.numbers[part], demand[part], supply[part])
-        (found,) = summary(wanted, merged(wanted, tallies(wanted, [piece])), dataset="x", of=1).differences
+        (found,) = summarize(wanted, merge_tallies(wanted, tallies(wanted, [piece])), dataset="x", of=1).differences
         held += found.low <= truth.mean <= found.high
     assert 361 <= held <= 393
 
@@ -451,15 +451,15 @@ def test_plots_only_where_they_are_asked_for() -> None:
 
 
 def test_of_nothing_nothing_is_said() -> None:
-    simulation = summary(EVERYTHING, Tally(), dataset="none", of=7, partial=True, bounds=True, shares=SHARES)
+    simulation = summarize(EVERYTHING, Tally(), dataset="none", of=7, partial=True, bounds=True, shares=SHARES)
     assert (simulation.rows, simulation.of, simulation.unscored, simulation.partial) == (0, 7, 0, True)
     assert (simulation.means, simulation.bands, simulation.quantiles, simulation.worst) == ((), (), (), ())
 
 
 def unscored() -> Simulation:
     inputs = Inputs(np.arange(2), np.array([[1, 1], [0, 0]]), np.array([[0, 0], [3, 4]]))
-    found = merged(EVERYTHING, tallies(EVERYTHING, [inputs]))
-    return summary(EVERYTHING, found, dataset="none", of=2, bounds=True, shares=SHARES)
+    found = merge_tallies(EVERYTHING, tallies(EVERYTHING, [inputs]))
+    return summarize(EVERYTHING, found, dataset="none", of=2, bounds=True, shares=SHARES)
 
 
 def test_where_no_row_can_be_scored_that_is_all_that_is_said() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
-from tests.report.test_screen import REVERSE, plain, planned
+from tests.report.test_screens import REVERSE, plain, planned
 
 from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen, log_text, sum_of
 from zoneward.routing.configuration import Configuration

@@ -13,10 +13,10 @@ from xml.etree import ElementTree
 import pytest
 from tests.report.simulated import EMPTY, NASTY, credits_of, means_of, plots_of, simulation_of
 
-from zoneward.lab.contenders import contenders_for
-from zoneward.lab.datasets import Computed
+from zoneward.lab.contenders import parse_contenders
+from zoneward.lab.datasets import ComputedDataset
 from zoneward.lab.simulation import ThreadRunner, simulate
-from zoneward.lab.tally import Wanted
+from zoneward.lab.tally import SimulationSpec
 from zoneward.report.simulation_page import simulation_page
 from zoneward.routing.scores import BOUND, CREDITS, HINTS, SLICE_GROUPS, Band, Plots, Quantiles, Simulation
 
@@ -26,11 +26,11 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 @pytest.fixture(scope="module")
 def real() -> Simulation:
-    wanted = Wanted(
-        contenders=contenders_for(["random,local,local-weighted"]),
+    wanted = SimulationSpec(
+        contenders=parse_contenders(["random,local,local-weighted"]),
         encodings=(SLICE_GROUPS, HINTS), by="endpoints", quantiles=True, plots=True, worst=3,
     )  # fmt: skip
-    dataset = Computed("small", sample=2_000)
+    dataset = ComputedDataset("small", sample=2_000)
     return simulate(wanted, dataset, runner=ThreadRunner(2), bounds=True, shares=(0.05, 0.5))
 
 

@@ -22,8 +22,8 @@ from zoneward.routing.scores import Simulation
 
 if TYPE_CHECKING:
     from zoneward.lab.datasets import Inputs
-    from zoneward.lab.scoring import Reals
-    from zoneward.lab.simulation import Sink
+    from zoneward.lab.scoring import Floats
+    from zoneward.lab.simulation import RowSink
     from zoneward.lab.tally import SimulationSpec
 
 _WIDEST: Final = 200
@@ -33,19 +33,19 @@ _WIDEST: Final = 200
 class Delivery:
     """Who writes rows down while they are scored, if anybody, and what to do when all are there."""
 
-    sink: "Sink | None"
+    sink: "RowSink | None"
     finish: Callable[[Simulation], None]
 
 
-_WRITERS: Final = {"parquet": "zoneward.lab.row_writers", "like": "zoneward.lab.like_topology_simulator"}
+_WRITES_ROWS: Final = ("parquet", "like")
 
 
 def import_writer(request: Request) -> None:
     """Import what writes rows. To be called before `Interrupts`: polars takes SIGINT when it is imported, and would
     abort what it writes; whoever asks for the signal later has it.
     """
-    if request.output in _WRITERS:
-        import_module(_WRITERS[request.output])
+    if request.output in _WRITES_ROWS:
+        import_module("zoneward.lab.row_writers")
 
 
 @contextmanager
@@ -58,12 +58,12 @@ def delivery(request: Request, wanted: "SimulationSpec", interrupts: Interrupts)
             interrupts.at_once(directory.discard)
 
             def finish(simulation: Simulation) -> None:
-                directory.finished(partial=heading(simulation) if simulation.partial else "")
+                directory.finish(partial=heading(simulation) if simulation.partial else "")
                 _tell_partial(request, simulation)
 
             yield Delivery(_held(directory.write, interrupts), finish)
     elif request.output == "like":
-        from zoneward.lab.like_topology_simulator import TopologySimulatorWriter
+        from zoneward.lab.row_writers import TopologySimulatorWriter
 
         with _copied() if request.to is None else whole_file(Path(request.to), at_once=interrupts.at_once) as file:
             sink = TopologySimulatorWriter(file, wanted.contenders[0]).write
@@ -75,10 +75,10 @@ def delivery(request: Request, wanted: "SimulationSpec", interrupts: Interrupts)
             yield Delivery(None, lambda simulation: _write(file, _text(request, simulation)))
 
 
-def _held(sink: "Sink", interrupts: Interrupts) -> "Sink":
+def _held(sink: "RowSink", interrupts: Interrupts) -> "RowSink":
     """Ctrl-C waits until rows are written and counted: what is written down is what the result says."""
 
-    def held(inputs: "Inputs", columns: "list[Reals]") -> None:
+    def held(inputs: "Inputs", columns: "list[Floats]") -> None:
         interrupts.hold()
         sink(inputs, columns)
 

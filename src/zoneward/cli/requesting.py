@@ -8,7 +8,7 @@ import click
 
 from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError, show
-from zoneward.lab.names import COMPUTED_DATASETS
+from zoneward.lab import COMPUTED_DATASETS
 from zoneward.routing.scores import ENCODINGS
 
 CLUSTER: Final = "cluster"

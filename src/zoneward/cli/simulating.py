@@ -14,10 +14,10 @@ from zoneward.cli.interrupting import INTERRUPTED, Interrupts
 from zoneward.cli.options import Note, tell
 from zoneward.cli.requesting import CLUSTER, Request, check_extra, check_usage
 from zoneward.kube.input_error import InputError, show
-from zoneward.lab.names import COMPUTED_DATASETS
+from zoneward.lab import COMPUTED_DATASETS
 
 if TYPE_CHECKING:
-    from zoneward.lab.algorithm_file import Source
+    from zoneward.lab.algorithm_file import AlgorithmFile
     from zoneward.lab.datasets import ComputedDataset, Dataset
     from zoneward.lab.simulation import Runner
     from zoneward.lab.tally import SimulationSpec
@@ -35,15 +35,15 @@ def simulate_for(request: Request) -> int:
     check_extra(request)
     shares = request.shares
     runner = _runner(request)
-    from zoneward.lab.contenders import contenders_for
+    from zoneward.lab.contenders import parse_contenders
     from zoneward.lab.simulation import simulate
     from zoneward.lab.tally import SimulationSpec
 
     source = _source(request)
-    own = source.untried if source else None
+    own = source.unchecked if source else None
     asked = (*request.algorithms, *((own.name,) if own else ()))
     wanted = SimulationSpec(
-        contenders=contenders_for(asked, sweeps=request.sweeps, own=own),
+        contenders=parse_contenders(asked, sweeps=request.sweeps, own=own),
         encodings=request.encodings,
         by=request.by,
         quantiles=bool(shares),
@@ -59,8 +59,8 @@ def simulate_for(request: Request) -> int:
         # Most files have no more rows than a chunk, and what is wrong with those is told before anything is compiled.
         next(iter(dataset.chunks()), None)
         if source is not None:
-            tried = source.tried()
-            wanted = replace(wanted, contenders=contenders_for(asked, sweeps=request.sweeps, own=tried.rule))
+            tried = source.check()
+            wanted = replace(wanted, contenders=parse_contenders(asked, sweeps=request.sweeps, own=tried.rule))
             if tried.note:
                 tell(request.options, [Note(tried.note)])
         if request.scheduler is None:
@@ -90,12 +90,12 @@ def simulate_for(request: Request) -> int:
     return INTERRUPTED if simulation.partial else 0
 
 
-def _source(request: Request) -> "Source | None":
+def _source(request: Request) -> "AlgorithmFile | None":
     if request.algorithm_file is None:
         return None
-    from zoneward.lab.algorithm_file import source
+    from zoneward.lab.algorithm_file import load_algorithm_file
 
-    return source(request.algorithm_file)
+    return load_algorithm_file(request.algorithm_file)
 
 
 # --- what to score ----------------------------------------------------------------------------------------------------
@@ -106,10 +106,10 @@ def _dataset(request: Request) -> "Dataset":
     written = request.inputs
     if written == CLUSTER:
         from zoneward.cli.planning import plan_for
-        from zoneward.lab.cluster import services
+        from zoneward.lab.datasets import cluster_dataset
 
         planned = plan_for(request.options)
-        return services(planned.plans, planned.surroundings.demand)
+        return cluster_dataset(planned.plans, planned.surroundings.demand)
     name, _, rest = written.partition(":")
     if name in COMPUTED_DATASETS:
         return _computed(name, rest, request)
@@ -161,18 +161,18 @@ def _runner(request: Request) -> "Runner":
 
 def _compile(request: Request, wanted: "SimulationSpec", interrupts: Interrupts) -> None:
     """Nothing to wait for but the first time; then a terminal shows that something goes on."""
-    from zoneward.lab.scoring import kept_in, prepare
+    from zoneward.lab.scoring import compile_kernels, machine_code_cache
 
     start = perf_counter()
     with ExitStack() as stack:
-        directory = kept_in()
+        directory = machine_code_cache()
         if _shows_progress(request) and not (directory and any(Path(directory).iterdir())):
             from rich.console import Console
 
             waiting = "compiling, once for this version: some 10 to 20 s"
             stack.enter_context(Console(stderr=True).status(waiting))
         for contender in wanted.contenders:
-            prepare([contender])
+            compile_kernels([contender])
             # An exception that is raised while LLVM calls back goes no further.
             interrupts.check()
     took = perf_counter() - start

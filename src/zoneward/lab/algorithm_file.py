@@ -1,4 +1,4 @@
-"""A rule of the user's own from a Python file: loaded, tried on a few inputs, compiled where numba can."""
+"""A user's own algorithm from a Python file: loaded, checked on a few inputs, compiled where numba can."""
 
 import importlib.util
 import inspect
@@ -14,66 +14,66 @@ from typing import Any, Final
 import numpy as np
 
 from zoneward.kube.input_error import InputError, show
-from zoneward.lab.contenders import ALGORITHMS, CustomAlgorithm, contenders_for
-from zoneward.lab.scoring import scores
+from zoneward.lab.contenders import ALGORITHMS, CustomAlgorithm, parse_contenders
+from zoneward.lab.scoring import score_columns
 from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 
 _OPTION: Final = "--algorithm-file"
 _ARGUMENTS: Final = 8
-_TRIES: Final = 200
+_TEST_INPUTS: Final = 200
 _PARAMETERS: Final = (1, 2, 1, 2)
 _EXPECTED: Final = "my.py:function"
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A rule that may be used, and what its user should know: empty where there is nothing to say."""
+class CheckedAlgorithm:
+    """An algorithm that may be used. ``note`` is what its user should know, empty where there is nothing to say."""
 
     rule: CustomAlgorithm
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AlgorithmFile:
     """A function from a file, as it was ``written`` on the command line."""
 
     written: str
     function: Callable[..., Any]
 
     @property
-    def untried(self) -> CustomAlgorithm:
-        """Good for finding out what is asked of it, not for running."""
+    def unchecked(self) -> CustomAlgorithm:
+        """The algorithm before it is checked: good for parsing what is asked of it, not for running."""
         name = self.written.rpartition(":")[2].replace("_", "-")
         return CustomAlgorithm(name=name, rule=self.function, key="")
 
-    def tried(self) -> Loaded:
-        """The rule after a look at what it gives; raises `InputError` where that is no allocation. Takes seconds."""
-        for inputs in _inputs():
-            _check(self.written, self.function, inputs)
-        fault = _fault_of_numba(self.function)
+    def check(self) -> CheckedAlgorithm:
+        """Run it on a few inputs. Raises `InputError` where a result is no allocation. Takes seconds."""
+        for inputs in _draw_inputs():
+            _check_allocation(self.written, self.function, inputs)
+        fault = _find_numba_fault(self.function)
         if not fault:
-            return Loaded(self.untried)
-        own = replace(self.untried, plain=True)
-        here, there = _times(own)
+            return CheckedAlgorithm(self.unchecked)
+        own = replace(self.unchecked, interpreted=True)
+        own_time, local_time = _measure_times(own)
         note = (
             f"{self.written}: numba can't compile it ({fault}), so it runs as plain Python on one core:"
-            f" {here * 1e6:.0f} us an input, {here / there:,.0f} times as long as local compiled"
+            f" {own_time * 1e6:.0f} us an input, {own_time / local_time:,.0f} times as long as local compiled"
         )
-        return Loaded(own, note)
+        return CheckedAlgorithm(own, note)
 
 
-def source(written: str) -> Source:
-    """Load ``FILE:FUNCTION``. Raises `InputError` where there is none, or it can't take what rules are given."""
+def load_algorithm_file(written: str) -> AlgorithmFile:
+    """Load ``FILE:FUNCTION``. Raises `InputError` where there is none, or where it lacks the arguments of a rule."""
     path, colon, name = written.rpartition(":")
     if not colon or not name.isidentifier() or not path:
         raise InputError(_OPTION, f"expected {_EXPECTED}, got {show(written)}")
-    found = Source(written, _loaded(Path(path), name))
-    if found.untried.name in ALGORITHMS:
-        raise InputError(_OPTION, written, f"expected a name that no algorithm has, got {found.untried.name}")
+    found = AlgorithmFile(written, _load_function(Path(path), name))
+    if found.unchecked.name in ALGORITHMS:
+        raise InputError(_OPTION, written, f"expected a name that no algorithm has, got {found.unchecked.name}")
     return found
 
 
-def _loaded(path: Path, name: str) -> Callable[..., Any]:
+def _load_function(path: Path, name: str) -> Callable[..., Any]:
     if not path.is_file():
         raise InputError(_OPTION, str(path), "expected a Python file, found none")
     module_name = f"zoneward_own_{path.stem}"
@@ -85,7 +85,7 @@ def _loaded(path: Path, name: str) -> Callable[..., Any]:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise InputError(_OPTION, str(path), _told(error)) from error
+        raise InputError(_OPTION, str(path), _describe_error(error)) from error
     function = getattr(module, name, None)
     if not isinstance(function, FunctionType):
         raise InputError(_OPTION, str(path), f"expected a function {name}, found none")
@@ -97,15 +97,15 @@ def _loaded(path: Path, name: str) -> Callable[..., Any]:
     return function
 
 
-# --- is it an allocation ----------------------------------------------------------------------------------------------
+# --- are its results allocations --------------------------------------------------------------------------------------
 
 _Input = tuple[list[int], list[int]]
 
 
-def _inputs() -> Iterator[_Input]:
+def _draw_inputs() -> Iterator[_Input]:
     """Demand and supply of two to eight zones: with empty zones, equal ones and nothing at all."""
     random = Random(2004)
-    for number in range(_TRIES):
+    for number in range(_TEST_INPUTS):
         zones = 3 if number % 2 else random.randint(2, 8)
         most = random.choice((1, 4, 30, 200))
         yield (
@@ -114,14 +114,14 @@ def _inputs() -> Iterator[_Input]:
         )
 
 
-def _check(where: str, function: Callable[..., Any], inputs: _Input) -> None:
-    """Every endpoint in some group, once, and every group consumed by somebody."""
+def _check_allocation(where: str, function: Callable[..., Any], inputs: _Input) -> None:
+    """Every endpoint is in one group, and some zone consumes every group. Raises `InputError`."""
     demand, supply = inputs
-    case = f"for nodes {_list(demand)} and endpoints {_list(supply)}"
+    case = f"for nodes {_join(demand)} and endpoints {_join(supply)}"
     try:
         groups, composition, weights = _run(function, demand, supply)
     except (Exception, SystemExit) as error:
-        raise InputError(_OPTION, where, f"{_told(error)}, {case}") from error
+        raise InputError(_OPTION, where, f"{_describe_error(error)}, {case}") from error
     if isinstance(groups, bool) or not isinstance(groups, int) or not IMPOSSIBLE <= groups <= most_groups(len(demand)):
         most = most_groups(len(demand))
         raise InputError(
@@ -133,14 +133,14 @@ def _check(where: str, function: Callable[..., Any], inputs: _Input) -> None:
     for located in range(zones):
         column = [composition[group * zones + located] for group in range(groups)]
         if any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in column):
-            raise InputError(_OPTION, where, f"expected whole numbers of endpoints, got {_list(column)}, {case}")
+            raise InputError(_OPTION, where, f"expected whole numbers of endpoints, got {_join(column)}, {case}")
         if sum(column) != supply[located]:
             expected = f"expected every endpoint of zone {located + 1} in one group, {supply[located]} in all"
             raise InputError(_OPTION, where, f"{expected}, got {sum(column)}, {case}")
     for group in range(groups):
         row = weights[group * zones : (group + 1) * zones]
         if not all(isinstance(each, int | float) and 0 <= each < float("inf") for each in row):
-            raise InputError(_OPTION, where, f"expected weights of 0 or more, got {_list(row)}, {case}")
+            raise InputError(_OPTION, where, f"expected weights of 0 or more, got {_join(row)}, {case}")
         if any(composition[group * zones : (group + 1) * zones]) and not any(row):
             raise InputError(
                 _OPTION, where, f"expected a zone that consumes group {group + 1}, all weights are 0, {case}"
@@ -170,45 +170,45 @@ def _run(
 # --- can it be compiled -----------------------------------------------------------------------------------------------
 
 
-def _fault_of_numba(function: Callable[..., Any]) -> str:
-    """Why numba can't compile it, in a line; empty where it can, and gives the same."""
+def _find_numba_fault(function: Callable[..., Any]) -> str:
+    """Why numba can't compile it, in a line; empty where compiled code has the same results."""
     own = CustomAlgorithm(name="own", rule=function, key="")
-    plain = CustomAlgorithm(name="own", rule=function, key="", plain=True)
+    interpreted = CustomAlgorithm(name="own", rule=function, key="", interpreted=True)
     by_zones: dict[int, list[_Input]] = {}
-    for each in _inputs():
+    for each in _draw_inputs():
         by_zones.setdefault(len(each[0]), []).append(each)
-    (compiled_one,), (plain_one,) = contenders_for((), own=own), contenders_for((), own=plain)
+    (compiled_one,), (plain_one,) = parse_contenders((), own=own), parse_contenders((), own=interpreted)
     for inputs in by_zones.values():
         demand = np.array([each[0] for each in inputs], np.int64)
         supply = np.array([each[1] for each in inputs], np.int64)
-        wanted = scores(plain_one, demand, supply)
+        expected = score_columns(plain_one, demand, supply)
         try:
-            found = scores(compiled_one, demand, supply)
+            found = score_columns(compiled_one, demand, supply)
         except Exception as error:
-            return _told(error)
-        if not np.allclose(found, wanted, rtol=1e-9, atol=1e-9):
+            return _describe_error(error)
+        if not np.allclose(found, expected, rtol=1e-9, atol=1e-9):
             return "compiled it gives something else: it may divide by zero, or leave an array"
     return ""
 
 
-def _times(own: CustomAlgorithm) -> tuple[float, float]:
+def _measure_times(own: CustomAlgorithm) -> tuple[float, float]:
     """Seconds an input: of this rule, and of local compiled."""
-    inputs = [each for each in _inputs() if len(each[0]) == 3]
+    inputs = [each for each in _draw_inputs() if len(each[0]) == 3]
     demand = np.array([each[0] for each in inputs], np.int64)
     supply = np.array([each[1] for each in inputs], np.int64)
     times = []
-    for contender in (*contenders_for((), own=own), *contenders_for(("local",))):
-        repeats = 1 if contender.plain else 100
-        scores(contender, demand, supply)
+    for contender in (*parse_contenders((), own=own), *parse_contenders(("local",))):
+        repeats = 1 if contender.interpreted else 100
+        score_columns(contender, demand, supply)
         start = perf_counter()
         for _ in range(repeats):
-            scores(contender, demand, supply)
+            score_columns(contender, demand, supply)
         times.append((perf_counter() - start) / repeats / len(inputs))
     return times[0], times[1]
 
 
-def _told(error: BaseException) -> str:
-    """An error in a line: numba's messages go over pages, and the point is in the first lines that say something."""
+def _describe_error(error: BaseException) -> str:
+    """An error in one line: numba's messages fill pages, and the first lines that are no headings have the point."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"line {error.lineno}: {error.msg}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -216,5 +216,5 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {(said or lines or ['no message'])[0]}"
 
 
-def _list(values: Sequence[object]) -> str:
+def _join(values: Sequence[object]) -> str:
     return ", ".join(map(str, values))

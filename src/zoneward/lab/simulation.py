@@ -1,4 +1,4 @@
-"""Chunks of a dataset through the contenders, on all cores of this machine, and back in their order."""
+"""Runs a simulation: scores the chunks of a dataset on all cores of this machine, and adds them up in their order."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -7,51 +7,51 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from zoneward.lab.datasets import Chunk, Dataset, Inputs
-from zoneward.lab.scoring import Reals, prepare
-from zoneward.lab.summary import summary
-from zoneward.lab.tally import SimulationSpec, Tally, merged, tally
+from zoneward.lab.scoring import Floats, compile_kernels
+from zoneward.lab.summary import summarize
+from zoneward.lab.tally import SimulationSpec, Tally, merge_tallies, tally_chunk
 from zoneward.routing.scores import Simulation
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """What came of some chunks that follow each other. ``rows`` are the inputs and the columns of each contender, where
-    somebody writes them down.
+class ScoredChunks:
+    """The result of some consecutive chunks. ``rows`` are the inputs and the columns of each contender, where somebody
+    writes them to a file.
     """
 
     processed: int
     tally: Tally
-    rows: tuple[tuple[Inputs, list[Reals]], ...] = ()
+    rows: tuple[tuple[Inputs, list[Floats]], ...] = ()
 
 
 class Runner(Protocol):
-    """Scores chunks somewhere, and gives what comes of them in the order of the chunks."""
+    """Scores chunks somewhere, and yields the results in the order of the chunks."""
 
-    def run(self, wanted: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]: ...
+    def run(self, spec: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[ScoredChunks]: ...
 
 
-def score_chunk(wanted: SimulationSpec, chunk: Chunk, *, rows: bool) -> Scored:
-    """One chunk, wherever it is scored."""
+def score_chunk(spec: SimulationSpec, chunk: Chunk, *, rows: bool) -> ScoredChunks:
+    """Score one chunk; the same function on every machine."""
     inputs = chunk.inputs()
-    counted, columns = tally(wanted, inputs)
-    return Scored(len(inputs.numbers), counted, ((inputs, columns),) if rows else ())
+    counted, columns = tally_chunk(spec, inputs)
+    return ScoredChunks(len(inputs.numbers), counted, ((inputs, columns),) if rows else ())
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadRunner:
-    """This machine. The compiled rules let go of the interpreter, so threads do, and share what is compiled."""
+    """The cores of this machine. Compiled rules release the interpreter, so threads do, and share their code."""
 
     jobs: int
 
-    def run(self, wanted: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[Scored]:
-        prepare(wanted.contenders)
-        waiting: deque[Future[Scored]] = deque()
+    def run(self, spec: SimulationSpec, chunks: Iterable[Chunk], *, rows: bool) -> Iterator[ScoredChunks]:
+        compile_kernels(spec.contenders)
+        waiting: deque[Future[ScoredChunks]] = deque()
         left = iter(chunks)
         with ThreadPoolExecutor(self.jobs, thread_name_prefix="scoring") as pool:
             try:
                 for chunk in left:
-                    waiting.append(pool.submit(score_chunk, wanted, chunk, rows=rows))
-                    # One more than can run, so that nobody waits while the first is looked at.
+                    waiting.append(pool.submit(score_chunk, spec, chunk, rows=rows))
+                    # More than can run, so that no thread waits while the first result is used.
                     if len(waiting) > 2 * self.jobs:
                         yield waiting.popleft().result()
                 while waiting:
@@ -60,11 +60,11 @@ class ThreadRunner:
                 pool.shutdown(wait=True, cancel_futures=True)
 
 
-Sink = Callable[[Inputs, list[Reals]], None]
+RowSink = Callable[[Inputs, list[Floats]], None]
 
 
 def simulate(
-    wanted: SimulationSpec,
+    spec: SimulationSpec,
     dataset: Dataset,
     *,
     runner: Runner,
@@ -72,26 +72,26 @@ def simulate(
     bounds: bool = False,
     shares: tuple[float, ...] = (),
     advanced: Callable[[int], None] = lambda _rows: None,
-    sink: Sink | None = None,
+    sink: RowSink | None = None,
 ) -> Simulation:
-    """Score a dataset. ``advanced`` is told how many rows were done, ``sink`` gets each chunk with its columns.
+    """Score a dataset. ``advanced`` gets the number of rows that were done, ``sink`` each chunk with its columns.
 
-    Ctrl-C (KeyboardInterrupt) ends it early, with what is known of the rows until then.
+    Ctrl-C (KeyboardInterrupt) ends it early, with the figures of the rows until then.
     """
     found = Tally()
     partial = False
     try:
-        for scored in runner.run(wanted, dataset.chunks(), rows=sink is not None):
+        for scored in runner.run(spec, dataset.chunks(), rows=sink is not None):
             for inputs, columns in scored.rows:
                 if sink is not None:
                     sink(inputs, columns)
             # A new one each time, so that Ctrl-C never finds it half added.
-            found = merged(wanted, (found, scored.tally)) if found.sums else merged(wanted, (scored.tally,))
+            found = merge_tallies(spec, (found, scored.tally))
             advanced(scored.processed)
     except KeyboardInterrupt:
         partial = True
-    return summary(
-        wanted,
+    return summarize(
+        spec,
         found,
         dataset=dataset.name,
         of=dataset.rows,
