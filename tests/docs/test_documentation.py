@@ -25,7 +25,7 @@ from zoneward.controller.settings import Settings, settings_from
 from zoneward.kube.objects import Condition
 from zoneward.proxy.settings import ProxySettings, proxy_settings_from
 from zoneward.report.plan_json import DecisionView, SkippedView, SlicesView, ZoneView
-from zoneward.report.route_report import PortRoute, Route
+from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.routing import events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import Configuration, ConfigurationError, Gates, configuration_from
@@ -242,7 +242,7 @@ def test_the_commands_page_has_every_command_option_and_value() -> None:
     assert {(command, word) for command, word in pairs if not {f"zoneward {command}", word} <= told} == set()
 
 
-VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, events.Event, Condition, Route, PortRoute)
+VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, events.Event, Condition, NodeRoutes, PortRoute)
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)

@@ -23,6 +23,7 @@ from zoneward.lab.scoring import (
     SCORED,
     UNSCORED,
     Floats,
+    Scratch,
     compile_kernels,
     kernel,
     machine_code_directory,
@@ -72,12 +73,14 @@ class OneByOne:
             np.array(contender.parameters, np.int64),
             float(contender.starting_threshold),
             contender.max_endpoints_per_slice,
-            np.zeros(9, np.int64),
-            self.composition.reshape(-1),
-            self.weights.reshape(-1),
-            np.full(3 * SCRATCH_PER_ZONE, 7),
-            np.full(3 * REALS_PER_ZONE, 7.0),
-            np.empty(MEASURES),
+            Scratch(
+                previous=np.zeros(9, np.int64),
+                composition=self.composition.reshape(-1),
+                weights=self.weights.reshape(-1),
+                integers=np.full(3 * SCRATCH_PER_ZONE, 7),
+                reals=np.full(3 * REALS_PER_ZONE, 7.0),
+                measures=np.empty(MEASURES),
+            ),
             self.results,
         )
         assert most_groups(3) == 8
@@ -92,8 +95,8 @@ class OneByOne:
 @pytest.mark.parametrize(("turn", "algorithm"), list(enumerate(kep_2004.ALGORITHMS)))
 def test_a_sample_of_kep_is_scored_as_by_the_literal_implementation(turn: int, algorithm: str) -> None:
     """200,000 inputs, which the five algorithms take in turns, exactly: every group has the same endpoints and the same
-    weights to the last bit, and there are as many slices. The score_columns made of them are doubles that the literal adds in
-    another order, zone by zone instead of group by group: they are equal up to 1e-9, of 100."""
+    weights to the last bit, and there are as many slices. The scores made of them are doubles that the literal adds
+    in another order, zone by zone instead of group by group: they are equal up to 1e-9, of 100."""
     inputs = sample()
     assert len(inputs.numbers) == SAMPLE
     demand, supply = (each[turn :: len(kep_2004.ALGORITHMS)].copy() for each in (inputs.demand, inputs.supply))

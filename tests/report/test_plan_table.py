@@ -5,13 +5,14 @@ import re
 from msgspec.structs import replace
 from tests.clusters import Cluster, a_node, a_service, nodes_in, pods_in
 
-from zoneward.report.plan_table import plan_table, print_table
+from zoneward.report.plan_table import plan_table
+from zoneward.report.terminal_text import render_text
 
 
 def lines_of(cluster: Cluster, *, width: int = 100, wide: bool = False) -> list[str]:
     demand = cluster.surroundings.demand
     table = plan_table([cluster.plan()], demand=demand, configuration=cluster.configuration, width=width, wide=wide)
-    return print_table(table, color=False, width=width).splitlines()
+    return render_text(table, color=False, width=width).splitlines()
 
 
 def cluster_in(zones: str, setting: str | None = "Auto") -> Cluster:

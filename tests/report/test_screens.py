@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from zoneward.kube.reading import read
-from zoneward.report.screens import screen
+from zoneward.report.screens import watch_screen
+from zoneward.report.terminal_text import Terminal
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.sample import cluster
@@ -43,17 +44,15 @@ def shown(
     status: str = "the status",
 ) -> list[str]:
     demand, plans = planned()
-    return screen(
+    return watch_screen(
         plans,
         latest=latest,
         marked=marked,
         status=Text(status),
         demand=demand,
         configuration=Configuration(),
-        width=width,
-        height=height,
+        terminal=Terminal(width, height, color),
         wide=wide,
-        color=color,
     )
 
 

@@ -7,8 +7,8 @@ from io import StringIO
 from rich.console import Group
 from rich.text import Text
 
-from zoneward.report.plan_table import print_table
 from zoneward.report.simulation_report import heading, simulation_csv, simulation_document, simulation_table
+from zoneward.report.terminal_text import render_text
 from zoneward.routing.scores import BOUND, CREDITS, Band, Difference, Means, Quantiles, Simulation, WorstRow
 
 
@@ -54,7 +54,7 @@ BOTH = replace(
 
 
 def lines_of(simulation: Simulation) -> list[str]:
-    return print_table(simulation_table(simulation, width=200), color=False, width=200).splitlines()
+    return render_text(simulation_table(simulation, width=200), color=False, width=200).splitlines()
 
 
 def two(values: dict[str, float] | None) -> list[str]:
@@ -112,7 +112,7 @@ def test_each_encoding_has_a_table_and_dashes_where_it_can_t_say_weights() -> No
 
 
 def test_the_best_total_is_bold_and_a_bound_is_never_the_best() -> None:
-    colored = print_table(simulation_table(SIMULATION, width=200), color=True, width=200)
+    colored = render_text(simulation_table(SIMULATION, width=200), color=True, width=200)
     assert "\x1b[1m71.12\x1b[0m" in colored
     assert "\x1b[1m91.50" not in colored
 

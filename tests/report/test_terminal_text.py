@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import zoneward
-from zoneward.report.terminal_text import AnyText, Text, join_wrapped, lines
+from zoneward.report.terminal_text import StyledText, Text, join_lines, join_wrapped
 
 
 def test_nobody_else_makes_text_for_a_terminal() -> None:
@@ -14,7 +14,7 @@ def test_nobody_else_makes_text_for_a_terminal() -> None:
         for file in source.rglob("*.py")
         if re.search(r"^\s*(?:from|import) rich\.text\b", file.read_text(), re.MULTILINE)
     }
-    assert found == {"report/text.py"}
+    assert found == {"report/terminal_text.py"}
 
 
 def test_nobody_prints_a_line_but_through_the_one_function() -> None:
@@ -31,7 +31,7 @@ def test_nobody_prints_a_line_but_through_the_one_function() -> None:
 
 
 def test_lines_are_those_that_are_given_and_no_more() -> None:
-    text = lines(["a\nb", Text("c\x1b[31md")], "dim")
+    text = join_lines(["a\nb", Text("c\x1b[31md")], "dim")
     assert text.plain == "a?b\nc?[31md"
     assert join_wrapped(["a\r", "b"]).plain == "a?\nb"
-    assert isinstance(text, AnyText)
+    assert isinstance(text, StyledText)

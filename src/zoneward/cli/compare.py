@@ -37,10 +37,10 @@ def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) 
     tell(options, compared.notes)
     if output == "table":
         from zoneward.report.comparison_report import comparison_table
-        from zoneward.report.plan_table import print_table
+        from zoneward.report.terminal_text import render_text
 
         width = table_width()
-        text = print_table(comparison_table(compared.comparisons, width=width), color=wants_color(options), width=width)
+        text = render_text(comparison_table(compared.comparisons, width=width), color=wants_color(options), width=width)
         click.echo(text, nl=False, color=True)
     elif output == "json":
         from zoneward.report.comparison_report import comparison_document

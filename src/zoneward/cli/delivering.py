@@ -112,13 +112,13 @@ def _copied() -> Iterator[IO[bytes]]:
 def _text(request: Request, simulation: Simulation) -> str:
     options = request.options
     if request.output == "table":
-        from zoneward.report.plan_table import print_table
+        from zoneward.report.terminal_text import render_text
 
         if not request.differences:
             simulation = replace(simulation, differences=())
         # As wide as it takes: numbers that are cut say nothing.
         table = simulation_table(simulation, width=_WIDEST)
-        return print_table(table, color=wants_color(options) and request.to is None, width=_WIDEST)
+        return render_text(table, color=wants_color(options) and request.to is None, width=_WIDEST)
     if request.output == "json":
         from zoneward.report.plan_json import to_json
 

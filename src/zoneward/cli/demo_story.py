@@ -7,7 +7,7 @@ from typing import Final
 
 from zoneward.client.resources import Key
 from zoneward.controller.metrics import Metrics
-from zoneward.report.demo_screen import LogLine
+from zoneward.report.screens import LogLine
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.slices.planned import ServicePlan
 

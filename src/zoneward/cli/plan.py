@@ -59,12 +59,13 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
 
         _write(to_json(decisions_document(plans, measured=measured, zones=demand.zones)))
     elif output in ("table", "wide"):
-        from zoneward.report.plan_table import plan_table, print_table
+        from zoneward.report.plan_table import plan_table
+        from zoneward.report.terminal_text import render_text
 
         wide = output == "wide"
         width = table_width(wide=wide)
         table = plan_table(plans, demand=demand, configuration=configuration, width=width, wide=wide, measured=measured)
-        click.echo(print_table(table, color=wants_color(options), width=width), nl=False, color=True)
+        click.echo(render_text(table, color=wants_color(options), width=width), nl=False, color=True)
     else:
         from zoneward.report.plan_json import to_json
         from zoneward.report.slice_manifests import slices_document, to_yaml, warning

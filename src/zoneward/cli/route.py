@@ -30,8 +30,8 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     if output == "json":
         sys.stdout.buffer.write(to_json(route))
     else:
-        from zoneward.report.plan_table import print_table
+        from zoneward.report.terminal_text import render_text
 
         width = table_width()
-        text = print_table(route_table(route, width=width), color=wants_color(options), width=width)
+        text = render_text(route_table(route, width=width), color=wants_color(options), width=width)
         click.echo(text, nl=False, color=True)

@@ -196,7 +196,7 @@ def _progress(request: Request, dataset: "Dataset") -> Iterator[Callable[[int], 
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-    from zoneward.report.progress import RateColumn
+    from zoneward.report.simulation_report import RateColumn
 
     columns = (BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

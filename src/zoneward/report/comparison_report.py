@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Group, RenderableType
 
 from zoneward.kube.csv_cells import safe_cell
-from zoneward.report.plan_table import aligned, short_reason
-from zoneward.report.terminal_text import AnyText, Text, join_wrapped
+from zoneward.report.plan_table import short_reason
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 from zoneward.routing.request.approach import NO_APPROACH
 from zoneward.slices.comparison import Candidate, Comparison
 
@@ -196,7 +196,7 @@ def _cell(value: object) -> object:
 def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> RenderableType:
     """A block of lines for each Service: its approaches that would be active, and in one line those that would not."""
     rows = [row for comparison in comparisons for row in _block(comparison)]
-    table = aligned(_COLUMNS, [*rows, *_total_rows(comparisons)], right=_RIGHT, width=width)
+    table = align_columns(_COLUMNS, [*rows, *_total_rows(comparisons)], right=_RIGHT, width=width)
     legend = join_wrapped(
         (
             f"{_BEST}  today: what the Service asks for.",
@@ -209,7 +209,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> Render
     return Group(table, legend)
 
 
-def _block(comparison: Comparison) -> list[list[AnyText]]:
+def _block(comparison: Comparison) -> list[list[StyledText]]:
     meta = comparison.service.metadata
     name = f"{meta.namespace}/{meta.name}"
     if comparison.address_type != "IPv4":
@@ -225,7 +225,7 @@ def _block(comparison: Comparison) -> list[list[AnyText]]:
             idle.append(candidate)
     if idle:
         zones = len(idle[0].traffic.zones) if idle[0].traffic else 0
-        note: AnyText = Text(short_reason(idle[0].decision, zones=zones), "dim")
+        note: StyledText = Text(short_reason(idle[0].decision, zones=zones), "dim")
         if any(candidate.approach == asked for candidate in idle):
             note = Text.assemble(("today", "green"), ": ", note)
         what = idle[0].approach if len(idle) == 1 else f"{len(idle)} others"
@@ -234,7 +234,7 @@ def _block(comparison: Comparison) -> list[list[AnyText]]:
     return rows
 
 
-def _cells(candidate: Candidate, *, bold: bool) -> list[AnyText]:
+def _cells(candidate: Candidate, *, bold: bool) -> list[StyledText]:
     traffic = candidate.traffic
     counts = (("+", candidate.created), ("~", candidate.updated), ("-", candidate.deleted))
     style = "bold" if bold else ""
@@ -253,7 +253,7 @@ def _note(is_best: bool, is_today: bool) -> Text:
     return Text(", ".join(word for word, said in (("best", is_best), ("today", is_today)) if said), "green")
 
 
-def _total_rows(comparisons: Sequence[Comparison]) -> list[list[AnyText]]:
+def _total_rows(comparisons: Sequence[Comparison]) -> list[list[StyledText]]:
     rows = []
     found = totals(comparisons)
     top = max((row.score for row in found[1:] if row.score is not None), default=None)

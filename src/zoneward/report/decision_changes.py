@@ -32,17 +32,17 @@ class DecisionChange:
         return view
 
 
-def as_line(change: DecisionChange, *, now: datetime) -> bytes:
+def change_json(change: DecisionChange, *, now: datetime) -> bytes:
     """``{"type": ..., "time": ..., "decision": {...}}`` on one line."""
     return _line({"type": change.type, "time": _time(now), "decision": change.view})
 
 
-def synced_line(*, services: int, decisions: int, now: datetime) -> bytes:
+def synced_json(*, services: int, decisions: int, now: datetime) -> bytes:
     """Says that everything there was at the beginning has been told."""
     return _line({"type": "SYNCED", "time": _time(now), "services": services, "decisions": decisions})
 
 
-def in_words(change: DecisionChange, *, now: datetime) -> str:
+def change_text(change: DecisionChange, *, now: datetime) -> str:
     """One line for a log: the time, the Service, and what is different.
 
     ``12:00:00 changed shop/cart: endpoints 6 > 7, in zone 97% > 86%, slices ~1 =2``. Times as ``now`` has them.

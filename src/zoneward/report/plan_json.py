@@ -143,7 +143,7 @@ def to_json(document: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
-def slice_counts(plan: ServicePlan, family: FamilyPlan) -> SlicesView:
+def count_slices(plan: ServicePlan, family: FamilyPlan) -> SlicesView:
     """What one family writes; slices of families that the Service no longer has count with its first."""
     surplus = len(plan.surplus) if family is plan.families[0] else 0
     changes = family.changes
@@ -176,7 +176,7 @@ def _decision(plan: ServicePlan, family: FamilyPlan, measured: Measurements | No
         max_overload=_rounded(traffic.max_overload) if traffic else None,
         mean_overload=_rounded(traffic.mean_overload) if traffic else None,
         moved=decision.moved,
-        slices=slice_counts(plan, family),
+        slices=count_slices(plan, family),
         replaced_slices=tuple(each.metadata.name for each in family.replaced),
         other_slices=tuple(each.metadata.name for each in family.others),
         rules=decision.rules,

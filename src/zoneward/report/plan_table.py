@@ -1,17 +1,14 @@
-"""Plans and routes as terminal tables: a line a Service, made for a person and for 100 columns."""
+"""The table of ``plan``: a line for each Service, made for a person and for 100 columns."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.report.plan_json import slice_counts
-from zoneward.report.slice_manifests import leaving_slices
-from zoneward.report.terminal_text import AnyText, Text, join_wrapped, lines
+from zoneward.report.plan_json import count_slices
+from zoneward.report.slice_manifests import deleted_slices
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
@@ -24,9 +21,6 @@ from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 _MOST_ZONE_COLUMNS = 6
-_SHORTEST_REASON, _LEAST_REASON = 24, 12
-"""Columns for the reason: what names give way for, and what it has in any case."""
-_SHORTEST_NAME = 16
 _WORDS = {
     "ProportionalZoneCPU": "zones by their CPU",
     "PreferZone": "its own zone",
@@ -104,7 +98,7 @@ def plan_table(
         if not plan.families:
             why = Text(f"nowhere: {plan.service.spec.type}", "dim")
             rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
-    table = aligned(
+    table = align_columns(
         (*columns, "TRAFFIC GOES TO"),
         rows,
         right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
@@ -117,7 +111,7 @@ def plan_table(
     return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), wide=wide))
 
 
-def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> AnyText:
+def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> StyledText:
     """Where measured traffic comes from, and what it does not tell of."""
     told = tuple(
         f"{counted(len(nodes), 'node')} in {short.get(zone, zone) or 'no zone'}"
@@ -136,72 +130,7 @@ def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, s
     return join_wrapped(told_of, "dim")
 
 
-def aligned(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[AnyText]],
-    *,
-    right: Collection[str],
-    width: int,
-    whole: bool = False,
-) -> RenderableType:
-    """A table in which every column but the last is as wide as it needs to be.
-
-    The last one takes the rest: it is cut, or, where the ``whole`` text is wanted, goes on in more lines.
-    """
-    rows = _shortened(columns, rows, width)
-    widths = [
-        max(max((row[number].cell_len for row in rows), default=0), cell_len(name))
-        for number, name in enumerate(columns[:-1])
-    ]
-    longest = max((row[-1].cell_len for row in rows), default=0)
-    rest = min(width - sum(widths) - 2 * len(widths), max(longest, cell_len(columns[-1])))
-    # A column of numbers at the end is as wide as these; words there need some room in any case.
-    widths.append(max(rest, 0 if columns[-1] in right else _LEAST_REASON))
-    on_right = [name in right for name in columns]
-    if not whole:
-        head = _line([Text(name, "bold") for name in columns], widths, on_right)
-        rule = Text("─" * (sum(widths) + 2 * (len(widths) - 1)))
-        return lines([head, rule, *(_line(row, widths, on_right) for row in rows)])
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for number, name in enumerate(columns):
-        last = number == len(columns) - 1
-        table.add_column(
-            Text(name), justify="right" if on_right[number] else "left", no_wrap=not last, width=widths[number]
-        )
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _line(cells: Sequence[AnyText], widths: Sequence[int], on_right: Sequence[bool]) -> AnyText:
-    """One line of text: a table of thousands of rows is laid out in a moment where a real one takes many."""
-    line = Text(no_wrap=True, overflow="ellipsis")
-    for number, (cell, width, right) in enumerate(zip(cells, widths, on_right, strict=True)):
-        if cell.cell_len > width:
-            cell.truncate(width, overflow="ellipsis")
-        room = " " * (width - cell.cell_len)
-        line.append("  " if number else "").append(room if right else "").append_text(cell)
-        line.append("" if right else room)
-    return line
-
-
-def _shortened(columns: Sequence[str], rows: Sequence[Sequence[AnyText]], width: int) -> list[list[AnyText]]:
-    """Rows with names cut in their middle where the numbers beside them would find no room."""
-    widths = (
-        max(cell_len(name), max((row[number].cell_len for row in rows), default=0)) + 2
-        for number, name in enumerate(columns[1:-1], start=1)
-    )
-    most = max(width - sum(widths) - _SHORTEST_REASON - 2, _SHORTEST_NAME)
-    shortened = []
-    for first, *rest in rows:
-        if first.cell_len > most:
-            half = (most - 1) // 2
-            first = Text(f"{first.plain[: most - 1 - half]}…{first.plain[-half:]}")
-        shortened.append([first, *rest])
-    return shortened
-
-
-def _heading(demand: Demand, short: Mapping[str, str]) -> AnyText:
+def _heading(demand: Demand, short: Mapping[str, str]) -> StyledText:
     text = Text()
     if not demand.zones:
         return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
@@ -216,7 +145,7 @@ def _heading(demand: Demand, short: Mapping[str, str]) -> AnyText:
     return text.append(f"  ({what} of {counted(len(demand.nodes), 'ready node')})", "dim")
 
 
-def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool) -> AnyText:
+def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool) -> StyledText:
     told = []
     if each_zone:
         told.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
@@ -225,7 +154,7 @@ def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_
         told.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
     replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
     former = names.BUILT_IN_MANAGER if replaces_built_in else names.MANAGER
-    replaced = len(leaving_slices(plans, manager=former))
+    replaced = len(deleted_slices(plans, manager=former))
     if replaced:
         whose = "of the built-in controller" if replaces_built_in else "with Zoneward's own label"
         told.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
@@ -241,14 +170,14 @@ def _name(plan: ServicePlan) -> str:
     return f"{plan.service.metadata.namespace}/{plan.service.metadata.name}"
 
 
-def _service(plan: ServicePlan, family: FamilyPlan) -> AnyText:
+def _service(plan: ServicePlan, family: FamilyPlan) -> StyledText:
     text = Text(_name(plan))
     if len(plan.families) > 1:
         text.append(f" {family.address_type[-1]}", "dim")
     return text
 
 
-def _zone(traffic: Traffic | None, zone: str, configuration: Configuration) -> AnyText:
+def _zone(traffic: Traffic | None, zone: str, configuration: Configuration) -> StyledText:
     each = traffic.zones.get(zone) if traffic else None
     if each is None:
         return Text("-", "dim")
@@ -259,11 +188,11 @@ def _above(each: ZoneTraffic) -> float:
     return each.overload if each.overload is not None else 0.0
 
 
-def _share(share: float | None) -> AnyText:
+def _share(share: float | None) -> StyledText:
     return Text("-", "dim") if share is None else Text(f"{share:.0%}")
 
 
-def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> tuple[AnyText, AnyText]:
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> tuple[StyledText, StyledText]:
     """What stayed, and what is predicted to."""
     meta, traffic = plan.service.metadata, family.traffic
     found = measured.of(meta.namespace, meta.name, family.address_type)
@@ -280,7 +209,7 @@ def _short(number: int) -> str:
     return f"{number / 1e3:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
 
 
-def _overload(overload: float | None, configuration: Configuration) -> AnyText:
+def _overload(overload: float | None, configuration: Configuration) -> StyledText:
     if overload is None:
         return Text("-", "dim")
     return Text(f"+{overload:.0%}", _colour(overload, configuration))
@@ -293,8 +222,8 @@ def _colour(overload: float, configuration: Configuration) -> str:
     return "yellow" if overload < configuration.hints.keep_threshold else "red"
 
 
-def _changes(plan: ServicePlan, family: FamilyPlan) -> AnyText:
-    counts = slice_counts(plan, family)
+def _changes(plan: ServicePlan, family: FamilyPlan) -> StyledText:
+    counts = count_slices(plan, family)
     text = Text()
     for sign, number, style in (
         ("+", counts.create, "green"),
@@ -307,7 +236,7 @@ def _changes(plan: ServicePlan, family: FamilyPlan) -> AnyText:
     return text
 
 
-def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, zones: int, whole: bool) -> AnyText:
+def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, zones: int, whole: bool) -> StyledText:
     """Where traffic goes, and why: the whole reason, or a few words for it. Traffic starts in so many ``zones``."""
     decision, traffic = family.decision, family.traffic
     if service.spec.internal_traffic_policy == "Local":
@@ -369,11 +298,3 @@ def short_names(zones: Sequence[str]) -> list[str]:
         common += 1
     short = [zone[common:] for zone in zones]
     return short if all(short) else list(zones)
-
-
-def print_table(table: RenderableType, *, color: bool, width: int) -> str:
-    """Render to text. ``width`` in columns."""
-    console = Console(width=width, force_terminal=color, no_color=not color, color_system="standard" if color else None)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from rich.console import Group, RenderableType
 
-from zoneward.report.plan_table import aligned
-from zoneward.report.terminal_text import AnyText, Text
+from zoneward.report.terminal_text import StyledText, Text, align_columns
 
 
 class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -34,7 +33,7 @@ class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     weights: tuple[float, ...] | None = None
 
 
-class Route(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class NodeRoutes(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Everything that one node's proxy selects. ``zone`` is null where the node has none."""
 
     node: str
@@ -42,7 +41,7 @@ class Route(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     ports: tuple[PortRoute, ...]
 
 
-def route_table(route: Route, *, width: int) -> RenderableType:
+def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
     """A line a Service port, in ``width`` columns."""
     heading = Text.assemble("Proxy on ", (route.node, "bold"), " in zone ", (route.zone or "(none)", "bold"))
     rows = []
@@ -58,12 +57,12 @@ def route_table(route: Route, *, width: int) -> RenderableType:
         style = "green" if each.rule.endswith(("hints", "slices")) else "yellow" if each.rule == "terminating" else ""
         used = Text(f"{len(each.all_reachable)} of {each.known}")
         rows.append([label, Text(each.rule, style), used, _endpoints(each)])
-    table = aligned(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width)
+    table = align_columns(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width)
     legend = Text("USES: endpoints this node may send to, of all of the port's. More: -o json.", "dim")
     return Group(heading, table, legend)
 
 
-def _endpoints(each: PortRoute) -> AnyText:
+def _endpoints(each: PortRoute) -> StyledText:
     parts: list[tuple[str, Sequence[str]]] = []
     if each.local is not None and each.cluster is not None:
         parts = [("cluster ", each.cluster), ("local ", each.local)]

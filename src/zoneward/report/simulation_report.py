@@ -6,10 +6,10 @@ from io import StringIO
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
+from rich.progress import ProgressColumn, Task
 
 from zoneward.kube.csv_cells import safe_cell
-from zoneward.report.plan_table import aligned
-from zoneward.report.terminal_text import AnyText, Text, join_wrapped
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
 
 _HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
@@ -43,7 +43,7 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
             ]
             parts += [
                 _title("Differences of totals, with 95 % confidence", encoding, encodings),
-                aligned(("ALGORITHMS", "MEAN", "FROM", "TO"), rows, right=("MEAN", "FROM", "TO"), width=width),
+                align_columns(("ALGORITHMS", "MEAN", "FROM", "TO"), rows, right=("MEAN", "FROM", "TO"), width=width),
             ]
         worst = [each for each in simulation.worst if each.encoding == encoding]
         if worst:
@@ -55,7 +55,7 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
             columns = ("ALGORITHM", "TOTAL", "INPUT", "NODES", "ENDPOINTS")
             parts += [
                 _title("Worst inputs", encoding, encodings),
-                aligned(columns, rows, right=columns[1:2], width=width),
+                align_columns(columns, rows, right=columns[1:2], width=width),
             ]
     if simulation.means:
         parts.append(join_wrapped(_legend(simulation), "dim"))
@@ -75,7 +75,7 @@ def heading(simulation: Simulation) -> str:
     return text
 
 
-def _title(title: str, encoding: str, encodings: Sequence[str]) -> AnyText:
+def _title(title: str, encoding: str, encodings: Sequence[str]) -> StyledText:
     return join_wrapped(("", f"{title}, {_SAID[encoding]}" if len(encodings) > 1 else title), "bold")
 
 
@@ -91,7 +91,7 @@ def _means_table(means: Sequence[Means], width: int) -> RenderableType:
         said = each.credits is not None and each.algorithm != BOUND
         cells.extend(Text(f"{count:,}" if said else "") for count in counts)
         rows.append(cells)
-    return aligned(columns, rows, right=columns[1:], width=width)
+    return align_columns(columns, rows, right=columns[1:], width=width)
 
 
 def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], width: int) -> RenderableType:
@@ -102,7 +102,7 @@ def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], width: int) -> R
             label = (Text(band.name), Text(f"{band.rows:,}")) if number == 0 else (Text(), Text())
             rows.append([*label, Text(each.algorithm), *_credits(each, bold=each is best)])
     columns = ("BAND", "INPUTS", "ALGORITHM", *_HEADS)
-    return aligned(columns, rows, right=("INPUTS", *_HEADS), width=width)
+    return align_columns(columns, rows, right=("INPUTS", *_HEADS), width=width)
 
 
 def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableType:
@@ -112,7 +112,7 @@ def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableTy
             name = Text(each.algorithm if number == 0 else "")
             rows.append([name, Text(f"{share * 100:g} %"), *_numbers([values[credit] for credit in CREDITS], 2)])
     columns = ("ALGORITHM", "BELOW", *_HEADS)
-    return aligned(columns, rows, right=("BELOW", *_HEADS), width=width)
+    return align_columns(columns, rows, right=("BELOW", *_HEADS), width=width)
 
 
 def _compares(means: Sequence[Means]) -> bool:
@@ -246,3 +246,14 @@ def _by_field(values: Mapping[str, float]) -> dict[str, float]:
 
 def _rounded(number: float) -> float:
     return round(number, 6) + 0.0
+
+
+# --- while it runs ----------------------------------------------------------------------------------------------------
+
+
+class RateColumn(ProgressColumn):
+    """Inputs a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s", "cyan")

@@ -38,7 +38,7 @@ def slice_document(each: EndpointSlice) -> dict[str, Any]:
     }
 
 
-def leaving_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, ...]:
+def deleted_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, ...]:
     """``namespace/name`` of every slice of a manager that would have to go: applying a list deletes nothing."""
     return tuple(
         f"{each.metadata.namespace}/{each.metadata.name}"
@@ -51,8 +51,8 @@ def leaving_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, 
 
 def warning(plans: Sequence[ServicePlan], *, configuration: Configuration) -> Iterator[str]:
     """What has to be known before the slices of plans are applied, line by line."""
-    built_in = leaving_slices(plans, manager=names.BUILT_IN_MANAGER)
-    own = leaving_slices(plans, manager=names.MANAGER)
+    built_in = deleted_slices(plans, manager=names.BUILT_IN_MANAGER)
+    own = deleted_slices(plans, manager=names.MANAGER)
     if configuration.upstream:
         yield "EndpointSlices as the built-in controller would write them; where it runs, it changes them back."
         yield from _block(f"{counted(len(built_in), 'slice')} of its own would have to go:", built_in)

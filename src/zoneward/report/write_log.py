@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zoneward.kube.objects import Endpoint, identity, is_ready, is_terminating
-from zoneward.report.plan_json import slice_counts
+from zoneward.report.plan_json import count_slices
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.events import Event
@@ -59,7 +59,7 @@ def record_plan(plan: ServicePlan) -> WrittenPlan:
     """
     for family in plan.families:
         family.traffic, family.decision.groups  # noqa: B018 -- made when it is first asked for, which is now
-    counts = [slice_counts(plan, family) for family in plan.families]
+    counts = [count_slices(plan, family) for family in plan.families]
     spoken = next((family for family in plan.families if family.address_type == plan.speaker), None)
     decision = spoken.decision if spoken else None
     traffic = spoken.traffic if spoken else None
