@@ -91,7 +91,7 @@ def test_each_thing_that_is_asked_for_is_there(zoneward: Commands) -> None:
     assert [each["algorithm"] for each in found["worst"]] == ["local"] * 3 + ["local-opt"] * 3 + ["local"] * 3
     assert [(each["algorithm"], each["other"]) for each in found["differences"]] == [("local", "local-opt")]
     table = zoneward(*SMALL, "-a", "local,local-opt", "--differences", *asked).out
-    for title in ("As hints", "By band, as hints", "Quantiles, as hints", "WorstInputs inputs, as hints"):
+    for title in ("As hints", "By band, as hints", "Quantiles, as hints", "Worst inputs, as hints"):
         assert f"\n{title}\n" in table
     assert "\nDifferences of totals, with 95 % confidence, as slice groups\n" in table
 

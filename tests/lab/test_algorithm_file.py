@@ -7,7 +7,7 @@ import pytest
 
 from zoneward.kube.input_error import InputError
 from zoneward.lab.algorithm_file import CheckedAlgorithm, load_algorithm_file
-from zoneward.lab.contenders import ALGORITHMS, parse_contenders
+from zoneward.lab.contenders import parse_contenders
 from zoneward.lab.scoring import score_columns
 
 HEAD = "def rule(demand, supply, parameters, previous, composition, weights, scratch, reals):\n"
@@ -173,10 +173,8 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         load_algorithm_file(f"{tmp_path / 'my.txt'}:rule")
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name.replace("-", "_").isidentifier()])
-def test_a_rule_can_t_take_the_name_of_an_algorithm(tmp_path: Path, name: str) -> None:
+def test_a_rule_can_t_take_the_name_of_an_algorithm(tmp_path: Path) -> None:
     """Nobody could tell them apart in a table, and -a would mean one of them."""
-    function = name.replace("-", "_")
-    (tmp_path / "my.py").write_text((HEAD + SAME_ZONE).replace("rule", function))
-    with pytest.raises(InputError, match=f"expected a name that no algorithm has, got {name}"):
-        load_algorithm_file(f"{tmp_path / 'my.py'}:{function}")
+    (tmp_path / "my.py").write_text((HEAD + SAME_ZONE).replace("rule", "local_opt"))
+    with pytest.raises(InputError, match="expected a name that no algorithm has, got local-opt"):
+        load_algorithm_file(f"{tmp_path / 'my.py'}:local_opt")

@@ -66,10 +66,6 @@ def test_a_name_of_the_proposals_tool_stands_for_ours(alias: str, label: str) ->
     assert only(alias).label == label
 
 
-def test_an_alias_takes_parameters() -> None:
-    assert labels(["Local:startingThreshold=2"]) == ["local-kep-tool:startingThreshold=2"]
-
-
 @pytest.mark.parametrize("name", [*SIX, "ProportionalZoneCPU", "PreferSameZone"])
 def test_the_rule_is_the_very_function_of_the_registry(name: str) -> None:
     heuristic = {**HEURISTICS, LOCAL_KEP_TOOL.name: LOCAL_KEP_TOOL}[name]
@@ -115,16 +111,6 @@ def test_defaults_are_those_of_the_proposals(name: str, starting_threshold: str,
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
-
-
-def test_parameters_follow_a_colon() -> None:
-    one = only("local:startingThreshold=2,overloadThreshold=0.3,maxEndpointsPerSlice=50")
-    assert (one.starting_threshold, one.overload_threshold, one.max_endpoints_per_slice) == (
-        Fraction(2),
-        Fraction(3, 10),
-        50,
-    )
-    assert one.parameters == (3, 10, 3, 10)
 
 
 def test_what_is_not_given_stays_the_default() -> None:
@@ -221,12 +207,6 @@ def test_a_label_is_what_may_be_written_to_get_the_same_again(name: str, values:
 # --- sweeps -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_sweep_makes_one_contender_of_each_value() -> None:
-    swept = found(["local"], sweeps=["startingThreshold=1,2,3,4,5"])
-    assert [each.label for each in swept] == [f"local:startingThreshold={number}" for number in range(1, 6)]
-    assert [each.starting_threshold for each in swept] == [1, 2, 3, 4, 5]
-
-
 def test_sweeps_are_crossed() -> None:
     assert labels(["local"], ["startingThreshold=1,2", "overloadThreshold=0.2,0.5"]) == [
         "local:startingThreshold=1,overloadThreshold=0.2",
@@ -251,13 +231,6 @@ def test_a_sweep_keeps_what_else_was_given_and_takes_the_place_of_its_own() -> N
     assert labels(written, ["startingThreshold=1,2"]) == [
         "local:startingThreshold=1,maxEndpointsPerSlice=10",
         "local:startingThreshold=2,maxEndpointsPerSlice=10",
-    ]
-
-
-def test_values_swept_twice_take_part_once() -> None:
-    assert labels(["local"], ["startingThreshold=1,1.0,2"]) == [
-        "local:startingThreshold=1",
-        "local:startingThreshold=2",
     ]
 
 
@@ -297,10 +270,6 @@ def test_an_own_rule_may_have_every_parameter() -> None:
 
 def test_an_own_rule_is_not_among_all() -> None:
     assert labels(["all,mine"], own=OWN) == [*ALGORITHMS, "mine"]
-
-
-def test_nobody_is_asked_for() -> None:
-    assert found([]) == ()
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

@@ -14,11 +14,8 @@ import pytest
 from zoneward.kube.input_error import InputError, Misfit
 from zoneward.lab import csv_dataset
 from zoneward.lab import csv_dataset as csv_files
-from zoneward.lab.contenders import parse_contenders
 from zoneward.lab.csv_dataset import MOST_BYTES, CsvDataset, parse_lines, parse_plain_rows, parse_row
 from zoneward.lab.datasets import Inputs, stratified_sample
-from zoneward.lab.simulation import ThreadRunner, simulate
-from zoneward.lab.tally import SimulationSpec
 
 Row = tuple[int, str, list[int], list[int]]
 """Number, name, nodes and endpoints."""
@@ -371,13 +368,3 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, long: int, each: int
         tracemalloc.stop()
     assert (given, dataset.skipped) == (70_001, long)
     assert peak < 32 << 20
-
-
-def test_results_do_not_depend_on_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal to the last bit, rows left out included."""
-    monkeypatch.setattr(csv_files, "ROWS_PER_CHUNK", 100)
-    path = _written(tmp_path, _plain(1000) + b"bad\n" + _plain(500).partition(b"\n")[2])
-    wanted = SimulationSpec(contenders=parse_contenders(["random"]), worst=5)
-    one, three = (simulate(wanted, CsvDataset(path, skip_invalid=True), runner=ThreadRunner(jobs)) for jobs in (1, 3))
-    assert one == three
-    assert (one.rows, one.of) == (1500, 1500)

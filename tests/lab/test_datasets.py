@@ -20,8 +20,6 @@ from zoneward.lab.datasets import (
     ROWS_PER_CHUNK,
     ComputedDataset,
     Dataset,
-    InMemoryChunk,
-    InMemoryDataset,
     Inputs,
     Integers,
     PermutedEndpoints,
@@ -194,11 +192,6 @@ def test_all_six_orders_are_equally_frequent() -> None:
     assert chi_square([int(count) for count in pairs]) < 66.6
 
 
-def test_large_inputs_are_permuted_too() -> None:
-    found = orders(RowRange(PERMUTED, 1, 100_000, 150_000).inputs())
-    assert chi_square([int(count) for count in np.bincount(found, minlength=6)]) < 20.5
-
-
 def test_large_inputs_are_not_permuted_as_those_at_the_beginning() -> None:
     """A row's number in the dataset decides, not that in its part."""
     part, numbers = datasets._parts(KEP)[1], np.arange(100_000, 150_000)
@@ -230,12 +223,6 @@ def test_uniform_divides_its_inputs_over_the_numbers_of_zones() -> None:
     assert dataset.rows == 10_003
 
 
-def test_uniform_may_have_fewer_inputs_than_numbers_of_zones() -> None:
-    rows = listed(replace(UNIFORM, zones=Range(2, 30), inputs=3))
-    assert [number for number, _, _ in rows] == [0, 1, 2]
-    assert len({len(demand) for _, demand, _ in rows}) == 3
-
-
 def test_uniform_draws_every_number_of_its_ranges_equally_often() -> None:
     """Each zone's for itself: what one has says nothing about another. Five standard deviations of 10,000 rows."""
     for chunk in UNIFORM.chunks():
@@ -257,13 +244,6 @@ def test_the_seed_decides_about_uniform_inputs() -> None:
     assert listed(replace(UNIFORM, inputs=2000)) == rows
     others = listed(replace(UNIFORM, inputs=2000, seed=8))
     assert sum(one == other for one, other in zip(rows, others, strict=True)) < 20
-
-
-def test_a_range_may_be_one_number() -> None:
-    rows = listed(
-        replace(UNIFORM, zones=Range(30, 30), nodes=Range(2, 2), endpoints=Range(1_000_000, 1_000_000), inputs=3)
-    )
-    assert rows == [(number, (2,) * 30, (1_000_000,) * 30) for number in range(3)]
 
 
 # --- chunks -----------------------------------------------------------------------------------------------------------
@@ -367,18 +347,6 @@ def test_the_seed_decides_about_the_sample() -> None:
     assert same < 0.01
 
 
-def test_a_sample_of_everything_is_everything() -> None:
-    dataset = replace(UNIFORM, inputs=1000)
-    assert listed(replace(dataset, sample=1000)) == listed(replace(dataset, sample=5000)) == listed(dataset)
-    assert [
-        (each.rows, each.whole) for each in (dataset, replace(dataset, sample=5000), replace(dataset, sample=7))
-    ] == [
-        (1000, 1000),
-        (1000, 1000),
-        (7, 1000),
-    ]
-
-
 # --- memory and sending -----------------------------------------------------------------------------------------------
 
 
@@ -415,25 +383,4 @@ def test_a_chunk_that_is_sent_elsewhere_is_small_and_gives_the_same_rows(name: s
     assert (there.numbers == here.numbers).all()
 
 
-def test_datasets_with_the_same_fields_are_the_same() -> None:
-    assert replace(UNIFORM) == UNIFORM
-    assert hash(replace(UNIFORM)) == hash(UNIFORM)
-    assert replace(UNIFORM, sample=3) != UNIFORM
-
-
 # --- what is held -----------------------------------------------------------------------------------------------------
-
-
-def test_a_few_named_inputs_are_a_chunk_of_themselves() -> None:
-    inputs = Inputs(np.arange(2), np.array([[1, 2], [3, 4]]), np.array([[5, 6], [7, 8]]), ["shop/cart", "shop/web"])
-    dataset = InMemoryDataset("cluster", inputs)
-    (chunk,) = dataset.chunks()
-    assert isinstance(chunk, InMemoryChunk)
-    assert chunk.inputs() is inputs
-    assert (dataset.name, dataset.rows, dataset.whole) == ("cluster", 2, 2)
-
-
-def test_a_row_without_a_name_is_called_by_its_number() -> None:
-    inputs = sampled("kep", 10)
-    assert inputs.name(3) == str(inputs.numbers[3])
-    assert Inputs(inputs.numbers, inputs.demand, inputs.supply, list("abcdefghij")).name(3) == "d"

@@ -31,7 +31,6 @@ from zoneward.lab.scoring import (
     slices_share,
     totals,
 )
-from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL
 from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES
 
@@ -179,12 +178,6 @@ def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
         assert found.tobytes() == backwards.tobytes(), contender.label
 
 
-def test_every_algorithm_of_the_lab_is_one_of_the_registry() -> None:
-    assert {contender.rule for contender in parse_contenders(["all"])} <= {
-        each.allocate for each in (*HEURISTICS.values(), LOCAL_KEP_TOOL)
-    }
-
-
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
 
@@ -267,21 +260,6 @@ def test_slices_hold_as_many_endpoints_as_the_contender_says(max_endpoints_per_s
     assert columns(f"random:maxEndpointsPerSlice={max_endpoints_per_slice}", [1, 1], [100, 1])[SLICES] == slices
 
 
-def test_the_share_of_slices_is_what_would_do_over_what_there_is() -> None:
-    contender = only("PreferSameZone:maxEndpointsPerSlice=10")
-    supply = np.array([[10, 10], [11, 1], [5, 5], [0, 0]])
-    found = score_columns(contender, np.ones((4, 2), np.int64), supply)
-    assert found[SLICES].tolist() == [2, 3, 2, 0]
-    assert slices_share(contender, found, supply.sum(axis=1)).tolist() == [1, 2 / 3, 1 / 2, 0]
-
-
-def test_totals_are_the_weighted_sum_of_credits() -> None:
-    found = np.zeros((COLUMNS, 2))
-    found[IN_ZONE], found[MAX_OVERLOAD], found[MEAN_OVERLOAD] = (0.5, 1), (0, 2), (0.25, 1)
-    assert totals(found, np.array([1.0, 0.5])).tolist() == [22.5 + 20 + 15 + 15, 45 - 20 + 0 + 7.5]
-    assert totals(found, 1.0).tolist() == [22.5 + 20 + 15 + 15, 45 - 20 + 0 + 15]
-
-
 # --- machine code -----------------------------------------------------------------------------------------------------
 
 
@@ -294,10 +272,6 @@ def test_a_rule_is_compiled_once_whatever_its_parameters_and_rows() -> None:
     score_columns(contender, demand, supply)
     assert kernel(only("PreferSameZone:maxEndpointsPerSlice=7")) is compiled
     assert len(compiled.signatures) == 1  # type: ignore[attr-defined]
-
-
-def test_a_plain_rule_is_not_compiled() -> None:
-    assert kernel(replace(only("random"), interpreted=True)).__code__ is scoring.score_rows.__code__
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from tests.reference.test_kep_2004 import TABLE
 from zoneward.lab import datasets
 from zoneward.lab import simulation as running
 from zoneward.lab.contenders import ALGORITHMS, parse_contenders
-from zoneward.lab.datasets import Chunk, ComputedDataset, Dataset, Inputs, Range
+from zoneward.lab.datasets import Chunk, ComputedDataset, Inputs, Range
 from zoneward.lab.scoring import Floats, score_columns, slices_share, totals
-from zoneward.lab.simulation import Runner, ScoredChunks, ThreadRunner, score_chunk, simulate
+from zoneward.lab.simulation import Runner, ScoredChunks, ThreadRunner, simulate
 from zoneward.lab.tally import SimulationSpec
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
@@ -167,20 +167,6 @@ def test_the_proposals_table_of_starting_thresholds_comes_out_of_its_small_datas
 ) -> None:
     """KEP-2004 § Optimizations, "Scores on small dataset"."""
     assert round(swept()[f"local-kep-tool:startingThreshold={starting_threshold}"], 2) == published
-
-
-def test_random_over_the_small_dataset_is_within_a_hundredth_of_what_the_proposal_prints() -> None:
-    """It prints 72.55."""
-    assert swept()["random"] == pytest.approx(72.5563, abs=0.00005, rel=0)
-
-
-def test_random_over_few_keeps_what_is_in_the_zone_by_chance() -> None:
-    """55 + 45 * sum over z of r_z E_z / T, in whole arrays."""
-    inputs = together(ComputedDataset("few"))
-    share = inputs.demand / inputs.demand.sum(axis=1, keepdims=True)
-    located = inputs.supply / inputs.supply.sum(axis=1, keepdims=True)
-    wanted = 55 + 45 * float((share * located).sum(axis=1).mean())
-    assert means(few())["random", SLICE_GROUPS]["total"] == pytest.approx(wanted, abs=1e-9, rel=0)
 
 
 @pytest.mark.parametrize(
@@ -366,15 +352,6 @@ def test_a_dataset_is_read_only_as_far_as_there_is_work_to_hand_out() -> None:
     assert 2 <= most <= 6
 
 
-def test_rows_are_given_only_where_somebody_writes_them_down() -> None:
-    assert score_chunk(WANTED, Quick(0), rows=False).rows == ()
-    scored = score_chunk(WANTED, Quick(0), rows=True)
-    ((inputs, columns),) = scored.rows
-    assert inputs.numbers.tolist() == list(range(10))
-    assert len(columns) == 2
-    assert scored.processed == 10
-
-
 # --- ending early -----------------------------------------------------------------------------------------------------
 
 
@@ -464,12 +441,6 @@ def test_what_was_handed_out_but_not_begun_is_not_scored_any_more(monkeypatch: p
     assert called_off
     assert read == [0, 1]
     assert found.rows == 10
-
-
-def test_what_ends_by_itself_is_not_partial() -> None:
-    steps: Dataset = Steps([Quick(number) for number in range(3)])
-    found = simulate(WANTED, steps, runner=ThreadRunner(2), seed=9)
-    assert (found.partial, found.rows, found.of, found.seed, found.dataset) == (False, 30, 30, 9, "steps")
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

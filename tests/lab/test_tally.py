@@ -106,10 +106,6 @@ def test_merging_leaves_what_is_merged_as_it_was() -> None:
     assert all(same(one, other) for one, other in zip(each, untouched, strict=True))
 
 
-def test_nothing_merged_is_nothing() -> None:
-    assert same(merge_tallies(EVERYTHING, []), Tally())
-
-
 @pytest.mark.parametrize("by", ["", "endpoints", "zones"])
 def test_pieces_add_up_to_the_whole(by: str) -> None:
     """Counts and worst rows exactly; sums of doubles but for their last bits."""
@@ -139,31 +135,11 @@ def test_a_piece_without_a_row_that_can_be_scored_adds_nothing_but_their_number(
 # --- one chunk --------------------------------------------------------------------------------------------------------
 
 
-def test_the_columns_of_every_row_are_given_too() -> None:
-    """Also of those that could not be scored."""
-    inputs = drawn(200)
-    _, columns = tally_chunk(EVERYTHING, inputs)
-    for contender, found in zip(CONTENDERS, columns, strict=True):
-        assert found.tobytes() == score_columns(contender, inputs.demand, inputs.supply).tobytes()
-
-
 def test_only_what_is_wanted_is_counted() -> None:
     wanted = SimulationSpec(contenders=CONTENDERS)
     found = tally_chunk(wanted, drawn(100))[0]
     assert {*found.counts} == {"rows", "unscored", "wins", "fell back"}
     assert not found.worst
-
-
-def test_a_tally_takes_no_more_room_for_more_rows() -> None:
-    """So any number of them can be sent and put together."""
-    few, many = (tally_chunk(EVERYTHING, drawn(rows))[0] for rows in (100, 5000))
-    assert {name: counts.shape for name, counts in few.counts.items()} == {
-        name: counts.shape for name, counts in many.counts.items()
-    }
-    assert [{name: values.shape for name, values in each.sums[0].items()} for each in (few,)] == [
-        {name: values.shape for name, values in each.sums[0].items()} for each in (many,)
-    ]
-    assert {len(worst.totals) for worst in many.worst.values()} == {7}
 
 
 # --- what is wanted ---------------------------------------------------------------------------------------------------
@@ -176,10 +152,6 @@ def test_hints_can_not_say_weights() -> None:
         *((number, HINTS) for number in range(3)),
     )
     assert [EVERYTHING.can_encode(3, encoding) for encoding in (SLICE_GROUPS, HINTS)] == [True, False]
-
-
-def test_every_two_are_a_pair_once() -> None:
-    assert EVERYTHING.pairs == ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
 
 
 # --- worst rows -------------------------------------------------------------------------------------------------------

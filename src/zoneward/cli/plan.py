@@ -68,10 +68,10 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
         click.echo(render_text(table, color=wants_color(options), width=width), nl=False, color=True)
     else:
         from zoneward.report.plan_json import to_json
-        from zoneward.report.slice_manifests import slices_document, to_yaml, warning
+        from zoneward.report.slice_manifests import slices_document, to_yaml, warn_before_applying
 
         document: Any = slices_document(plans)
-        lines = list(warning(plans, configuration=configuration))
+        lines = list(warn_before_applying(plans, configuration=configuration))
         text = to_json(document) if output == "slices-json" else to_yaml(document, lines).encode()
         _write(text)
         tell(options, map(Note, lines))

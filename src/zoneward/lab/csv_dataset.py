@@ -107,7 +107,7 @@ class CsvDataset:
         with _open_file(self._path) as file, ThreadPoolExecutor(1, thread_name_prefix="parsing") as pool:
             file.seek(self._start)
             batches = self._check_count(read_lines(_read_blocks(file, self._stop - self._start), batch=ROWS_PER_CHUNK))
-            pending: deque[tuple[Lines, Future[ParsedRows]]] = deque()
+            pending: deque[tuple[LineBatch, Future[ParsedRows]]] = deque()
             for lines in batches if self._sample_size == self._line_count else self._sample_lines(batches):
                 pending.append((lines, pool.submit(parse_lines, lines.text, lines.ends, self.zones)))
                 if len(pending) > 1:
@@ -117,7 +117,7 @@ class CsvDataset:
         if not self.rows:
             raise InputError(self.name, f"expected a valid row, got {self.skipped:,} that are not")
 
-    def _chunk(self, lines: "Lines", future: "Future[ParsedRows]") -> Iterator[Chunk]:
+    def _chunk(self, lines: "LineBatch", future: "Future[ParsedRows]") -> Iterator[Chunk]:
         """The valid rows, if there are any. Raises `InputError` at an invalid one that is not to be skipped."""
         rows = future.result()
         if rows.first_invalid is not None and not self._skip_invalid:
@@ -129,7 +129,7 @@ class CsvDataset:
             demand, supply = (np.ascontiguousarray(part[:, by_name]) for part in (rows.demand, rows.supply))
             yield InMemoryChunk(Inputs(lines.numbers[rows.lines], demand, supply, rows.names))
 
-    def _check_count(self, batches: Iterator["Lines"]) -> Iterator["Lines"]:
+    def _check_count(self, batches: Iterator["LineBatch"]) -> Iterator["LineBatch"]:
         count = 0
         for lines in batches:
             count += len(lines.ends)
@@ -137,9 +137,9 @@ class CsvDataset:
         if count != self._line_count:
             raise InputError(self.name, f"expected {self._line_count:,} rows, as when they were counted, got {count:,}")
 
-    def _sample_lines(self, batches: Iterator["Lines"]) -> Iterator["Lines"]:
+    def _sample_lines(self, batches: Iterator["LineBatch"]) -> Iterator["LineBatch"]:
         """The lines that the sample takes, as many at once as make a chunk."""
-        current = Lines(np.zeros(1, np.int64), b"", np.zeros(0, np.int64))
+        current = LineBatch(np.zeros(1, np.int64), b"", np.zeros(0, np.int64))
         for start in range(0, self._sample_size, ROWS_PER_CHUNK):
             stop = min(start + ROWS_PER_CHUNK, self._sample_size)
             numbers = stratified_sample(self._line_count, self._sample_size, seed=self._seed, start=start, stop=stop)
@@ -149,7 +149,7 @@ class CsvDataset:
                 taken += [current.line(number) for number in here[: np.searchsorted(here, len(current.ends))].tolist()]
                 if len(taken) < len(numbers):
                     current = next(batches)
-            yield Lines(numbers, b"".join(taken), np.cumsum([len(line) for line in taken]))
+            yield LineBatch(numbers, b"".join(taken), np.cumsum([len(line) for line in taken]))
 
 
 # --- the file and its header ------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _error(path: str, row: int, misfit: Misfit) -> InputError:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lines:
+class LineBatch:
     """Lines with the numbers of their rows. ``ends`` are their ends in ``text``, behind the line feed of each."""
 
     numbers: Integers
@@ -232,7 +232,7 @@ def _read_blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
         yield b"\n"
 
 
-def read_lines(blocks: Iterator[bytes], *, batch: int) -> Iterator[Lines]:
+def read_lines(blocks: Iterator[bytes], *, batch: int) -> Iterator[LineBatch]:
     """``batch`` lines at once, wherever the blocks end. Only the first `_KEPT_BYTES` of longer lines are kept."""
     number, tail = 0, b""
     text, ends = bytearray(), _find_ends(b"")
@@ -248,12 +248,12 @@ def read_lines(blocks: Iterator[bytes], *, batch: int) -> Iterator[Lines]:
         text += whole
         while len(ends) >= batch:
             cut = int(ends[batch - 1])
-            yield Lines(np.arange(number, number + batch), bytes(text[:cut]), ends[:batch])
+            yield LineBatch(np.arange(number, number + batch), bytes(text[:cut]), ends[:batch])
             number += batch
             ends = ends[batch:] - cut
             del text[:cut]
     if len(ends):
-        yield Lines(np.arange(number, number + len(ends)), bytes(text), ends)
+        yield LineBatch(np.arange(number, number + len(ends)), bytes(text), ends)
 
 
 def _find_ends(text: bytes) -> Integers:

@@ -1,8 +1,7 @@
-"""Comparisons as a table, as JSON and as CSV."""
+"""A comparison of all approaches for each Service: as a table, as JSON and as CSV."""
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
@@ -10,23 +9,19 @@ import msgspec
 from rich.console import Group, RenderableType
 
 from zoneward.kube.csv_cells import safe_cell
-from zoneward.report.plan_table import short_reason
+from zoneward.report.plan_json import JsonView, round_share
+from zoneward.report.plan_table import CLUSTER_WIDE, short_reason
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 from zoneward.routing.request.approach import NO_APPROACH
 from zoneward.slices.comparison import Candidate, Comparison
 
 _COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE", "")
 _RIGHT = ("IN ZONE", "WORST", "MEAN", "SLICES", "SCORE")
-_CLUSTER_WIDE = "cluster-wide"
 _BEST = "best: the highest score, of equal ones the one with the fewest changes."
 _TODAY = "today"
 
 
-class _View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A part of the document; names are camel case there."""
-
-
-class CandidateView(_View, frozen=True, gc=False):
+class CandidateView(JsonView, frozen=True, gc=False):
     """One approach for one Service. The shares, overloads and the score are null where nothing can be predicted."""
 
     approach: str
@@ -44,8 +39,8 @@ class CandidateView(_View, frozen=True, gc=False):
     score: float | None
 
 
-class ComparisonView(_View, frozen=True, gc=False):
-    """All approaches for one Service in one address family. ``today`` is what its own settings come to."""
+class ComparisonView(JsonView, frozen=True, gc=False):
+    """All approaches for one Service in one address family. ``today`` is what its own settings choose."""
 
     namespace: str
     service: str
@@ -57,7 +52,7 @@ class ComparisonView(_View, frozen=True, gc=False):
     approaches: tuple[CandidateView, ...]
 
 
-class TotalView(_View, frozen=True, gc=False):
+class TotalView(JsonView, frozen=True, gc=False):
     """One approach for all Services together.
 
     Shares, overloads and the score are means over the endpoints of all Services whose traffic can be predicted; where
@@ -75,15 +70,9 @@ class TotalView(_View, frozen=True, gc=False):
     score: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    endpoints: int
-    candidate: Candidate
-
-
 def comparison_document(comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """``{"services": [...], "total": [...]}``."""
-    return {"services": [_view(each) for each in comparisons], "total": totals(comparisons)}
+    return {"services": [_comparison_view(each) for each in comparisons], "total": totals(comparisons)}
 
 
 _SERVICE_FIELDS = ("namespace", "service", "addressType", "endpoints", "asksFor")
@@ -96,11 +85,11 @@ def comparison_csv(comparisons: Iterable[Comparison]) -> str:
     fields = [*_SERVICE_FIELDS, *CandidateView.__struct_encode_fields__, "best"]
     writer.writerow(fields)
     for each in comparisons:
-        view = _view(each)
+        view = _comparison_view(each)
         service = [getattr(view, name) for name in ("namespace", "service", "address_type", "endpoints", "asks_for")]
         for candidate in view.approaches:
             values = msgspec.structs.astuple(candidate)
-            cells = [*service, *map(_cell, values), _cell(candidate.approach == view.best)]
+            cells = [*service, *map(_csv_cell, values), _csv_cell(candidate.approach == view.best)]
             writer.writerow(map(safe_cell, cells))
     return text.getvalue()
 
@@ -109,43 +98,38 @@ def totals(comparisons: Sequence[Comparison]) -> list[TotalView]:
     """The total of each approach over all Services, and first that of today's settings."""
     if not comparisons:
         return []
-    rows = [_total(_TODAY, [_Numbers(each.today.decision.endpoints, each.today) for each in comparisons], 0)]
+    rows = [_total(_TODAY, [each.today for each in comparisons], 0)]
     for number, candidate in enumerate(comparisons[0].candidates):
-        numbers = [
-            _Numbers(each.candidates[number].decision.endpoints, each.candidates[number]) for each in comparisons
-        ]
         best = sum(1 for each in comparisons if each.best is each.candidates[number])
-        rows.append(_total(candidate.approach, numbers, best))
+        rows.append(_total(candidate.approach, [each.candidates[number] for each in comparisons], best))
     return rows
 
 
-def _total(approach: str, numbers: Sequence[_Numbers], best: int) -> TotalView:
+def _total(approach: str, candidates: Sequence[Candidate], best: int) -> TotalView:
     known = [
-        (each.endpoints, each.candidate.traffic, each.candidate.score)
-        for each in numbers
-        if each.endpoints and each.candidate.traffic is not None and each.candidate.score is not None
+        (each.decision.endpoints, each.traffic, each.score)
+        for each in candidates
+        if each.decision.endpoints and each.traffic is not None and each.score is not None
     ]
-    weight = sum(endpoints for endpoints, _, _ in known)
-    candidates = [each.candidate for each in numbers]
     return TotalView(
         approach=approach,
         active=sum(1 for each in candidates if each.decision.active),
         best=best,
-        in_zone_traffic=_mean((each, traffic.in_zone) for each, traffic, _ in known) if weight else None,
-        max_overload=_rounded(max(traffic.max_overload for _, traffic, _ in known)) if known else None,
-        mean_overload=_mean((each, traffic.mean_overload) for each, traffic, _ in known) if weight else None,
+        in_zone_traffic=_mean((each, traffic.in_zone) for each, traffic, _ in known) if known else None,
+        max_overload=round_share(max(traffic.max_overload for _, traffic, _ in known)) if known else None,
+        mean_overload=_mean((each, traffic.mean_overload) for each, traffic, _ in known) if known else None,
         slices=sum(each.slices for each in candidates),
         changes=sum(each.writes for each in candidates),
-        score=_mean((each, value) for each, _, value in known) if weight else None,
+        score=_mean((each, value) for each, _, value in known) if known else None,
     )
 
 
 def _mean(values: Iterable[tuple[int, float]]) -> float:
     values = list(values)
-    return _rounded(sum(weight * value for weight, value in values) / sum(weight for weight, _ in values))
+    return round_share(sum(weight * value for weight, value in values) / sum(weight for weight, _ in values))
 
 
-def _view(comparison: Comparison) -> ComparisonView:
+def _comparison_view(comparison: Comparison) -> ComparisonView:
     meta = comparison.service.metadata
     today = comparison.today.decision
     return ComparisonView(
@@ -154,36 +138,32 @@ def _view(comparison: Comparison) -> ComparisonView:
         address_type=comparison.address_type,
         endpoints=today.endpoints,
         asks_for=today.heuristic or NO_APPROACH,
-        today=_candidate(comparison.today),
+        today=_candidate_view(comparison.today),
         best=comparison.best.approach if comparison.best else None,
-        approaches=tuple(map(_candidate, comparison.candidates)),
+        approaches=tuple(map(_candidate_view, comparison.candidates)),
     )
 
 
-def _candidate(candidate: Candidate) -> CandidateView:
+def _candidate_view(candidate: Candidate) -> CandidateView:
     decision, traffic = candidate.decision, candidate.traffic
     return CandidateView(
         approach=candidate.approach or (decision.heuristic or NO_APPROACH),
         active=decision.active,
         reason=decision.message,
         reason_code=decision.reason,
-        in_zone_traffic=_rounded(traffic.in_zone) if traffic else None,
-        max_overload=_rounded(traffic.max_overload) if traffic else None,
-        mean_overload=_rounded(traffic.mean_overload) if traffic else None,
+        in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+        max_overload=round_share(traffic.max_overload) if traffic else None,
+        mean_overload=round_share(traffic.mean_overload) if traffic else None,
         moved=decision.moved,
         slices=candidate.slices,
         create=candidate.created,
         update=candidate.updated,
         delete=candidate.deleted,
-        score=None if candidate.score is None else _rounded(candidate.score),
+        score=None if candidate.score is None else round_share(candidate.score),
     )
 
 
-def _rounded(number: float) -> float:
-    return round(number, 6) + 0.0
-
-
-def _cell(value: object) -> object:
+def _csv_cell(value: object) -> object:
     """What a spreadsheet reads: nothing for null, true and false in small letters."""
     if value is None:
         return ""
@@ -194,8 +174,8 @@ def _cell(value: object) -> object:
 
 
 def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> RenderableType:
-    """A block of lines for each Service: its approaches that would be active, and in one line those that would not."""
-    rows = [row for comparison in comparisons for row in _block(comparison)]
+    """Some lines for each Service: one for each approach that would be active, and one for those that would not."""
+    rows = [row for comparison in comparisons for row in _table_rows(comparison)]
     table = align_columns(_COLUMNS, [*rows, *_total_rows(comparisons)], right=_RIGHT, width=width)
     legend = join_wrapped(
         (
@@ -209,7 +189,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> Render
     return Group(table, legend)
 
 
-def _block(comparison: Comparison) -> list[list[StyledText]]:
+def _table_rows(comparison: Comparison) -> list[list[StyledText]]:
     meta = comparison.service.metadata
     name = f"{meta.namespace}/{meta.name}"
     if comparison.address_type != "IPv4":
@@ -239,7 +219,7 @@ def _cells(candidate: Candidate, *, bold: bool) -> list[StyledText]:
     counts = (("+", candidate.created), ("~", candidate.updated), ("-", candidate.deleted))
     style = "bold" if bold else ""
     return [
-        Text(_CLUSTER_WIDE if candidate.approach == NO_APPROACH else candidate.approach, style),
+        Text(CLUSTER_WIDE if candidate.approach == NO_APPROACH else candidate.approach, style),
         _percent(traffic.in_zone if traffic else None),
         _percent(traffic.max_overload if traffic else None, plus=True),
         _percent(traffic.mean_overload if traffic else None),
@@ -263,7 +243,7 @@ def _total_rows(comparisons: Sequence[Comparison]) -> list[list[StyledText]]:
         rows.append(
             [
                 Text(),
-                Text(_CLUSTER_WIDE if row.approach == NO_APPROACH else row.approach, style),
+                Text(CLUSTER_WIDE if row.approach == NO_APPROACH else row.approach, style),
                 _percent(row.in_zone_traffic),
                 _percent(row.max_overload, plus=True),
                 _percent(row.mean_overload),

@@ -1,4 +1,8 @@
-"""HTML from values: everything is escaped but what is `Markup` already. What comes out is well-formed XML too."""
+"""Builds HTML from values: everything is escaped but what is `Markup` already. The result is well-formed XML too.
+
+No library: a page has one builder of elements (ten lines), a table and a style sheet. Template engines escape for HTML
+alone, do not promise XML, and would be one more dependency of the command line.
+"""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -15,11 +15,11 @@ from zoneward.routing.selection.traffic import Traffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 
-class _View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A part of the document; names are camel case there."""
+class JsonView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A part of a JSON document, in which names are camel case."""
 
 
-class ZoneView(_View, frozen=True, gc=False):
+class ZoneView(JsonView, frozen=True, gc=False):
     """Endpoints and demand of one zone; the zone ``""`` stands for nodes and endpoints without one."""
 
     demand: float
@@ -29,7 +29,7 @@ class ZoneView(_View, frozen=True, gc=False):
     overload: float | None
 
 
-class GroupView(_View, frozen=True, gc=False):
+class GroupView(JsonView, frozen=True, gc=False):
     """One slice group: the zones that consume it, their weights, and its endpoints, by the zone they are located in."""
 
     zones: tuple[str, ...]
@@ -38,7 +38,7 @@ class GroupView(_View, frozen=True, gc=False):
     located: dict[str, int]
 
 
-class SlicesView(_View, frozen=True, gc=False):
+class SlicesView(JsonView, frozen=True, gc=False):
     """How many slices would be written. ``delete`` counts those of the built-in controller that would have to go."""
 
     create: int
@@ -47,7 +47,7 @@ class SlicesView(_View, frozen=True, gc=False):
     unchanged: int
 
 
-class MeasuredZoneView(_View, frozen=True, gc=False):
+class MeasuredZoneView(JsonView, frozen=True, gc=False):
     """Connections that started in one zone, by where they went, and the share that stayed, measured and predicted."""
 
     connections: int
@@ -56,8 +56,8 @@ class MeasuredZoneView(_View, frozen=True, gc=False):
     predicted_in_zone: float | None
 
 
-class MeasuredView(_View, frozen=True, gc=False):
-    """What nodes counted. ``predicted_in_zone``: what is predicted where traffic starts as it did when counted.
+class MeasuredView(JsonView, frozen=True, gc=False):
+    """What nodes counted. ``predicted_in_zone``: the prediction for traffic that starts where it did when counted.
 
     ``external``: connections by other addresses than the Service's own, which are in no other number.
     """
@@ -69,8 +69,8 @@ class MeasuredView(_View, frozen=True, gc=False):
     external: int
 
 
-class MeasuringView(_View, frozen=True, gc=False):
-    """Which nodes told what they counted, by zone, and which zones of the cluster nobody told of."""
+class MeasuringView(JsonView, frozen=True, gc=False):
+    """Which nodes reported what they counted, by zone, and from which zones of the cluster none did."""
 
     since: datetime
     until: datetime
@@ -79,11 +79,11 @@ class MeasuringView(_View, frozen=True, gc=False):
     incomplete_nodes: tuple[str, ...]
 
 
-class DecisionView(_View, frozen=True, gc=False):
+class DecisionView(JsonView, frozen=True, gc=False):
     """One Service in one address family.
 
     ``groups`` is null where no slice groups are made, the shares and overloads where nothing can be predicted.
-    ``measured`` is there where documents were given, and null where they tell of no connection.
+    ``measured`` is absent without measurements, and null where they hold no connection.
     """
 
     namespace: str
@@ -112,7 +112,7 @@ class DecisionView(_View, frozen=True, gc=False):
     measured: MeasuredView | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class SkippedView(_View, frozen=True, gc=False):
+class SkippedView(JsonView, frozen=True, gc=False):
     """A Service that has no EndpointSlices at all, and why."""
 
     namespace: str
@@ -125,7 +125,7 @@ def decisions_document(
 ) -> dict[str, Any]:
     """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans.
 
-    With what was ``measured`` also ``"measured"``, which tells where from; ``zones`` are those of the cluster.
+    With ``measured`` also ``"measured"``, which names its sources; ``zones`` are those of the cluster.
     """
     decisions: list[DecisionView] = []
     skipped: list[SkippedView] = []
@@ -171,10 +171,10 @@ def _decision(plan: ServicePlan, family: FamilyPlan, measured: Measurements | No
         zones=_zones(traffic),
         allocation=decision.allocation.as_map() if decision.allocation else None,
         groups=_groups(decision),
-        in_zone_traffic=_rounded(traffic.in_zone) if traffic else None,
-        dropped_traffic=_rounded(traffic.dropped) if traffic else None,
-        max_overload=_rounded(traffic.max_overload) if traffic else None,
-        mean_overload=_rounded(traffic.mean_overload) if traffic else None,
+        in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+        dropped_traffic=round_share(traffic.dropped) if traffic else None,
+        max_overload=round_share(traffic.max_overload) if traffic else None,
+        mean_overload=round_share(traffic.mean_overload) if traffic else None,
         moved=decision.moved,
         slices=count_slices(plan, family),
         replaced_slices=tuple(each.metadata.name for each in family.replaced),
@@ -194,14 +194,14 @@ def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> 
     predicted = {zone: each.in_zone for zone, each in traffic.zones.items()} if traffic else {}
     return MeasuredView(
         connections=found.connections,
-        in_zone=_rounded_if_any(found.share),
-        predicted_in_zone=_rounded_if_any(predicted_for(found, traffic) if traffic else None),
+        in_zone=_round_if_any(found.share),
+        predicted_in_zone=_round_if_any(predicted_for(found, traffic) if traffic else None),
         zones={
             zone: MeasuredZoneView(
                 connections=each.connections,
                 to=dict(each.to),
-                in_zone=_rounded_if_any(each.share),
-                predicted_in_zone=_rounded_if_any(predicted.get(zone)),
+                in_zone=_round_if_any(each.share),
+                predicted_in_zone=_round_if_any(predicted.get(zone)),
             )
             for zone, each in found.zones.items()
         },
@@ -239,20 +239,20 @@ def _zones(traffic: Traffic | None) -> dict[str, ZoneView]:
         return {}
     return {
         zone: ZoneView(
-            demand=_rounded(each.demand),
+            demand=round_share(each.demand),
             located=each.located,
             consumed=each.consumed,
-            expected=_rounded(each.expected),
-            overload=None if each.overload is None else _rounded(each.overload),
+            expected=round_share(each.expected),
+            overload=None if each.overload is None else round_share(each.overload),
         )
         for zone, each in traffic.zones.items()
     }
 
 
-def _rounded_if_any(share: float | None) -> float | None:
-    return None if share is None else _rounded(share)
+def _round_if_any(share: float | None) -> float | None:
+    return None if share is None else round_share(share)
 
 
-def _rounded(share: float) -> float:
+def round_share(share: float) -> float:
     """Six digits are more than a prediction is worth, and hide the noise of doubles. ``+ 0.0`` turns -0.0 into 0.0."""
     return round(share, 6) + 0.0

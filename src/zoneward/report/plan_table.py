@@ -15,13 +15,16 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request.asked import Approach
 from zoneward.routing.rules import counted, listed
 from zoneward.routing.selection.measured import Measurements, predicted_for
 from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
+CLUSTER_WIDE = "cluster-wide"
+"""What a Service gets where no other approach does, in all tables."""
 _MOST_ZONE_COLUMNS = 6
-_WORDS = {
+_DESTINATIONS = {
     "ProportionalZoneCPU": "zones by their CPU",
     "PreferZone": "its own zone",
     "PreferSameZone": "its own zone",
@@ -29,7 +32,7 @@ _WORDS = {
     "RequireZone": "its own zone",
     "random": "all zones, as asked",
 }
-_IN_SHORT = {
+_SHORT_REASONS = {
     Reason.TOPOLOGY_KEYS: "topologyKeys is set",
     Reason.UNKNOWN_VALUE: "unknown value",
     Reason.FEATURE_GATE_OFF: "feature gate is off",
@@ -48,7 +51,7 @@ _IN_SHORT = {
     Reason.TOO_MANY_ZONES: "too many zones",
     Reason.BEING_DELETED: "being deleted",
 }
-"""A few words for a line; ``-o wide`` and the rules have the numbers."""
+"""A few words for one line; ``-o wide`` and the rules have the numbers."""
 
 
 def plan_table(
@@ -63,8 +66,8 @@ def plan_table(
 ) -> RenderableType:
     """What each Service would get, a line each, in ``width`` columns.
 
-    ``wide`` tells the approach and the whole reason, over as many lines as that takes. ``known_zones`` have their
-    column though no traffic may start there. What was ``measured`` stands beside what is predicted.
+    ``wide`` shows the approach and the whole reason, over as many lines as that takes. ``known_zones`` have a column
+    even where no traffic starts. ``measured`` figures stand beside the predicted ones.
     """
     every = tuple(sorted({*demand.zones, *known_zones}))
     zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
@@ -84,7 +87,7 @@ def plan_table(
             traffic = family.traffic
             cells = [_service(plan, family)]
             if wide:
-                cells.append(Text(family.decision.asked_for or family.decision.approach))
+                cells.append(Text(_approach(family.decision)))
             cells.extend(_zone(traffic, zone, configuration) for zone in zones)
             cells.append(_share(traffic.in_zone if traffic else None))
             if measured is not None:
@@ -112,22 +115,20 @@ def plan_table(
 
 
 def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> StyledText:
-    """Where measured traffic comes from, and what it does not tell of."""
-    told = tuple(
+    """Where measurements come from, and what they do not cover."""
+    sources = tuple(
         f"{counted(len(nodes), 'node')} in {short.get(zone, zone) or 'no zone'}"
         for zone, nodes in measured.nodes.items()
     )
-    told_of = [f"MEASURED: what stayed in its zone, of the connections that {listed(told)} counted."]
+    lines = [f"MEASURED: what stayed in its zone, of the connections that {listed(sources)} counted."]
     if wide:
-        told_of.append(
-            "PREDICTED: what stays by prediction where traffic starts as measured, not in proportion to CPU."
-        )
+        lines.append("PREDICTED: the prediction for traffic that starts as measured, not in proportion to CPU.")
     missing = measured.missing(demand.zones)
     if missing:
-        told_of.append(f"Nothing is measured of {listed(tuple(short[zone] for zone in missing))}.")
+        lines.append(f"Nothing is measured of {listed(tuple(short[zone] for zone in missing))}.")
     if measured.incomplete:
-        told_of.append(f"Not all was counted on {listed(tuple(sorted(measured.incomplete)))}.")
-    return join_wrapped(told_of, "dim")
+        lines.append(f"Not all was counted on {listed(tuple(sorted(measured.incomplete)))}.")
+    return join_wrapped(lines, "dim")
 
 
 def _heading(demand: Demand, short: Mapping[str, str]) -> StyledText:
@@ -146,28 +147,33 @@ def _heading(demand: Demand, short: Mapping[str, str]) -> StyledText:
 
 
 def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool) -> StyledText:
-    told = []
+    lines = []
     if each_zone:
-        told.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
-    told.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
+        lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
+    lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
     if any(family.decision.groups is not None for plan in plans for family in plan.families):
-        told.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
+        lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
     replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
     former = names.BUILT_IN_MANAGER if replaces_built_in else names.MANAGER
     replaced = len(deleted_slices(plans, manager=former))
     if replaced:
         whose = "of the built-in controller" if replaces_built_in else "with Zoneward's own label"
-        told.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
+        lines.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
     others = [each.metadata.name for plan in plans for family in plan.families for each in family.others]
     if others:
-        told.append(f"Left alone, managed by others: {listed(tuple(others))}.")
+        lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")
     more = "" if wide else "-o wide (whole reasons), "
-    told.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
-    return join_wrapped(told, "dim")
+    lines.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
+    return join_wrapped(lines, "dim")
 
 
 def _name(plan: ServicePlan) -> str:
     return f"{plan.service.metadata.namespace}/{plan.service.metadata.name}"
+
+
+def _approach(decision: Decision) -> str:
+    """What the Service asks for, in the word of every table where that is nothing."""
+    return decision.asked_for or (CLUSTER_WIDE if decision.approach is Approach.CLUSTER_WIDE else decision.approach)
 
 
 def _service(plan: ServicePlan, family: FamilyPlan) -> StyledText:
@@ -193,16 +199,16 @@ def _share(share: float | None) -> StyledText:
 
 
 def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> tuple[StyledText, StyledText]:
-    """What stayed, and what is predicted to."""
+    """The shares that stayed in their zone: measured, and predicted."""
     meta, traffic = plan.service.metadata, family.traffic
     found = measured.of(meta.namespace, meta.name, family.address_type)
     if found is None or found.share is None:
         return _share(None), _share(None)
-    share = _share(found.share).append(f" of {_short(found.connections)}", "dim")
+    share = _share(found.share).append(f" of {_shorten_count(found.connections)}", "dim")
     return share, _share(predicted_for(found, traffic) if traffic else None)
 
 
-def _short(number: int) -> str:
+def _shorten_count(number: int) -> str:
     """In few columns: ``950``, ``13k``, ``2.4M``."""
     if number < 10_000:
         return str(number)
@@ -257,7 +263,7 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
         why = family.void_hints if whole else "others lack hints"
         return Text("all zones", "yellow").append(f": {why}", "default")
     heuristic = decision.heuristic or ""
-    text = Text(_WORDS.get(heuristic, f"zone groups: {heuristic}"), "green")
+    text = Text(_DESTINATIONS.get(heuristic, f"zone groups: {heuristic}"), "green")
     if whole:
         text.append(f": {decision.message}", "default")
         if decision.groups is not None and decision.allocation is not None:
@@ -272,7 +278,7 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
 
 def short_reason(decision: Decision, *, zones: int) -> str:
     """A few words for why a decision is not active; the whole message where there are none."""
-    words = _IN_SHORT.get(decision.reason)
+    words = _SHORT_REASONS.get(decision.reason)
     return decision.message if words is None else words.format(endpoints=decision.endpoints, zones=zones)
 
 

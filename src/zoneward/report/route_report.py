@@ -1,20 +1,20 @@
-"""What one node's proxy selects, as JSON (``route -o json``) and as a table."""
+"""What the proxy of one node selects: ``route`` as JSON and as a table."""
 
 from collections.abc import Sequence
 
-import msgspec
 from rich.console import Group, RenderableType
 
+from zoneward.report.plan_json import JsonView
 from zoneward.report.terminal_text import StyledText, Text, align_columns
 
 
-class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class PortRoute(JsonView, frozen=True, gc=False):
     """One Service port in one address family, as ``address:port``.
 
-    ``cluster`` and ``local`` are null where the traffic policies make no use of them; ``known`` counts the endpoints
-    that were there to choose from, ``healthy_local`` the ready ones on this node, which a health check node port tells.
+    ``cluster`` and ``local`` are null where the traffic policies do not use them; ``known`` counts the endpoints to
+    choose from, ``healthy_local`` the ready ones on this node, which a health check node port reports.
     ``weights`` are those of ``cluster``, null where all are alike.
-    Without any endpoints a proxy rejects; where it may reach none of those that there are, it drops.
+    A proxy rejects traffic without any endpoints, and drops it where it may reach none of them.
     """
 
     namespace: str
@@ -33,7 +33,7 @@ class PortRoute(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     weights: tuple[float, ...] | None = None
 
 
-class NodeRoutes(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class NodeRoutes(JsonView, frozen=True, gc=False):
     """Everything that one node's proxy selects. ``zone`` is null where the node has none."""
 
     node: str
@@ -42,7 +42,7 @@ class NodeRoutes(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
-    """A line a Service port, in ``width`` columns."""
+    """A line for each Service port, in ``width`` columns."""
     heading = Text.assemble("Proxy on ", (route.node, "bold"), " in zone ", (route.zone or "(none)", "bold"))
     rows = []
     dual = {(each.namespace, each.service) for each in route.ports if each.address_type == "IPv6"} & {

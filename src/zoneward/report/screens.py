@@ -137,7 +137,7 @@ class ZoneStatus:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """``seconds`` since the start. ``name``: the Service that was written; empty: what the script does to the cluster."""
+    """``seconds`` since the start. ``name``: the Service that was written; empty: an act of the script."""
 
     seconds: float
     name: str

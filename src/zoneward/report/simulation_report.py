@@ -1,4 +1,4 @@
-"""Simulations as tables, as JSON and as CSV."""
+"""A simulation as tables, as JSON and as CSV, and how fast it runs."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,12 +9,13 @@ from rich.console import Group, RenderableType
 from rich.progress import ProgressColumn, Task
 
 from zoneward.kube.csv_cells import safe_cell
+from zoneward.report.plan_json import round_share
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
 
 _HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
 _FIELDS: Final = ("total", "inZone", "maxOverload", "meanOverload", "overload", "slices")
-_SAID: Final = dict(zip(ENCODINGS, ("as slice groups", "as hints"), strict=True))
+_ENCODING_TITLES: Final = dict(zip(ENCODINGS, ("as slice groups", "as hints"), strict=True))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -26,7 +27,7 @@ def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
     parts: list[RenderableType] = [Text(heading(simulation), "red" if simulation.partial else "")]
     for encoding in encodings:
         if len(encodings) > 1:
-            parts += [Text(), Text(_SAID[encoding].capitalize(), "bold")]
+            parts += [Text(), Text(_ENCODING_TITLES[encoding].capitalize(), "bold")]
         parts.append(_means_table([each for each in simulation.means if each.encoding == encoding], width))
     for encoding in encodings:
         bands = [(band, [each for each in band.means if each.encoding == encoding]) for band in simulation.bands]
@@ -76,13 +77,13 @@ def heading(simulation: Simulation) -> str:
 
 
 def _title(title: str, encoding: str, encodings: Sequence[str]) -> StyledText:
-    return join_wrapped(("", f"{title}, {_SAID[encoding]}" if len(encodings) > 1 else title), "bold")
+    return join_wrapped(("", f"{title}, {_ENCODING_TITLES[encoding]}" if len(encodings) > 1 else title), "bold")
 
 
 def _means_table(means: Sequence[Means], width: int) -> RenderableType:
-    best = _best(means)
+    best = find_best(means)
     fell_back = any(each.fell_back for each in means)
-    against = _compares(means)
+    against = _has_rivals(means)
     columns = ("ALGORITHM", *_HEADS, *(("WINS", "TIES") if against else ()), *(("FELL BACK",) if fell_back else ()))
     rows = []
     for each in means:
@@ -97,7 +98,7 @@ def _means_table(means: Sequence[Means], width: int) -> RenderableType:
 def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], width: int) -> RenderableType:
     rows = []
     for band, means in bands:
-        best = _best(means)
+        best = find_best(means)
         for number, each in enumerate(means):
             label = (Text(band.name), Text(f"{band.rows:,}")) if number == 0 else (Text(), Text())
             rows.append([*label, Text(each.algorithm), *_credits(each, bold=each is best)])
@@ -115,12 +116,13 @@ def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableTy
     return align_columns(columns, rows, right=("BELOW", *_HEADS), width=width)
 
 
-def _compares(means: Sequence[Means]) -> bool:
-    """Whether there is somebody to win against."""
+def _has_rivals(means: Sequence[Means]) -> bool:
+    """Whether an algorithm has others to win against."""
     return sum(each.algorithm != BOUND for each in means) > 1
 
 
-def _best(means: Sequence[Means]) -> Means | None:
+def find_best(means: Sequence[Means]) -> Means | None:
+    """The one with the highest total, where there are others to compare with."""
     scored = [each for each in means if each.credits is not None and each.algorithm != BOUND]
     return max(scored, key=lambda each: (each.credits or {})["total"]) if len(scored) > 1 else None
 
@@ -147,7 +149,7 @@ def _legend(simulation: Simulation) -> list[str]:
         "Means of credits, of 100: more is better.",
         "TOTAL: 45 % IN-ZONE, 20 % MAX OVERLOAD, 20 % MEAN OVERLOAD, 15 % SLICES.",
     ]
-    if any(_compares([each for each in simulation.means if each.encoding == encoding]) for encoding in ENCODINGS):
+    if any(_has_rivals([each for each in simulation.means if each.encoding == encoding]) for encoding in ENCODINGS):
         lines.append(
             "WINS: inputs where no other algorithm here scores as much.  TIES: where it shares the best score."
         )
@@ -191,9 +193,9 @@ def simulation_document(simulation: Simulation) -> dict[str, Any]:
                 "algorithm": each.algorithm,
                 "other": each.other,
                 "encoding": each.encoding,
-                "mean": _rounded(each.mean),
-                "low": _rounded(each.low),
-                "high": _rounded(each.high),
+                "mean": round_share(each.mean),
+                "low": round_share(each.low),
+                "high": round_share(each.high),
             }
             for each in simulation.differences
         ],
@@ -201,7 +203,7 @@ def simulation_document(simulation: Simulation) -> dict[str, Any]:
             {
                 "algorithm": each.algorithm,
                 "encoding": each.encoding,
-                "total": _rounded(each.total),
+                "total": round_share(each.total),
                 "row": each.row,
                 "name": each.name,
                 "nodes": each.nodes,
@@ -220,7 +222,7 @@ def simulation_csv(simulation: Simulation) -> str:
     whole = Band(name="all", rows=simulation.rows, means=simulation.means)
     for band in (whole, *simulation.bands):
         for each in band.means:
-            values = [None] * len(CREDITS) if each.credits is None else [_rounded(each.credits[c]) for c in CREDITS]
+            values = [None] * len(CREDITS) if each.credits is None else [round_share(each.credits[c]) for c in CREDITS]
             counts = (each.wins, each.ties, each.fell_back)
             partial = str(simulation.partial).lower()
             cells = (band.name, band.rows, each.algorithm, each.encoding, *values, *counts, partial)
@@ -241,11 +243,7 @@ def _means(means: Means) -> dict[str, Any]:
 
 
 def _by_field(values: Mapping[str, float]) -> dict[str, float]:
-    return {field: _rounded(values[credit]) for field, credit in zip(_FIELDS, CREDITS, strict=True)}
-
-
-def _rounded(number: float) -> float:
-    return round(number, 6) + 0.0
+    return {field: round_share(values[credit]) for field, credit in zip(_FIELDS, CREDITS, strict=True)}
 
 
 # --- while it runs ----------------------------------------------------------------------------------------------------

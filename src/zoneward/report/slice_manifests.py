@@ -1,4 +1,4 @@
-"""EndpointSlices as ``kubectl apply`` takes them: a v1 List, in JSON or in YAML with a header that warns."""
+"""EndpointSlices for ``kubectl apply``: a v1 List, in JSON or in YAML with a header that warns."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def slices_document(plans: Iterable[ServicePlan]) -> dict[str, Any]:
 
 
 def slice_document(each: EndpointSlice) -> dict[str, Any]:
-    """One slice without what the API server fills in: a stale version or UID would make it refuse the object."""
+    """One slice without what the API server fills in, because it refuses a stale version or UID."""
     meta = each.metadata
     metadata: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace}
     for name, value in (("labels", meta.labels), ("annotations", meta.annotations)):
@@ -39,7 +39,7 @@ def slice_document(each: EndpointSlice) -> dict[str, Any]:
 
 
 def deleted_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, ...]:
-    """``namespace/name`` of every slice of a manager that would have to go: applying a list deletes nothing."""
+    """``namespace/name`` of every slice of a manager that has to be deleted: applying a list deletes nothing."""
     return tuple(
         f"{each.metadata.namespace}/{each.metadata.name}"
         for plan in plans
@@ -49,8 +49,8 @@ def deleted_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, 
     )
 
 
-def warning(plans: Sequence[ServicePlan], *, configuration: Configuration) -> Iterator[str]:
-    """What has to be known before the slices of plans are applied, line by line."""
+def warn_before_applying(plans: Sequence[ServicePlan], *, configuration: Configuration) -> Iterator[str]:
+    """What a user has to know before applying the slices of plans, line by line."""
     built_in = deleted_slices(plans, manager=names.BUILT_IN_MANAGER)
     own = deleted_slices(plans, manager=names.MANAGER)
     if configuration.upstream:

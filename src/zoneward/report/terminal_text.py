@@ -1,4 +1,4 @@
-"""Text for terminals: single cells, align_columns columns, whole tables. Nothing in it steers the terminal that shows it."""
+"""Text for terminals: single cells, aligned columns, whole tables. Nothing in it steers a terminal."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

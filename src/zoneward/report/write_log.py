@@ -1,7 +1,7 @@
-"""What was written for a Service, and what led to it, in the words of an operator.
+"""Describes what was written for a Service and why, in the words of an operator.
 
-Everything is told from two plans that were written one after the other: which pods came, went or changed, where traffic
-starts, what the Service asks for. Nothing is known here of who did it.
+Two plans that were written one after the other say everything: which pods came, went or changed, where traffic starts,
+what the Service asks for.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _State = Literal["ready", "ending", "waiting"]
 
 @dataclass(frozen=True, slots=True)
 class WrittenPlan:
-    """A plan that was written, as far as it is told of, whatever becomes of the plan.
+    """What the log needs of a plan that was written, whatever happens to the plan.
 
     ``created``, ``updated`` and ``deleted`` count slices. ``pods`` by namespace and name; an endpoint without one goes
     by its address. ``demand`` has the share of each zone in which traffic starts; it is empty where it is not known.
@@ -38,7 +38,7 @@ class WrittenPlan:
     demand: Mapping[str, float]
     asked: str | None
     by_demand: bool
-    """Whether it is decided from where traffic starts."""
+    """Whether the decision depends on where traffic starts."""
     active: bool
     encoding: str
     """What an active decision puts into slices: hints or zone groups."""
@@ -54,15 +54,13 @@ class WrittenPlan:
 
 
 def record_plan(plan: ServicePlan) -> WrittenPlan:
-    """To be asked for before the next plan of the same Service is made. All that a table shows of this one is made now,
-    and can be shown later.
-    """
+    """Call it before the next plan of the Service is made: it computes everything that a table shows of this one."""
     for family in plan.families:
-        family.traffic, family.decision.groups  # noqa: B018 -- made when it is first asked for, which is now
+        family.traffic, family.decision.groups  # noqa: B018 -- computed on first use, which is now
     counts = [count_slices(plan, family) for family in plan.families]
-    spoken = next((family for family in plan.families if family.address_type == plan.speaker), None)
-    decision = spoken.decision if spoken else None
-    traffic = spoken.traffic if spoken else None
+    reported = next((family for family in plan.families if family.address_type == plan.speaker), None)
+    decision = reported.decision if reported else None
+    traffic = reported.traffic if reported else None
     return WrittenPlan(
         created=sum(each.create for each in counts),
         updated=sum(each.update for each in counts),
@@ -70,7 +68,7 @@ def record_plan(plan: ServicePlan) -> WrittenPlan:
         pods=dict(_pods(plan)),
         demand={zone: each.demand for zone, each in traffic.zones.items() if each.demand} if traffic else {},
         asked=decision.asked_for if decision else None,
-        by_demand=_is_by_demand(decision),
+        by_demand=_depends_on_demand(decision),
         active=decision is not None and decision.active,
         encoding=_encoding(decision),
         reason=decision.message if decision else "",
@@ -84,8 +82,8 @@ def record_plan(plan: ServicePlan) -> WrittenPlan:
 def describe_write(before: WrittenPlan | None, now: WrittenPlan) -> str:
     """One line without time and name: what was written, why, and what it changes.
 
-    ``1 slice updated: 2 pods ready, 1 pod gone; in zone 68% > 100%``. ``before`` is the plan that was told last; None:
-    there was none.
+    ``1 slice updated: 2 pods ready, 1 pod gone; in zone 68% > 100%``.
+    ``before`` is the plan described last, None for the first.
     """
     counts = ((now.created, "created"), (now.updated, "updated"), (now.deleted, "deleted"))
     line = ", ".join(f"{counted(number, 'slice')} {what}" for number, what in counts if number) or "nothing to write"
@@ -95,7 +93,7 @@ def describe_write(before: WrittenPlan | None, now: WrittenPlan) -> str:
     return f"{line}; {', '.join(effects)}" if effects else line
 
 
-# --- why --------------------------------------------------------------------------------------------------------------
+# --- causes -----------------------------------------------------------------------------------------------------------
 
 
 def _causes(before: WrittenPlan | None, now: WrittenPlan) -> Iterator[str]:
@@ -104,7 +102,7 @@ def _causes(before: WrittenPlan | None, now: WrittenPlan) -> Iterator[str]:
     elif before.asked != now.asked:
         yield f"it asks for {now.asked or 'nothing'}"
     if before is not None and (now.by_demand or not now.writes):
-        yield from _zones(before.demand, now.demand)
+        yield from _demand_causes(before.demand, now.demand)
     old = before.pods if before else {}
     came = Counter(state for pod, state in now.pods.items() if pod not in old)
     became = Counter(state for pod, state in now.pods.items() if pod in old and old[pod] != state)
@@ -119,21 +117,21 @@ def _causes(before: WrittenPlan | None, now: WrittenPlan) -> Iterator[str]:
             yield f"{counted(number, 'pod')} {what}"
 
 
-def _zones(before: Mapping[str, float], now: Mapping[str, float]) -> Iterator[str]:
-    """What happened to the ready Nodes, as far as it is seen in where traffic starts."""
+def _demand_causes(before: Mapping[str, float], now: Mapping[str, float]) -> Iterator[str]:
+    """What happened to the ready Nodes, as far as demand shows it."""
     if not before or not now:
         return
-    yield from (f"{_zone(zone)} has no ready node" for zone in before if zone not in now)
-    yield from (f"{_zone(zone)} has ready nodes" for zone in now if zone not in before)
+    yield from (f"{_zone_name(zone)} has no ready node" for zone in before if zone not in now)
+    yield from (f"{_zone_name(zone)} has ready nodes" for zone in now if zone not in before)
     if before.keys() == now.keys() and dict(before) != dict(now):
         yield "zones share the CPU otherwise"
 
 
-def _zone(zone: str) -> str:
+def _zone_name(zone: str) -> str:
     return zone or "no zone"
 
 
-# --- what it changes --------------------------------------------------------------------------------------------------
+# --- effects ----------------------------------------------------------------------------------------------------------
 
 
 def _effects(before: WrittenPlan | None, now: WrittenPlan) -> Iterator[str]:
@@ -179,7 +177,7 @@ def _state(endpoint: Endpoint) -> _State:
     return "ready" if is_ready(endpoint) else "waiting"
 
 
-def _is_by_demand(decision: Decision | None) -> bool:
+def _depends_on_demand(decision: Decision | None) -> bool:
     heuristic = HEURISTICS.get(decision.heuristic or "") if decision else None
     return heuristic is not None and (heuristic.balances or heuristic.subsets)
 

@@ -223,11 +223,3 @@ def test_slices_are_of_the_contenders_size() -> None:
     inputs = _inputs([([1, 1], [60, 60])], ["x"])
     TopologySimulatorWriter(file, contender).write(inputs, [_columns((1, 0, 0, 4, 0, SCORED))])
     assert file.getvalue().decode().splitlines()[1].split(",")[4] == "75.0000"
-
-
-def test_one_contender_is_written() -> None:
-    """The columns have no room for a second."""
-    inputs = _inputs([([1, 1], [1, 1])], ["x"])
-    columns = _columns((1, 0, 0, 1, 0, SCORED))
-    with pytest.raises(ValueError, match="too many values to unpack"):
-        TopologySimulatorWriter(BytesIO(), RANDOM).write(inputs, [columns, columns])
