@@ -25,23 +25,23 @@ _MOST_MEMORY: Final = 500
 def csv_files() -> Iterator[Figure]:
     """Each algorithm of KEP-2004 by itself, the best of some runs; then the memory that few and many inputs take."""
     with TemporaryDirectory(prefix="zoneward-bench-") as directory:
-        few, many, told = (Path(directory, name) for name in ("few.csv", "many.csv", "told"))
+        few, many, output = (Path(directory, name) for name in ("few.csv", "many.csv", "output"))
         for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
-            _child("write", str(path), str(rows), told=told)
+            _child("write", str(path), str(rows), output=output)
         for algorithm, tool in _TOOL.items():
             # Once for the machine code alone.
-            _child("score", algorithm, str(few), told=told)
-            _child("score", algorithm, str(many), told=told)
-            took = float(told.read_text())
+            _child("score", algorithm, str(few), output=output)
+            _child("score", algorithm, str(many), output=output)
+            took = float(output.read_text())
             yield Figure(f"CSV to CSV, {algorithm}, an input", took, "us", tool / _TIMES)
             yield Figure(f"  times as fast as the proposal's tool ({tool:g} us)", tool / took, "x")
         for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
-            peak = _child("score", "local", str(path), told=told).peak
+            peak = _child("score", "local", str(path), output=output).peak
             yield Figure(f"  peak memory, {rows:,} inputs", peak / MIB, "MiB", _MOST_MEMORY)
 
 
-def _child(*words: str, told: Path) -> Run:
-    return run((sys.executable, "-m", "bench.csv_files", *words), output=told)
+def _child(*words: str, output: Path) -> Run:
+    return run((sys.executable, "-m", "bench.csv_files", *words), output=output)
 
 
 def _score(algorithm: str, inputs: Path) -> float:

@@ -49,9 +49,9 @@ main()
 def inputs() -> Iterator[Figure]:
     """Nanoseconds an input of each of the five on one core, compiling left out: the best of some runs."""
     with TemporaryDirectory(prefix="zoneward-bench-") as directory:
-        told = Path(directory, "told")
-        run((sys.executable, "-m", "bench.simulations"), output=told)
-        for line in told.read_text().splitlines():
+        output = Path(directory, "output")
+        run((sys.executable, "-m", "bench.simulations"), output=output)
+        for line in output.read_text().splitlines():
             algorithm, took = line.split()
             yield Figure(f"{algorithm}, an input of kep, one core", float(took), "ns", _FIVE[algorithm])
 

@@ -216,16 +216,6 @@ def test_sweeps_are_crossed() -> None:
     ]
 
 
-def test_a_sweep_leaves_those_alone_who_have_no_such_parameter() -> None:
-    assert labels(["random,local-opt,local"], ["startingThreshold=1,2", "overloadThreshold=0.2"]) == [
-        "random",
-        "local-opt:startingThreshold=1",
-        "local-opt:startingThreshold=2",
-        "local:startingThreshold=1,overloadThreshold=0.2",
-        "local:startingThreshold=2,overloadThreshold=0.2",
-    ]
-
-
 def test_a_sweep_keeps_what_else_was_given_and_takes_the_place_of_its_own() -> None:
     written = ["local:startingThreshold=7,maxEndpointsPerSlice=10"]
     assert labels(written, ["startingThreshold=1,2"]) == [

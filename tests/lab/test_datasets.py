@@ -79,12 +79,6 @@ def sampled(name: str, rows: int, seed: int = 2004) -> Inputs:
 # --- kep --------------------------------------------------------------------------------------------------------------
 
 
-def test_kep_has_as_many_rows_as_the_proposal_evaluated() -> None:
-    assert KEP.rows == ComputedDataset("kep-permuted").rows == KEP_ROWS
-    assert len(ascending(range(1, 11))) * (len(ascending(range(101))) - 1) == FIRST_PART == 220 * 176_850
-    assert len(ascending(range(100, 1001, 7))) == KEP_ROWS - FIRST_PART == 366_145
-
-
 @pytest.mark.parametrize(
     ("number", "nodes", "endpoints"),
     [
@@ -109,25 +103,26 @@ def test_rows_of_kep_stand_in_the_order_of_the_evaluation(number: int, nodes: Tr
     )
 
 
-def test_any_row_of_kep_is_that_of_three_nested_loops() -> None:
+@pytest.mark.parametrize(
+    ("name", "most", "rows"), [("kep", 100, KEP_ROWS), ("small", 20, 389_400), ("medium", 50, 5_153_500)]
+)
+def test_any_row_of_a_grid_is_that_of_three_nested_loops(name: str, most: int, rows: int) -> None:
     """20,000 rows spread over all, and every node triple is among them."""
-    nodes, endpoints = ascending(range(1, 11)), [triple for triple in ascending(range(101)) if any(triple)]
-    large = ascending(range(100, 1001, 7))
-    inputs = sampled("kep", 20_000)
+    nodes, endpoints = ascending(range(1, 11)), ascending(range(most + 1))[1:]
+    large = ascending(range(100, 1001, 7)) if name == "kep" else []
+    assert ComputedDataset(name).rows == len(nodes) * len(endpoints) + len(large) == rows
+    inputs = sampled(name, 20_000)
     assert len(inputs.numbers) == 20_000
     for number, demand, supply in zip(
         inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
     ):
-        wanted = (
-            (nodes[number // len(endpoints)], endpoints[number % len(endpoints)])
-            if number < FIRST_PART
-            else ((30, 30, 30), large[number - FIRST_PART])
-        )
+        row, column = divmod(number, len(endpoints))
+        wanted = (nodes[row], endpoints[column]) if row < 220 else ((30, 30, 30), large[number - FIRST_PART])
         assert (tuple(demand), tuple(supply)) == wanted, number
-    assert {tuple(each) for each in inputs.demand.tolist()} == {*nodes, (30, 30, 30)}
+    assert {tuple(each) for each in inputs.demand.tolist()} == {*nodes, *([(30, 30, 30)] if large else [])}
 
 
-# --- few, small, medium, representative -------------------------------------------------------------------------------
+# --- few, representative ----------------------------------------------------------------------------------------------
 
 
 def test_few_holds_every_input_of_kep_with_at_most_50_endpoints() -> None:
@@ -139,18 +134,6 @@ def test_few_holds_every_input_of_kep_with_at_most_50_endpoints() -> None:
     assert inputs.supply.tolist() == [list(triple) for triple in few] * 220
     assert inputs.demand[:: len(few)].tolist() == [list(triple) for triple in ascending(range(1, 11))]
     assert (inputs.demand.reshape(220, -1, 3) == inputs.demand[:: len(few), None]).all()
-
-
-@pytest.mark.parametrize(("name", "most", "rows"), [("small", 20, 389_400), ("medium", 50, 5_153_500)])
-def test_small_and_medium_are_as_kep_with_fewer_endpoints_in_a_zone(name: str, most: int, rows: int) -> None:
-    nodes, endpoints = ascending(range(1, 11)), ascending(range(most + 1))[1:]
-    inputs = sampled(name, 20_000)
-    assert ComputedDataset(name).rows == len(nodes) * len(endpoints) == rows
-    for number, demand, supply in zip(
-        inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
-    ):
-        wanted = nodes[number // len(endpoints)], endpoints[number % len(endpoints)]
-        assert (tuple(demand), tuple(supply)) == wanted, number
 
 
 def test_representative_holds_the_19_inputs_of_the_proposals_tool() -> None:

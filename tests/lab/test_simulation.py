@@ -169,36 +169,6 @@ def test_the_proposals_table_of_starting_thresholds_comes_out_of_its_small_datas
     assert round(swept()[f"local-kep-tool:startingThreshold={starting_threshold}"], 2) == published
 
 
-@pytest.mark.parametrize(
-    ("bands", "algorithm", "encoding", "total", "close"),
-    [
-        (("1 to 8",), "local-shared", SLICE_GROUPS, 73.61, 0.15),
-        (("1 to 8",), "local-shared", HINTS, 81.85, 0.15),
-        (("1 to 8",), BOUND, HINTS, 87.83, 0.15),
-        (("1 to 8", "9 to 20"), "local-shared", SLICE_GROUPS, 76.95, 0.05),
-        (("1 to 8", "9 to 20"), "local-shared", HINTS, 86.61, 0.05),
-        (("1 to 8", "9 to 20"), BOUND, HINTS, 89.71, 0.05),
-        (("21 to 50",), "local-shared", SLICE_GROUPS, 79.45, 0.06),
-        (("21 to 50",), "local-shared", HINTS, 89.43, 0.06),
-        (("21 to 50",), BOUND, HINTS, 90.65, 0.06),
-    ],
-)
-def test_bands_are_those_of_the_evaluation(
-    bands: Sequence[str], algorithm: str, encoding: str, total: float, close: float
-) -> None:
-    """Which has them from a sample, the fewer rows the less sure."""
-    mine = [band for band in few().bands if band.name in bands]
-    each = [
-        (band.rows, each.credits["total"])
-        for band in mine
-        for each in band.means
-        if (each.algorithm, each.encoding) == (algorithm, encoding) and each.credits is not None
-    ]
-    assert len(each) == len(bands)
-    found = sum(rows * mean for rows, mean in each) / sum(rows for rows, _ in each)
-    assert found == pytest.approx(total, abs=close, rel=0)
-
-
 # --- any number of jobs -----------------------------------------------------------------------------------------------
 
 UNIFORM = ComputedDataset("uniform", seed=11, zones=Range(2, 5), nodes=Range(0, 2), endpoints=Range(0, 30), inputs=6000)

@@ -71,7 +71,7 @@ def test_the_first_table_has_the_columns_of_the_proposal_in_its_order() -> None:
 def test_what_hints_cannot_say_is_a_dash() -> None:
     page = simulation_page(simulation_of())
     assert rows(page, "scores", 1)[2] == ["local", *"------"]
-    assert "hints can't say" in page.replace("&#x27;", "'")
+    assert "hints can't express" in page.replace("&#x27;", "'")
 
 
 def test_the_best_total_is_bold_and_the_bound_never() -> None:

@@ -101,7 +101,7 @@ def test_the_legend_explains_what_is_there_and_nothing_else() -> None:
     alone = "\n".join(lines_of(replace(SIMULATION, means=(LOCAL,))))
     assert "WINS" not in alone, "there is nobody to win against"
     assert "\nbound: " not in alone
-    assert "\n-: hints can't say weights." in "\n".join(lines_of(BOTH))
+    assert "\n-: hints can't express weights." in "\n".join(lines_of(BOTH))
 
 
 def test_each_encoding_has_a_table_and_dashes_where_it_can_t_say_weights() -> None:

@@ -3,4 +3,4 @@
 from typing import Final
 
 COMPUTED_DATASETS: Final = ("kep", "kep-permuted", "representative", "small", "medium", "few", "uniform")
-"""The names of `zoneward.lab.datasets.ComputedDataset`. Here, because they are needed where numpy may be missing."""
+"""The names of `zoneward.lab.datasets.ComputedDataset`. They stand here for the command line, which needs no numpy."""

@@ -42,7 +42,7 @@ class AlgorithmFile:
 
     @property
     def unchecked(self) -> CustomAlgorithm:
-        """The algorithm before it is checked: good for parsing what is asked of it, not for running."""
+        """The algorithm before it is checked: enough to parse options with, not to run."""
         name = self.written.rpartition(":")[2].replace("_", "-")
         return CustomAlgorithm(name=name, rule=self.function, key="")
 
@@ -208,12 +208,12 @@ def _measure_times(own: CustomAlgorithm) -> tuple[float, float]:
 
 
 def _describe_error(error: BaseException) -> str:
-    """An error in one line: numba's messages fill pages, and the first lines that are no headings have the point."""
+    """An error in one line: numba's messages fill pages, and the first line that is no heading has the point."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"line {error.lineno}: {error.msg}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(("Failed in", "During:", "File", "<source"))]
-    return f"{type(error).__name__}: {(said or lines or ['no message'])[0]}"
+    useful = [line for line in lines if not line.startswith(("Failed in", "During:", "File", "<source"))]
+    return f"{type(error).__name__}: {(useful or lines or ['no message'])[0]}"
 
 
 def _join(values: Sequence[object]) -> str:

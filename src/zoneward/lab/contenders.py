@@ -1,6 +1,6 @@
 """The algorithms that take part in a simulation, each with its parameters: what ``-a`` and ``--sweep`` ask for.
 
-A subsetting algorithm of the registry takes part without a line here, unless it has parameters.
+A subsetting algorithm of the registry needs no line in this file, unless it has parameters.
 """
 
 import re

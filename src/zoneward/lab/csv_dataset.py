@@ -103,7 +103,7 @@ class CsvDataset:
     def chunks(self) -> Iterator[Chunk]:
         """Chunks of `ROWS_PER_CHUNK` rows, less those that are skipped. ``numbers`` count from the first row."""
         self.skipped = 0
-        # A thread of its own parses lines, one chunk ahead of whoever scores and writes them.
+        # A thread of its own parses lines, one chunk ahead of the threads that score them.
         with _open_file(self._path) as file, ThreadPoolExecutor(1, thread_name_prefix="parsing") as pool:
             file.seek(self._start)
             batches = self._check_count(read_lines(_read_blocks(file, self._stop - self._start), batch=ROWS_PER_CHUNK))
@@ -304,7 +304,7 @@ def parse_lines(text: bytes, ends: Integers, zones: Sequence[str]) -> ParsedRows
 def parse_row(line: bytes, zones: Sequence[str]) -> tuple[str, list[int]]:
     """A row's name, and the nodes of each zone followed by the endpoints of each. Raises `Misfit`.
 
-    This says what a row may look like. Commas separate cells, which may be quoted as in RFC 4180, but without line ends
+    This is the definition of a row. Commas separate cells, which may be quoted as in RFC 4180, but without line ends
     in quotes. Spaces before a cell don't count, and any number of them may stand between nodes and endpoints and after
     them, as for the proposal's tool.
     """

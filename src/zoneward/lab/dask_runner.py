@@ -234,7 +234,7 @@ class TaskWindow:
     def _send(self, task: ScoringTask) -> None:
         import dask
 
-        # The warning of large graphs is for those who could send less. Nobody looks at our source in a dashboard.
+        # dask warns of large graphs, but these can't be smaller, and would show our source in its dashboard.
         settings = {"admin.large-graph-warning-threshold": "1 GiB", "diagnostics.computations.nframes": 0}
         with dask.config.set({f"distributed.{key}": value for key, value in settings.items()}):
             task.future = self.client.submit(
@@ -268,7 +268,7 @@ class TaskWindow:
                 results: list[Result] = self.client.sync(gather, callback_timeout=timeout)
                 return results
             except TimeoutError:
-                # Slow, or lost with a worker and scored again, if there is another.
+                # Slow, or lost with a worker: then another worker scores it again.
                 timeout *= 2
                 self._count_threads()
             except Exception:

@@ -41,7 +41,7 @@ class Inputs:
 
 
 class Chunk(Protocol):
-    """A stretch of a dataset that can be sent to whoever scores it."""
+    """A stretch of a dataset, which can be sent to another machine."""
 
     def inputs(self) -> Inputs: ...
 
@@ -125,7 +125,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class RandomInputs:
-    """Nodes and endpoints of each zone by chance."""
+    """Random nodes and endpoints of each zone."""
 
     zones: int
     rows: int
@@ -153,7 +153,7 @@ def _random_bits(seed: int, numbers: Integers, draw: int) -> NDArray[np.uint64]:
 
 
 def stratified_sample(whole: int, rows: int, *, seed: int, start: int, stop: int) -> Integers:
-    """A sample of ``rows`` of the numbers below ``whole``, one by chance from each of as many stretches of equal
+    """A sample of ``rows`` of the numbers below ``whole``, a random one from each of as many stretches of equal
     length: those of the stretches from ``start`` to before ``stop``, in order. No number comes twice.
     """
     # In Python's integers: the products pass 64 bits for a thousand million rows.
@@ -171,7 +171,7 @@ class ComputedDataset:
     """A dataset of parts, whole or a sample of it; two with the same fields have the same rows.
 
     ``name`` is one of `zoneward.lab.COMPUTED_DATASETS`; the ranges and ``inputs`` are for ``uniform`` alone. A sample
-    takes one row by chance from each of ``sample`` stretches of equal length, so that it is spread evenly and holds no
+    takes a random row from each of ``sample`` stretches of equal length, so that it is spread evenly and holds no
     row twice.
     """
 

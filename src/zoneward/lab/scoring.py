@@ -1,4 +1,4 @@
-"""Scores rows of inputs: a rule of the decision core allocates, and the proposal's measures tell how well.
+"""Scores rows of inputs: a rule of the decision core allocates, and the proposal's measures score the result.
 
 `score_rows` is compiled once for each rule, with the rule in it (`zoneward.routing.compiled`). It runs as plain
 Python too, over lists, for rules that can't be compiled.
@@ -176,7 +176,7 @@ def machine_code_cache() -> str:
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
         # Without a home, or in a file system that can only be read. numba would then keep it beside our source, where
-        # it could not tell one version from another.
+        # it could not distinguish versions.
         return ""
     return str(directory) if os.access(directory, os.W_OK) else ""
 
@@ -184,7 +184,7 @@ def machine_code_cache() -> str:
 def machine_code_directory() -> Path:
     """Where machine code would be kept between runs: apart for each version of the code that it was made from.
 
-    Raises RuntimeError where nothing says what the home is.
+    Raises RuntimeError where the home directory is unknown.
     """
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "zoneward" / source_digest()

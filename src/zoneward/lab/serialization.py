@@ -34,7 +34,7 @@ def serialize(value: object, *, by_value: Sequence[Any] = ()) -> bytes:
 
 
 def deserialize(packed: bytes) -> Any:
-    """The value from the bytes of `serialize`. Runs code of whoever made them, as everything on such a cluster does."""
+    """The value from the bytes of `serialize`. Runs code of their sender, as everything on such a cluster does."""
     return pickle.loads(packed)
 
 

@@ -15,8 +15,8 @@ from zoneward.routing.scores import Simulation
 
 @dataclass(frozen=True, slots=True)
 class ScoredChunks:
-    """The result of some consecutive chunks. ``rows`` are the inputs and the columns of each contender, where somebody
-    writes them to a file.
+    """The result of some consecutive chunks. ``rows`` are the inputs and the columns of each contender, where they
+    are written to a file.
     """
 
     processed: int

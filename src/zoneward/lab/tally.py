@@ -93,7 +93,7 @@ class Tally:
 
 
 def tally_chunk(spec: SimulationSpec, inputs: Inputs) -> tuple[Tally, list[Floats]]:
-    """Score a chunk with every contender; also gives the columns of each, for whoever writes rows down."""
+    """Score a chunk with every contender; also returns the columns of each, for files of rows."""
     rows = [score_columns(contender, inputs.demand, inputs.supply) for contender in spec.contenders]
     return _ChunkTally(spec, inputs, rows).add_up(), rows
 

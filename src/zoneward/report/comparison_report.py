@@ -230,7 +230,7 @@ def _cells(candidate: Candidate, *, bold: bool) -> list[StyledText]:
 
 
 def _note(is_best: bool, is_today: bool) -> Text:
-    return Text(", ".join(word for word, said in (("best", is_best), ("today", is_today)) if said), "green")
+    return Text(", ".join(word for word, applies in (("best", is_best), ("today", is_today)) if applies), "green")
 
 
 def _total_rows(comparisons: Sequence[Comparison]) -> list[list[StyledText]]:

@@ -27,10 +27,10 @@ Content = str | Markup
 
 def tag(name: str, /, *content: Content, **attributes: str) -> Markup:
     """An element. ``class_`` stands for ``class``, ``aria_label`` for ``aria-label``."""
-    said = "".join(f' {key.rstrip("_").replace("_", "-")}="{_safe(value)}"' for key, value in attributes.items())
+    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{_safe(value)}"' for key, value in attributes.items())
     if name in _VOID:
-        return Markup(f"<{name}{said} />")
-    return Markup(f"<{name}{said}>{joined(content).html}</{name}>")
+        return Markup(f"<{name}{written} />")
+    return Markup(f"<{name}{written}>{joined(content).html}</{name}>")
 
 
 def joined(content: Iterable[Content], *, between: str = "") -> Markup:
@@ -46,7 +46,7 @@ def printable(text: str) -> str:
 
 
 def name(text: str) -> Markup:
-    """A name that somebody else chose: its direction stays its own, and it may break where its parts end."""
+    """A name from outside: its direction stays its own, and it may break where its parts end."""
     parts = _PARTS.split(text)
     return tag("bdi", joined(parts if len(parts) > 1 else _HUMPS.split(text), between="<wbr />"))
 

@@ -25,8 +25,8 @@ _NAMES: Final = {SLICE_GROUPS: "Slice groups", HINTS: "Hints"}
 _COLUMNS: Final = {
     "total": "KEP-2004's score: 45% in-zone, 20% max overload, 20% mean overload, 15% slices.",
     "in-zone": "The share of all requests that stay in the zone where they start, in percent.",
-    "max overload": "100 less the overload of the busiest endpoint in percent. 100: nobody has more than a fair load. "
-    "50: somebody has half as much again. Below 0: somebody has more than twice a fair load.",
+    "max overload": "100 less the overload of the busiest endpoint in percent. 100: none has more than a fair load. "
+    "50: one has half as much again. Below 0: one has more than twice a fair load.",
     "mean overload": "100 less what the loads of endpoints are away from a fair one on average, in percent.",
     "overload": "The mean of those two.",
     "slices": "As few EndpointSlices as would do, by those that there would be, in percent. With hints no more are "
@@ -38,7 +38,7 @@ _FELL_BACK: Final = "Inputs for which some zone reaches no endpoint of its group
 _BOUND: Final = (
     "What no algorithm can pass: as much in-zone traffic as there can be without overload, and not a slice too many."
 )
-_NO_WEIGHTS: Final = "The algorithm gives groups weights, which hints can't say."
+_NO_WEIGHTS: Final = "The algorithm gives groups weights, which hints can't express."
 _DIFFERENCES: Final = (
     "How much more the algorithm of the row scores in total than that of the column, on the same inputs. Below it the "
     "interval that holds it with 95% confidence, if the inputs are a sample of many more. Blue: the row is ahead. "
@@ -58,7 +58,7 @@ _NOTHING: Final = "-"
 
 
 def simulation_page(simulation: Simulation, *, command: str = "") -> str:
-    """The page, whole. ``command`` is what made it, where it shall say so."""
+    """The page, whole. ``command`` is what made it, where it is known."""
     found = tuple(_sections(simulation))
     title = f"Simulation: {simulation.dataset}"
     links = (tag("a", each.title, href=f"#{each.key}") for each in found)
@@ -106,11 +106,11 @@ def _facts(simulation: Simulation, command: str) -> Markup:
     if command:
         words = (tag("span", each) for each in command.split(" "))
         facts.append(("command", tag("code", joined(words, between=" "))))
-    return tag("dl", *(tag("div", tag("dt", what), tag("dd", said)) for what, said in facts), class_="facts")
+    return tag("dl", *(tag("div", tag("dt", what), tag("dd", value)) for what, value in facts), class_="facts")
 
 
 def _highlights(simulation: Simulation) -> Iterator[Markup]:
-    """Who is best, before anybody has to read a table."""
+    """The best algorithm of each encoding, in a sentence before the tables."""
     lines = []
     for encoding in _encodings(simulation):
         means = _with_encoding(simulation.means, encoding)
@@ -138,7 +138,7 @@ def _highlights(simulation: Simulation) -> Iterator[Markup]:
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """``key`` is what links to it name."""
+    """A section; links lead to its ``key``."""
 
     key: str
     title: str
@@ -168,7 +168,7 @@ def _with_encoding(values: Sequence[_Value], encoding: str) -> tuple[_Value, ...
 
 
 def _sections(simulation: Simulation) -> Iterator[PageSection]:
-    """In the order in which people ask."""
+    """The sections that have content, in the order of the questions they answer."""
     if not simulation.means:
         return
 
@@ -227,7 +227,7 @@ def _legend(means: Sequence[Means]) -> Markup:
     if len({each.encoding for each in means}) > 1:
         words["slice groups"] = "Each group of endpoints has EndpointSlices of its own, which its zones use."
         words["hints"] = "All endpoints stay in common EndpointSlices; hints say which zone uses which."
-    items = (each for word, said in words.items() for each in (tag("dt", word), tag("dd", said)))
+    items = (each for word, meaning in words.items() for each in (tag("dt", word), tag("dd", meaning)))
     return tag("dl", *items, class_="legend")
 
 
@@ -260,7 +260,7 @@ def _bands(simulation: Simulation, what: str) -> Iterator[Content]:
 
 def _figures(simulation: Simulation, what: str) -> Markup:
     """A picture for each encoding, side by side where there is room."""
-    # Only here, so that a page without pictures needs no matplotlib.
+    # Imported late, so that a page without pictures needs no matplotlib.
     from zoneward.report.plots import curve_plot, spread_plot
 
     order = tuple(dict.fromkeys(each.algorithm for each in simulation.means if each.algorithm != BOUND))
@@ -405,8 +405,8 @@ def _quantiles_table(quantiles: Sequence[Quantiles], *, label: str) -> Markup:
     for share in sorted({share for each in quantiles for share in each.by_share}):
         found = [(each, each.by_share[share]) for each in quantiles if share in each.by_share]
         most = max(values["total"] for _, values in found)
-        said = f"{share * 100:g}% of the inputs have at most"
-        body = [tag("tr", tag("th", said, colspan="7", scope="rowgroup"))]
+        heading = f"{share * 100:g}% of the inputs have at most"
+        body = [tag("tr", tag("th", heading, colspan="7", scope="rowgroup"))]
         for each, values in found:
             cells = [
                 tag("td", tag("strong", _format_number(values[credit])))
@@ -446,8 +446,8 @@ def _credits(means: Means, *, bold: bool) -> list[Markup]:
 
 
 def _total(means: Means, *, bold: bool) -> Markup:
-    said: Content = _NOTHING if means.credits is None else _format_number(means.credits["total"])
-    return tag("td", tag("strong", said) if bold else said)
+    content: Content = _NOTHING if means.credits is None else _format_number(means.credits["total"])
+    return tag("td", tag("strong", content) if bold else content)
 
 
 def _inputs(rows: int) -> str:

@@ -89,8 +89,8 @@ def _means_table(means: Sequence[Means], width: int) -> RenderableType:
     for each in means:
         cells = [Text(each.algorithm), *_credits(each, bold=each is best)]
         counts = (*((each.wins, each.ties) if against else ()), *((each.fell_back,) if fell_back else ()))
-        said = each.credits is not None and each.algorithm != BOUND
-        cells.extend(Text(f"{count:,}" if said else "") for count in counts)
+        counts_apply = each.credits is not None and each.algorithm != BOUND
+        cells.extend(Text(f"{count:,}" if counts_apply else "") for count in counts)
         rows.append(cells)
     return align_columns(columns, rows, right=columns[1:], width=width)
 
@@ -156,7 +156,7 @@ def _legend(simulation: Simulation) -> list[str]:
     if any(each.fell_back for each in simulation.means):
         lines.append("FELL BACK: inputs where some zone reaches no endpoint of its groups, and uses all.")
     if any(each.credits is None for each in simulation.means):
-        lines.append("-: hints can't say weights.")
+        lines.append("-: hints can't express weights.")
     if any(each.algorithm == BOUND for each in simulation.means):
         lines.append(f"{BOUND}: no algorithm can score more, with any weights.")
     return lines

@@ -67,9 +67,9 @@ def embedded(figure: Figure, *, key: str, title: str, description: str) -> str:
         "aria-labelledby": f"{key}-title {key}-description",
         "stroke-linejoin": "round",
     }
-    for number, (name, said) in enumerate((("title", title), ("desc", description))):
+    for number, (name, content) in enumerate((("title", title), ("desc", description))):
         element = ElementTree.Element(name, {"id": f"{key}-{'title' if name == 'title' else 'description'}"})
-        element.text = said
+        element.text = content
         drawn.insert(number, element)
     return ElementTree.tostring(drawn, encoding="unicode")
 
