@@ -229,19 +229,16 @@ class _ChunkTally:
     def _add_plots(self, found: Tally) -> None:
         points = np.minimum(np.log2(self.endpoints) * 4, CURVE_POINTS - 1).astype(np.int64)
         found.counts["curve rows"] = _sum_by_band(points, np.ones(len(points)), CURVE_POINTS).astype(np.int64)
-        found.counts["curve endpoints"] = _sum_by_band(points, self.endpoints.astype(float), CURVE_POINTS).astype(
-            np.int64
-        )
+        endpoints = _sum_by_band(points, self.endpoints.astype(float), CURVE_POINTS)
+        found.counts["curve endpoints"] = endpoints.astype(np.int64)
         found.sums[0]["curve possible"] = _sum_by_band(points, self._possible, CURVE_POINTS)
         for key, values in self.totals.items():
             found.sums[0][f"curve {key[0]} {key[1]}"] = _sum_by_band(points, values, CURVE_POINTS)
         for encoding in self.spec.encodings:
             for one, other in self.spec.pairs:
                 if (one, encoding) in self.totals and (other, encoding) in self.totals:
-                    cells = _joint_bins(self.totals[one, encoding]) * JOINT_BINS + _joint_bins(
-                        self.totals[other, encoding]
-                    )
-                    counts = np.bincount(cells, minlength=JOINT_BINS**2)
+                    up, across = (_joint_bins(self.totals[each, encoding]) for each in (one, other))
+                    counts = np.bincount(up * JOINT_BINS + across, minlength=JOINT_BINS**2)
                     found.counts[f"joint {one} {other} {encoding}"] = counts
 
     def _find_worst(self, values: Floats) -> WorstInputs:

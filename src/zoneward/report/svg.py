@@ -1,7 +1,7 @@
 """A matplotlib figure as SVG that can stand inside a page, beside others, and is the same every time.
 
 matplotlib writes files that stand alone: with ids that are the same in every figure, a style for the whole page and
-digits that nobody sees. An optimizer such as scour would leave the style, and be a dependency for sixty lines.
+digits that nobody sees. An optimizer of SVG files would be a dependency for sixty lines.
 """
 
 import re
