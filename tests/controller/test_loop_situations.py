@@ -11,6 +11,7 @@ from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_pl
 from tests.controller.test_loop import is_as_planned, run
 
 from zoneward.client.api_errors import api_error
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import SLICES
 from zoneward.client.resources import Place as Kind
 from zoneward.client.writer import Writer
@@ -18,7 +19,7 @@ from zoneward.controller.handover.rivals import Rivals
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Operation, SyncResult
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status.telling import Teller
 from zoneward.daemon.log import Told
 from zoneward.kube import names
@@ -441,7 +442,12 @@ def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_i
         assert len(pauses) == 12
         assert controller.metrics.syncs[SyncResult.ERROR] == 12
 
-    run(work, log=lines, workers=2, back_off=BackOff(first=0.01, longest=0.05, with_news=0.05))
+    run(
+        work,
+        log=lines,
+        workers=2,
+        back_off=RequeueDelay(backoff=Backoff(initial=0.01, cap=0.05, jitter=0.5), with_news=0.05),
+    )
 
 
 class Terminating(Writer):

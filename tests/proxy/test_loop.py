@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.proxy.model.test_known import CART, known, node, service, slice_
 
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import Key
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.programming import Programmed
@@ -239,7 +240,7 @@ def test_a_mistake_in_one_service_holds_up_no_other(monkeypatch: pytest.MonkeyPa
             return found(key)
 
         monkeypatch.setattr(here.known, "served", served)
-        monkeypatch.setattr("zoneward.proxy.loop._AGAIN", SOON)
+        monkeypatch.setattr("zoneward.proxy.loop.BACKOFF", Backoff(initial=SOON, cap=300.0))
         here.loop.changed(mail)
         here.list()
         await here.loop.selected.wait()

@@ -26,7 +26,7 @@ from zoneward.controller.handover.rivals import Rivals, is_built_in, is_sign_of_
 from zoneward.controller.leader.leading import Leading, always
 from zoneward.controller.metrics import Metrics, SyncResult
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.queue import Queue
 from zoneward.controller.queue.resync import PERIOD, Resync
 from zoneward.controller.queue.schedule import Given, Urgency, urgency_of
@@ -74,7 +74,7 @@ class Controller:
         log: Log | None = None,
         workers: int = WORKERS,
         batching: Batching | None = None,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
         consumer: Consumer = ZONEWARD,
         timing: Timing | None = None,
         chance: Random | None = None,

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import Key
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
@@ -27,9 +28,8 @@ GATHERED: Final = 0.05
 CALM: Final = 50.0
 """How often in a second, in the long run, changes are put without delay."""
 BURST: Final = 100.0
-_AGAIN: Final = 1.0
-_AGAIN_AT_MOST: Final = 300.0
-"""Seconds after a Service could not be selected for; doubled each time."""
+BACKOFF: Final = Backoff(initial=1.0, cap=300.0)
+"""After a Service could not be selected for."""
 _AT_ONCE: Final = 200
 """Services that are selected before others get their turn: some ten milliseconds."""
 
@@ -198,8 +198,7 @@ class ProxyLoop:
                 self._on_selection_failed(service, f"{type(error).__name__}: {error}")
             self.left_out.add(service)
             self._tries[service] = tries = self._tries.get(service, 0) + 1
-            pause = min(_AGAIN_AT_MOST, _AGAIN * 2.0 ** min(tries - 1, 20))
-            asyncio.get_running_loop().call_later(pause, self.changed, service)
+            asyncio.get_running_loop().call_later(BACKOFF.delay(tries), self.changed, service)
             return
         else:
             self.too_large.pop(service, None)

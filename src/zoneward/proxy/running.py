@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from msgspec.json import encode
 from zoneward import __version__
 from zoneward.client.access import Access
 from zoneward.client.api_errors import CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.error_messages import complaint, worded
 from zoneward.client.following import follow
 from zoneward.client.reflector import Timing
@@ -56,10 +58,9 @@ from zoneward.routing.configuration import Configuration
 
 HEALTH_LIMIT: Final = 60.0
 """Seconds that something may wait for the kernel before this proxy is not well: kube-proxy's figure."""
-LONGEST_PAUSE: Final = 4.0
-"""Seconds between two attempts to hear of the cluster. A server that comes back may have to be asked twice, since it no
-longer knows what was heard last; and ten seconds later a node is to be as it should be."""
-_PAUSE: Final = 0.5
+BACKOFF: Final = Backoff(initial=0.5, cap=4.0)
+"""After the API server could not be reached. A server that comes back may have to be asked twice, since it no longer
+has the last version seen; and ten seconds later a node has to be up to date."""
 
 
 class NodeProxy:
@@ -111,7 +112,7 @@ class NodeProxy:
     async def _found(self, transport: Transport, stop: asyncio.Event) -> LiveNode | None:
         """A server that is away is waited for, as long as we are not told to stop: nodes start when they can, and the
         rules of before serve meanwhile."""
-        pause = _PAUSE
+        failures = 0
         while not stop.is_set():
             try:
                 return await Writer(transport).read(NODES, namespace="", name=self._node)
@@ -123,8 +124,8 @@ class NodeProxy:
                     raise complaint(error, self._access, now=datetime.now(UTC)) from error
                 self._log.warning("the API server does not answer", error=self._said(error))
             with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+                failures += 1
+                await asyncio.wait_for(stop.wait(), BACKOFF.delay(failures))
         return None
 
     def _compose(self, transport: Transport) -> None:
@@ -233,7 +234,7 @@ class NodeProxy:
                 self._standing,
                 self._known,
                 queries=self._known.queries,
-                timing=Timing(longest_pause=LONGEST_PAUSE),
+                timing=Timing(backoff=replace(BACKOFF, jitter=0.5)),
                 on_trouble=self._not_heard,
                 on_current=lambda resource, version: self._watermark.received(resource.kind, version),
             ),

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from zoneward.client.api_errors import ApiError, CallFailed
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import EVENTS
 from zoneward.client.resources import Event as Written
 from zoneward.client.unreadable import Unreadable
@@ -37,7 +38,7 @@ PER_MINUTE: Final = 10
 MOST_WAITING: Final = 50
 _ACTION: Final = "Program"
 _MINUTE: Final = 60.0
-_FIRST_PAUSE: Final = 1.0
+_BACKOFF: Final = Backoff(initial=1.0, cap=_MINUTE)
 _Told = tuple[str, str]
 """The uid of a Service, and a reason."""
 
@@ -104,7 +105,7 @@ class Teller:
                 await self._write(self._waiting.pop(next(iter(self._waiting))))
 
     async def _write(self, event: Written) -> None:
-        pause = _FIRST_PAUSE
+        failures = 0
         while True:
             try:
                 await self._writer.create(EVENTS, event)
@@ -127,8 +128,8 @@ class Teller:
                 if is_over:
                     return
                 asked = error.retry_after if isinstance(error, ApiError) else None
-                await self._sleep(max(pause, asked or 0.0))
-                pause = min(2 * pause, _MINUTE)
+                failures += 1
+                await self._sleep(max(_BACKOFF.delay(failures), asked or 0.0))
             else:
                 return
 

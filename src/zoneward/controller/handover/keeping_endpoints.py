@@ -10,19 +10,20 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.cache import Cache
 from zoneward.client.resources import ENDPOINTS, Key, LegacyEndpoints
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
 from zoneward.controller.handover.legacy_endpoints import is_kept, renewed
 from zoneward.controller.leader.leading import Leading
 from zoneward.controller.metrics import Metrics
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.queue import Queue
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistake_log import MistakeLog
 
 BATCHING: Final = Batching(period=1.0)
-BACK_OFF: Final = BackOff(first=0.5, longest=300.0, with_news=10.0)
+BACK_OFF: Final = RequeueDelay(backoff=Backoff(initial=0.5, cap=300.0, jitter=0.5), with_news=10.0)
 
 
 class EndpointsKeeper:
@@ -36,7 +37,7 @@ class EndpointsKeeper:
         leading: Leading,
         metrics: Metrics,
         log: Log,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
     ) -> None:
         self._cache, self._writer = cache, writer.once()
         self._leading, self._metrics, self._log, self._mistakes = leading, metrics, log, MistakeLog(log)

@@ -18,10 +18,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.queue.queue import Queue
 from zoneward.controller.status.conditions import means_the_same, ours, patch_of, says_the_same, timed, with_ours
 from zoneward.daemon.events import Recorder
@@ -97,7 +98,7 @@ class Teller:
         *,
         instance: str,
         rate: TellingRate | None = None,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
         calm: float = CALM,
         log: Log | None = None,
         on_trouble: _Trouble = lambda _key, _trouble: None,
@@ -109,7 +110,7 @@ class Teller:
         self._now, self._sleep, self._calm = now, sleep, calm
         self._mistakes = MistakeLog(log or Silent())
         self._clock = clock or asyncio.get_running_loop().time
-        self._queue = Queue[Key](back_off=back_off or BackOff(), clock=self._clock)
+        self._queue = Queue[Key](back_off=back_off or RequeueDelay(), clock=self._clock)
         self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._matters: dict[Key, _Matter] = {}
         self._paid = 0.0
@@ -221,8 +222,8 @@ class Teller:
         matter.written = None
         matter.taken_away += 1
         # The first time it may have been a person, or somebody who wrote over it unseen.
-        pause = 0.0 if matter.taken_away == 1 else min(LONGEST_TRUCE, 2.0 ** min(matter.taken_away, 20))
-        matter.not_before = self._clock() + pause
+        backoff = Backoff(initial=2.0, cap=LONGEST_TRUCE)
+        matter.not_before = self._clock() + (0.0 if matter.taken_away == 1 else backoff.delay(matter.taken_away))
 
     def _note(self, key: Key, matter: _Matter) -> None:
         if matter.waits:
