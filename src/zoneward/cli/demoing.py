@@ -1,7 +1,6 @@
 """A demonstration from its beginning to its end: a sandbox, a controller on it, and a script that keeps it busy."""
 
 import asyncio
-import gc
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
@@ -25,6 +24,7 @@ from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.telling import Teller
+from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
 from zoneward.report.comparisons import totals
@@ -74,8 +74,7 @@ def _show(play: Play, *, plain: bool, save: Path | None) -> int:
         # A name that cannot be written is told before anybody has waited.
         stream = None if save is None else stack.enter_context(whole_file(save, option="--save", private=True))
         # What is there now stays: looking through it again and again would be in vain.
-        gc.freeze()
-        stack.callback(gc.unfreeze)
+        stack.enter_context(frozen_objects())
         try:
             asyncio.run(_run(play, registry, story, plain=plain))
         except CallFailed as error:

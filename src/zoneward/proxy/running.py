@@ -22,13 +22,13 @@ from zoneward.client.transport import Transport
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import Outcome, Writer, outcome_of
-from zoneward.daemon.garbage import collected_seldom
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.status_server import StatusServer
 from zoneward.daemon.unreadable import numbers
+from zoneward.kube.gc_tuning import collect_seldom
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
@@ -250,7 +250,7 @@ class NodeProxy:
             self._begin("the proxy mode", self._proxy_mode(listen).run())
         if self._counting is not None:
             self._begin("counting", self._counted(self._counting))
-        self._begin("the garbage collector", collected_seldom(self._begun()))
+        self._begin("the garbage collector", collect_seldom(self._begun()))
         self._live |= {name: running(task) for name, task in self._tasks.items()}
         stopped = asyncio.create_task(stop.wait())
         try:
