@@ -8,7 +8,6 @@ as often as client-go's older recorder allows: 25 times at once, then once in fi
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2s
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.resources import Event, EventSeries, Regarding, micro_time
+from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing import events
 
@@ -29,14 +29,6 @@ REFILL: Final = timedelta(minutes=5)
 """In which a Service that is told of too often may be told of once more."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Sameness = tuple[str, str, str, str]
-
-
-@dataclass(slots=True)
-class _Allowance:
-    """How often a Service may still be told of; ``at`` is when that was reckoned."""
-
-    left: float
-    at: datetime
 
 
 class Recorder:
@@ -61,12 +53,12 @@ class Recorder:
         self._mark = int.from_bytes(blake2s(self._instance.encode(), digest_size=4).digest(), "big") % 1000
         self._last_stamp = 0
         self._recent: OrderedDict[_Sameness, Event] = OrderedDict()
-        self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+        self._limiters: OrderedDict[str, RateLimiter] = OrderedDict()
         self.dropped = 0
         """Events that were one too many."""
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._allowances)
+        return len(self._recent) + len(self._limiters)
 
     def record(
         self, service: Service, event: events.Event, *, api_version: str = "v1", kind: str = "Service"
@@ -140,14 +132,12 @@ class Recorder:
         return f"{service}.{self._last_stamp * 1000 + self._mark:x}"
 
     def _may_tell(self, uid: str, now: datetime) -> bool:
-        allowance = self._allowances.setdefault(uid, _Allowance(BURST, now))
-        self._allowances.move_to_end(uid)
-        gained = max(now - allowance.at, timedelta()) / REFILL
-        allowance.left, allowance.at = min(BURST, allowance.left + gained), now
-        if allowance.left < 1:
-            return False
-        allowance.left -= 1
-        return True
+        limiter = self._limiters.get(uid)
+        if limiter is None:
+            limiter = RateLimiter(per_second=1 / REFILL.total_seconds(), burst=BURST, now=now.timestamp())
+            self._limiters[uid] = limiter
+        self._limiters.move_to_end(uid)
+        return limiter.try_accept(now.timestamp())
 
     def _forget_old(self, now: datetime) -> None:
         oldest = micro_time(now - SERIES_LASTS)
@@ -156,11 +146,11 @@ class Recorder:
             if _last_told(event) >= oldest:
                 break
             del self._recent[sameness]
-        while self._allowances:
-            uid, allowance = next(iter(self._allowances.items()))
-            if now - allowance.at < BURST * REFILL:
+        while self._limiters:
+            uid, limiter = next(iter(self._limiters.items()))
+            if not limiter.is_full(now.timestamp()):
                 break
-            del self._allowances[uid]
+            del self._limiters[uid]
 
 
 def shortened(text: str, most: int) -> str:

@@ -15,6 +15,7 @@ from zoneward.client.backoff import Backoff
 from zoneward.client.resources import Key
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.programming import Programmed
 from zoneward.proxy.metrics import Metrics
@@ -165,15 +166,12 @@ class ProxyLoop:
     async def run(self) -> None:
         """Until cancelled. Begins once every kind was listed."""
         await self._known.synced.wait()
-        left, last = BURST, self._clock()
+        limiter = RateLimiter(per_second=CALM, burst=BURST, now=self._clock())
         while True:
             await self._select()
             self.selected.set()
             await self._something.wait()
-            now = self._clock()
-            left, last = min(BURST, left + CALM * (now - last)) - 1.0, now
-            if left < 0.0:
-                left = 0.0
+            if not limiter.try_accept(self._clock()):
                 await self._sleep(GATHERED)
             self._something.clear()
 

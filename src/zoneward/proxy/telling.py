@@ -19,6 +19,7 @@ from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, Writer, outcome_of
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent
+from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Service
@@ -67,7 +68,7 @@ class Teller:
         """When, in this order; of the last `QUIET` seconds."""
         self._waiting: dict[_Told, Written] = {}
         self._something = asyncio.Event()
-        self._paid = clock() - _MINUTE
+        self._limiter = RateLimiter(per_second=PER_MINUTE / _MINUTE, burst=PER_MINUTE, now=clock())
 
     def tell(self, service: Service, reason: str, note: str) -> None:
         """At once, and without waiting for anything."""
@@ -135,7 +136,5 @@ class Teller:
 
     async def _pace(self) -> None:
         """`PER_MINUTE` at once after a quiet minute, and as many a minute."""
-        now = self._clock()
-        self._paid = max(self._paid, now - _MINUTE) + _MINUTE / PER_MINUTE
-        if self._paid > now:
-            await self._sleep(self._paid - now)
+        if (wait := self._limiter.reserve(self._clock())) > 0:
+            await self._sleep(wait)

@@ -28,6 +28,7 @@ from zoneward.controller.status.conditions import means_the_same, ours, patch_of
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service
@@ -113,7 +114,7 @@ class Teller:
         self._queue = Queue[Key](back_off=back_off or RequeueDelay(), clock=self._clock)
         self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._matters: dict[Key, _Matter] = {}
-        self._paid = 0.0
+        self._limiter = RateLimiter(per_second=self._rate.per_second, burst=self._rate.burst, now=self._clock())
         self._nothing_waits = asyncio.Event()
         self._nothing_waits.set()
         self._waiting: set[Key] = set()
@@ -398,7 +399,5 @@ class Teller:
             del self._written_at[oldest]
 
     async def _pace(self) -> None:
-        now = self._clock()
-        self._paid = max(self._paid, now - self._rate.burst / self._rate.per_second) + 1 / self._rate.per_second
-        if self._paid > now:
-            await self._sleep(self._paid - now)
+        if (wait := self._limiter.reserve(self._clock())) > 0:
+            await self._sleep(wait)
