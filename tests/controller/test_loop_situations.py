@@ -21,7 +21,7 @@ from zoneward.controller.metrics import Operation, SyncResult
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status.telling import Teller
-from zoneward.daemon.log import Told
+from zoneward.daemon.log import LogValue
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
@@ -38,17 +38,17 @@ class Lines:
     """A log that is kept."""
 
     def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, Told]]] = []
+        self.lines: list[tuple[str, dict[str, LogValue]]] = []
 
-    def bind(self, **_fields: Told) -> Self:
+    def bind(self, **_fields: LogValue) -> Self:
         return self
 
-    def error(self, event: str, **fields: Told) -> None:
+    def error(self, event: str, **fields: LogValue) -> None:
         self.lines.append((event, fields))
 
     debug = info = warning = error
 
-    def about(self, words: str) -> list[dict[str, Told]]:
+    def about(self, words: str) -> list[dict[str, LogValue]]:
         return [fields for event, fields in self.lines if words in event]
 
 

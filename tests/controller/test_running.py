@@ -24,8 +24,8 @@ from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.controller.running import Replica
 from zoneward.controller.settings import Settings
-from zoneward.daemon.health import faults
-from zoneward.daemon.listening import Listen
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.health import failed_checks
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
 from zoneward.sandbox.server.kinds import Kind
@@ -54,7 +54,7 @@ async def a_run(
     url: str, *, lease: Key = ("kube-system", "zoneward-controller"), **settings: Any
 ) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
-    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": Listen("127.0.0.1", 0)}
+    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": ListenAddress("127.0.0.1", 0)}
     replica = Replica(
         access_to(url),
         configuration=Configuration(),
@@ -253,14 +253,14 @@ def test_who_can_never_lead_is_not_ready() -> None:
             await run.until("the cluster is listed")
             await run.until("the Lease could not be read or written")
             checks = run.replica._ready
-            wrong = faults(checks)
+            wrong = failed_checks(checks)
             assert list(wrong) == ["leader election"]
             assert 'namespaces "nowhere" not found' in wrong["leader election"]
             place.store.create(
                 place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}}, manager="somebody"
             )
             await run.until("leads")
-            assert faults(checks) == {}
+            assert failed_checks(checks) == {}
 
     asyncio.run(test())
 

@@ -4,8 +4,7 @@ import pytest
 
 from zoneward.controller.mode import Mode
 from zoneward.controller.settings import Settings, settings_from
-from zoneward.daemon.go_duration import seconds_of
-from zoneward.daemon.listening import Listen, listen_of
+from zoneward.daemon.configuration_file import ListenAddress, parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.routing.configuration import ConfigurationError
 
@@ -45,7 +44,7 @@ def test_every_key_is_read() -> None:
         retry_period=5.0,
         lease_namespace="zoneward",
         lease_name="other",
-        listen=Listen("::1", 9),
+        listen=ListenAddress("::1", 9),
         debug_for_all=True,
         predictions=True,
         log_format=LogFormat.TEXT,
@@ -111,30 +110,30 @@ def test_a_key_that_does_not_exist_is_told_with_those_that_do() -> None:
     [("0", 0.0), ("0s", 0.0), ("500ms", 0.5), ("1.5s", 1.5), ("1m30s", 90.0), ("1h0.5m", 3630.0), (".5s", 0.5)],
 )
 def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "-1s", "+1s", "1 s", "s", "1d", "1s2", "1e3s", "1s" * 200, "٣s", "1.2.3s"])
 def test_what_go_would_refuse_or_mean_otherwise_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a duration"):
-        seconds_of(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
     ("text", "listen"),
     [
-        (":10271", Listen(None, 10271)),
-        ("127.0.0.1:0", Listen("127.0.0.1", 0)),
-        ("localhost:80", Listen("localhost", 80)),
-        ("[::1]:80", Listen("::1", 80)),
+        (":10271", ListenAddress(None, 10271)),
+        ("127.0.0.1:0", ListenAddress("127.0.0.1", 0)),
+        ("localhost:80", ListenAddress("localhost", 80)),
+        ("[::1]:80", ListenAddress("::1", 80)),
     ],
 )
-def test_addresses_are_read_and_told_alike(text: str, listen: Listen) -> None:
-    assert listen_of(text) == listen
+def test_addresses_are_read_and_told_alike(text: str, listen: ListenAddress) -> None:
+    assert parse_listen_address(text) == listen
     assert str(listen) == text
 
 
 @pytest.mark.parametrize("text", ["", "80", "localhost", "localhost:", "::1:80", "a:65536", "a:-1", "a:٣", "a:b"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
-        listen_of(text)
+        parse_listen_address(text)

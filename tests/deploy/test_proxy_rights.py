@@ -12,8 +12,8 @@ from tests.deploy.manifests import PROXY_MODES, granted
 
 from zoneward.client.access import Access
 from zoneward.client.node_leases import lease_name
-from zoneward.daemon.listening import Listen
-from zoneward.daemon.log import Silent
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.log import SilentLog
 from zoneward.proxy import node_lease
 from zoneward.proxy.kernel.applying import NftProcess
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
@@ -43,9 +43,9 @@ def a_proxy(access: Access, kernel: Kernel, *, lease_namespace: str = "kube-syst
         access,
         node=NODE,
         configuration=Configuration(),
-        settings=ProxySettings(listen=Listen("127.0.0.1", 0), healthz_listen=None),
+        settings=ProxySettings(listen=ListenAddress("127.0.0.1", 0), healthz_listen=None),
         lease_namespace=lease_namespace,
-        log=Silent(),
+        log=SilentLog(),
         kernel=lambda _told: cast(NftProcess, kernel),
     )
 

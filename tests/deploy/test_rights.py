@@ -18,8 +18,8 @@ from zoneward.controller.mode import Mode
 from zoneward.controller.running import Replica
 from zoneward.controller.settings import Settings
 from zoneward.controller.sync import permissions as rights
-from zoneward.daemon.listening import Listen
-from zoneward.daemon.log import Silent
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.log import SilentLog
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.beginning import begun
@@ -40,10 +40,10 @@ async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
     replica = Replica(
         access_to(address),
         configuration=Configuration(),
-        settings=Settings(mode=mode, listen=Listen("127.0.0.1", 0)),
+        settings=Settings(mode=mode, listen=ListenAddress("127.0.0.1", 0)),
         lease=LEASE,
         instance="test",
-        log=Silent(),
+        log=SilentLog(),
         as_json=lambda _plan: b"",
     )
     running = asyncio.create_task(replica.run(stop))

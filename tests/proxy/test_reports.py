@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from zoneward.daemon.log import Silent
+from zoneward.daemon.log import SilentLog
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.reports import Reports
@@ -19,7 +19,7 @@ class Told:
         self.events.append((service.metadata.name, reason, note))
 
 
-class Lines(Silent):
+class Lines(SilentLog):
     def __init__(self) -> None:
         self.errors: list[dict[str, Any]] = []
         self.warnings: list[dict[str, Any]] = []

@@ -15,8 +15,7 @@ from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, rea
 from zoneward.client.kubeconfig import find_access
 from zoneward.controller.mode import Mode
 from zoneward.controller.settings import Settings
-from zoneward.daemon.go_duration import seconds_of
-from zoneward.daemon.listening import listen_of
+from zoneward.daemon.configuration_file import parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration, ConfigurationError
@@ -94,9 +93,9 @@ def _settings(asked: Asked) -> tuple[Configuration, Settings]:
     flags = dict(asked.flags)
     for name, option in _DURATIONS.items():
         if name in flags:
-            flags[name] = read_option(option, seconds_of, flags[name])
+            flags[name] = read_option(option, parse_duration, flags[name])
     if "listen" in flags:
-        flags["listen"] = read_option("--listen", listen_of, flags["listen"])
+        flags["listen"] = read_option("--listen", parse_listen_address, flags["listen"])
     if "log_format" in flags:
         flags["log_format"] = LogFormat(flags["log_format"])
     if asked.mode is not None:

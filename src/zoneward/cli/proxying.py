@@ -16,8 +16,7 @@ from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
 from zoneward.client.kubeconfig import find_access
 from zoneward.client.resources import Key
-from zoneward.daemon.go_duration import seconds_of
-from zoneward.daemon.listening import listen_of, listen_of_or_nowhere
+from zoneward.daemon.configuration_file import parse_duration, parse_listen_address, parse_optional_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
@@ -211,13 +210,13 @@ def _settings(asked: Asked) -> tuple[Configuration, ProxySettings]:
         configuration, settings = read.configuration, read.proxy
     flags = dict(asked.flags)
     if "audit_period" in flags:
-        flags["audit_period"] = read_option("--audit-period", seconds_of, flags["audit_period"])
+        flags["audit_period"] = read_option("--audit-period", parse_duration, flags["audit_period"])
     for name, option in (("listen", "--listen"), ("healthz_listen", "--healthz-listen")):
         if name in flags:
-            flags[name] = read_option(option, listen_of, flags[name])
+            flags[name] = read_option(option, parse_listen_address, flags[name])
     if "proxy_mode_listen" in flags:
         flags["proxy_mode_listen"] = read_option(
-            "--proxy-mode-listen", listen_of_or_nowhere, flags["proxy_mode_listen"]
+            "--proxy-mode-listen", parse_optional_listen_address, flags["proxy_mode_listen"]
         )
     if "log_format" in flags:
         flags["log_format"] = LogFormat(flags["log_format"])

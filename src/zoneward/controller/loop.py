@@ -36,9 +36,8 @@ from zoneward.controller.sync.reconciling import Ending, Reconciled, Reconciler
 from zoneward.controller.sync.state import SliceNames, State
 from zoneward.controller.sync.syncing import Syncer
 from zoneward.controller.sync.tracker import Tracker
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
-from zoneward.daemon.unreadable import log_unreadable
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
+from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption import Course, with_selector
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
 from zoneward.routing.configuration import Configuration
@@ -88,7 +87,7 @@ class Controller:
         self._timing, self._on_trouble = timing, on_trouble
         self._chance = Random() if chance is None else chance
         self._leading: Leading = always() if leading is None else leading
-        self._log: Log = Silent() if log is None else log
+        self._log: Log = SilentLog() if log is None else log
         self.metrics: Final = Metrics() if metrics is None else metrics
         self.cache: Final = Cache(on_unreadable=self._set_aside)
         self._untold: dict[tuple[str, Key], Unreadable] = {}
@@ -142,7 +141,7 @@ class Controller:
             teller=teller,
             honoring=self._honoring,
         )
-        self._mistakes = MistakeLog(self._log)
+        self._unexpected = UnexpectedErrorLog(self._log)
         self._at_work: set[asyncio.Task[None]] = set()
         self._refreshes = False
         self.cache.services.subscribe(self._guarded(self._service_changed))
@@ -267,7 +266,7 @@ class Controller:
             except Exception as error:
                 thing = new if new is not None else old
                 assert thing is not None
-                self._mistakes.tell("a mistake in the program kept a change from being seen", key_of(thing), error)
+                self._unexpected.error("a mistake in the program kept a change from being seen", key_of(thing), error)
 
         return guarded
 
@@ -312,7 +311,7 @@ class Controller:
             self._rivals.alive(service_of(new), now=asyncio.get_running_loop().time())
 
     def _set_aside(self, found: Unreadable) -> None:
-        log_unreadable(self._log, found)
+        log_unreadable_object(self._log, found)
         if found.name:
             self._untold[found.resource.kind, found.key] = found
 
@@ -384,7 +383,7 @@ class Controller:
 
     def _broke(self, given: Given[Key], error: Exception) -> None:
         """A mistake in the program, which is told with its place the first time. What is kept may be spoilt by it."""
-        self._mistakes.tell("a mistake in the program kept a Service from its sync", given.key, error)
+        self._unexpected.error("a mistake in the program kept a Service from its sync", given.key, error)
         self._state.renew(given.key)
         self._failed(given, 0, error)
 

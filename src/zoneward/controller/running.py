@@ -34,12 +34,11 @@ from zoneward.controller.settings import Settings
 from zoneward.controller.status.telling import LONGEST_TRUCE, Teller
 from zoneward.controller.sync.permissions import RIGHTS, RIGHTS_OF_MARKED, check_rights
 from zoneward.controller.sync.unanswered import Unanswered
-from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
-from zoneward.daemon.log import Log
+from zoneward.daemon.health import Check, Health, Heartbeat, cache_is_synced, task_is_running
+from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metric_text import CONTENT_TYPE
-from zoneward.daemon.repetition import Repetition
 from zoneward.daemon.status_server import StatusServer, Work
-from zoneward.daemon.unreadable import numbers
+from zoneward.daemon.unreadable_objects import count_by_kind
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
@@ -84,7 +83,7 @@ class Replica:
         self._refusal: CallFailed | None = None
         self._has_seen_lease = False
         self._lease_fault: str | None = None
-        self._refused_words = Repetition(burst=1, period=LONGEST_TRUCE)
+        self._refusals = RepeatFilter(burst=1, period=LONGEST_TRUCE)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set. Raises InputError where the status port can't be had, CallFailed where the server
@@ -152,7 +151,7 @@ class Replica:
         controller, listen = self._controller, self._settings.listen
         self._live: dict[str, Check] = {"event loop": self._heartbeat}
         self._ready: dict[str, Check] = {
-            "cache": synced(controller.cache.synced.is_set),
+            "cache": cache_is_synced(controller.cache.synced.is_set),
             "alone": alone(controller.contested),
         }
         if self._candidate is not None:
@@ -195,7 +194,9 @@ class Replica:
             self._log.info("leads", others="not looked for")
         if self._predictions is not None:
             self._begin("predictions", self._predictions.run(self._predicting, on_trouble=self._not_predicted))
-        self._live |= {name: running(self._tasks[name]) for name in (_CONTROLLER, _ELECTION) if name in self._tasks}
+        self._live |= {
+            name: task_is_running(self._tasks[name]) for name in (_CONTROLLER, _ELECTION) if name in self._tasks
+        }
         checking = asyncio.create_task(self._check_rights(transport))
         ends = [asyncio.create_task(event.wait()) for event in (stop, self._refused)]
         try:
@@ -342,9 +343,9 @@ class Replica:
         """What is refused for one Service is for most others too: one line tells of it, with one of them."""
         # Whose namespace is being deleted must not hide that permissions are missing.
         what = "terminating namespace" if outcome is Outcome.TERMINATING else _kind(error)
-        verdict = self._refused_words.ask((kind, what), now=self._clock())
-        if verdict.is_written:
-            more = {"left_out": verdict.left_out} if verdict.left_out else {}
+        decision = self._refusals.decide((kind, what), now=self._clock())
+        if decision.is_written:
+            more = {"left_out": decision.left_out} if decision.left_out else {}
             write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
             write(
                 "Events or conditions are refused",
@@ -369,7 +370,7 @@ class Replica:
             is_synced=self._controller.cache.synced.is_set(),
             watch_trouble=0.0 if lasting is None else self._clock() - lasting[0],
             contested=len(self._controller.contested),
-            unreadable=numbers(self._controller.unreadable, (each.kind for each in (*RESOURCES, LEASES))),
+            unreadable=count_by_kind(self._controller.unreadable, (each.kind for each in (*RESOURCES, LEASES))),
         )
 
     def _queue(self) -> Mapping[str, Any]:

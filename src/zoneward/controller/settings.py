@@ -6,9 +6,18 @@ from typing import Final
 
 from zoneward.controller.leader.election import Timing
 from zoneward.controller.mode import Mode
-from zoneward.daemon.listening import Listen
+from zoneward.daemon.configuration_file import (
+    ListenAddress,
+    Reader,
+    read_boolean,
+    read_choice,
+    read_duration,
+    read_listen_address,
+    read_name,
+    read_number,
+    read_section,
+)
 from zoneward.daemon.log import LogFormat
-from zoneward.daemon.section import Reader, boolean, choice, duration, listen, name_, number, read_section
 from zoneward.routing.configuration import ConfigurationError
 
 SECTION: Final = "controller"
@@ -37,7 +46,7 @@ class Settings:
     retry_period: float = 2.0
     lease_namespace: str | None = None
     lease_name: str = "zoneward-controller"
-    listen: Listen = field(default_factory=lambda: Listen("127.0.0.1", DEFAULT_PORT))
+    listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))
     debug_for_all: bool = False
     predictions: bool = False
     log_format: LogFormat | None = None
@@ -84,22 +93,22 @@ def settings_from(section: object) -> Settings:
 # --- how each key is read ---------------------------------------------------------------------------------------------
 
 _ELECTION: Final[Mapping[str, tuple[str, Reader]]] = {
-    "leaderElect": ("leader_elect", boolean),
-    "leaseDuration": ("lease_duration", duration),
-    "renewDeadline": ("renew_deadline", duration),
-    "retryPeriod": ("retry_period", duration),
-    "resourceNamespace": ("lease_namespace", name_),
-    "resourceName": ("lease_name", name_),
+    "leaderElect": ("leader_elect", read_boolean),
+    "leaseDuration": ("lease_duration", read_duration),
+    "renewDeadline": ("renew_deadline", read_duration),
+    "retryPeriod": ("retry_period", read_duration),
+    "resourceNamespace": ("lease_namespace", read_name),
+    "resourceName": ("lease_name", read_name),
 }
 _READ: Final[Mapping[str, tuple[str, Reader]]] = {
-    "mode": ("mode", choice(Mode)),
-    "keepBuiltInLabel": ("keep_built_in_label", boolean),
-    "endpointUpdatesBatchPeriod": ("batch_period", duration),
-    "concurrentServiceEndpointSyncs": ("concurrent_syncs", number),
+    "mode": ("mode", read_choice(Mode)),
+    "keepBuiltInLabel": ("keep_built_in_label", read_boolean),
+    "endpointUpdatesBatchPeriod": ("batch_period", read_duration),
+    "concurrentServiceEndpointSyncs": ("concurrent_syncs", read_number),
     LEADER_ELECTION: ("", lambda value, where: read_section(value, where, _ELECTION)),
-    "listen": ("listen", listen),
-    "debugForAll": ("debug_for_all", boolean),
-    "predictions": ("predictions", boolean),
-    "logFormat": ("log_format", choice(LogFormat)),
+    "listen": ("listen", read_listen_address),
+    "debugForAll": ("debug_for_all", read_boolean),
+    "predictions": ("predictions", read_boolean),
+    "logFormat": ("log_format", read_choice(LogFormat)),
 }
 """The field of `Settings` for each key, and how it is read."""

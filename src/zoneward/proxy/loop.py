@@ -13,8 +13,7 @@ from typing import Final, Protocol
 
 from zoneward.client.backoff import Backoff
 from zoneward.client.resources import Key
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.programming import Programmed
@@ -73,7 +72,7 @@ class ProxyLoop:
             on_selection_failed,
             on_lost,
         )
-        self._mistakes = MistakeLog(log or Silent())
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self.tables: Final[dict[Family, Table]] = {}
         self._begun = now()
         self._changed: dict[Key, float] = {}
@@ -191,7 +190,7 @@ class ProxyLoop:
         except TooLarge as error:
             found = self._left(service, error)
         except Exception as error:
-            self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
+            self._unexpected.error("a Service could not be selected for: it stays as it was", service, error)
             if service not in self.left_out:
                 self._on_selection_failed(service, f"{type(error).__name__}: {error}")
             self.left_out.add(service)

@@ -6,7 +6,7 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.resources import AnyResource, Key
 from zoneward.client.unreadable import Unreadable
 from zoneward.daemon.log import Log
-from zoneward.daemon.unreadable import log_unreadable
+from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.input_error import show
 from zoneward.kube.objects import Service
 from zoneward.netlink.messages import Family
@@ -96,7 +96,7 @@ class Reports:
 
     def unreadable(self, found: Unreadable) -> None:
         """An object cannot be read, and what was there of it stays in force."""
-        log_unreadable(self._log, found)
+        log_unreadable_object(self._log, found)
         if found.name:
             self._teller.tell_unreadable(found)
 

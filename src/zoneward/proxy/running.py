@@ -22,12 +22,12 @@ from zoneward.client.transport import Transport
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import Outcome, Writer, outcome_of
-from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
-from zoneward.daemon.listening import Listen
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.health import Check, Health, Heartbeat, cache_is_synced, task_is_running
 from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.status_server import StatusServer
-from zoneward.daemon.unreadable import numbers
+from zoneward.daemon.unreadable_objects import count_by_kind
 from zoneward.kube.gc_tuning import collect_seldom
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
@@ -198,7 +198,7 @@ class NodeProxy:
     async def _listen(self, stack: AsyncExitStack) -> None:
         settings = self._settings
         self._live: dict[str, Check] = {"event loop": self._heartbeat}
-        ready: dict[str, Check] = {"cache": synced(self._known.synced.is_set), "kernel": self._is_in_time}
+        ready: dict[str, Check] = {"cache": cache_is_synced(self._known.synced.is_set), "kernel": self._is_in_time}
         server = StatusServer(
             Health(live=self._live, ready=ready),
             host=settings.listen.host,
@@ -251,7 +251,7 @@ class NodeProxy:
         if self._counting is not None:
             self._begin("counting", self._counted(self._counting))
         self._begin("the garbage collector", collect_seldom(self._begun()))
-        self._live |= {name: running(task) for name, task in self._tasks.items()}
+        self._live |= {name: task_is_running(task) for name, task in self._tasks.items()}
         stopped = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({*self._tasks.values(), stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -262,7 +262,7 @@ class NodeProxy:
         finally:
             stopped.cancel()
 
-    def _proxy_mode(self, listen: Listen) -> ProxyModeServer:
+    def _proxy_mode(self, listen: ListenAddress) -> ProxyModeServer:
         return ProxyModeServer(
             listen,
             on_trouble=lambda why: self._log.warning(
@@ -427,7 +427,7 @@ class NodeProxy:
             watch_trouble=0.0 if lasting is None else self._clock() - lasting[0],
             waiting=0.0 if (since := self._loop.waiting_since()) is None else self._clock() - since,
             zone=self._known.node.zone,
-            unreadable=numbers(self._known.unreadable, (each.kind for each in self._known.resources)),
+            unreadable=count_by_kind(self._known.unreadable, (each.kind for each in self._known.resources)),
             connections=() if self._counting is None else tuple(self._counting.totals()),
         )
 

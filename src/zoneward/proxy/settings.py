@@ -3,21 +3,22 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from zoneward.daemon.listening import Listen
-from zoneward.daemon.log import LogFormat
-from zoneward.daemon.section import (
+from zoneward.daemon.configuration_file import (
+    ListenAddress,
     Reader,
-    boolean,
-    choice,
-    duration,
-    listen,
-    listen_or_nowhere,
-    name_,
-    number,
+    read_boolean,
+    read_choice,
+    read_duration,
+    read_listen_address,
+    read_name,
+    read_number,
+    read_optional_listen_address,
     read_section,
+    read_strings,
 )
+from zoneward.daemon.log import LogFormat
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.served import family_of
 from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES
@@ -59,9 +60,9 @@ class ProxySettings:
     max_service_entries: int = MAX_SERVICE_ENTRIES
     count_connections: bool = True
     lease_namespace: str | None = None
-    listen: Listen = field(default_factory=lambda: Listen("127.0.0.1", DEFAULT_PORT))
-    healthz_listen: Listen | None = field(default_factory=lambda: Listen(None, HEALTHZ_PORT))
-    proxy_mode_listen: Listen | Literal[""] | None = None
+    listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))
+    healthz_listen: ListenAddress | None = field(default_factory=lambda: ListenAddress(None, HEALTHZ_PORT))
+    proxy_mode_listen: ListenAddress | Literal[""] | None = None
     debug_for_all: bool = False
     log_format: LogFormat | None = None
 
@@ -98,10 +99,10 @@ class ProxySettings:
         return tuple(map(network_of, self.service_cidrs))
 
     @property
-    def proxy_mode_address(self) -> Listen | None:
+    def proxy_mode_address(self) -> ListenAddress | None:
         """Where ``/proxyMode`` is answered; None: nowhere. By default where kube-proxy does, if this replaces it."""
         if self.proxy_mode_listen is None:
-            return Listen("127.0.0.1", PROXY_MODE_PORT) if self.proxy_name is None else None
+            return ListenAddress("127.0.0.1", PROXY_MODE_PORT) if self.proxy_name is None else None
         return self.proxy_mode_listen or None
 
 
@@ -158,28 +159,22 @@ def _interface(text: str) -> None:
         )
 
 
-def _texts(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ConfigurationError(f"{where}: expected a list of texts, got {value!r}")
-    return tuple(value)
-
-
 _READ: Final[Mapping[str, tuple[str, Reader]]] = {
-    "clusterCIDRs": ("cluster_cidrs", _texts),
-    "podInterfacePrefix": ("pod_interfaces", name_),
-    "masqueradeAll": ("masquerade_all", boolean),
-    "masqueradeBit": ("masquerade_bit", number),
-    "nodePortAddresses": ("node_port_addresses", _texts),
-    "serviceCIDRs": ("service_cidrs", _texts),
-    "serviceProxyName": ("proxy_name", name_),
-    "auditPeriod": ("audit_period", duration),
-    "maxServiceEntries": ("max_service_entries", number),
-    "countConnections": ("count_connections", boolean),
-    "leaseNamespace": ("lease_namespace", name_),
-    "listen": ("listen", listen),
-    "healthzListen": ("healthz_listen", listen),
-    "proxyModeListen": ("proxy_mode_listen", listen_or_nowhere),
-    "debugForAll": ("debug_for_all", boolean),
-    "logFormat": ("log_format", choice(LogFormat)),
+    "clusterCIDRs": ("cluster_cidrs", read_strings),
+    "podInterfacePrefix": ("pod_interfaces", read_name),
+    "masqueradeAll": ("masquerade_all", read_boolean),
+    "masqueradeBit": ("masquerade_bit", read_number),
+    "nodePortAddresses": ("node_port_addresses", read_strings),
+    "serviceCIDRs": ("service_cidrs", read_strings),
+    "serviceProxyName": ("proxy_name", read_name),
+    "auditPeriod": ("audit_period", read_duration),
+    "maxServiceEntries": ("max_service_entries", read_number),
+    "countConnections": ("count_connections", read_boolean),
+    "leaseNamespace": ("lease_namespace", read_name),
+    "listen": ("listen", read_listen_address),
+    "healthzListen": ("healthz_listen", read_listen_address),
+    "proxyModeListen": ("proxy_mode_listen", read_optional_listen_address),
+    "debugForAll": ("debug_for_all", read_boolean),
+    "logFormat": ("log_format", read_choice(LogFormat)),
 }
 """The field of `ProxySettings` for each key, and how it is read."""

@@ -22,7 +22,7 @@ from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status import telling
 from zoneward.controller.status.conditions import ours, patch_of
 from zoneward.controller.status.telling import MOST_WAITING, Teller, TellingRate
-from zoneward.daemon.events import BURST
+from zoneward.daemon.event_recorder import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing.events import DISABLED, ENABLED, Event

@@ -19,8 +19,7 @@ from zoneward.controller.leader.leading import Leading
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.queue import Queue
-from zoneward.daemon.log import Log
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, UnexpectedErrorLog
 
 BATCHING: Final = Batching(period=1.0)
 BACK_OFF: Final = RequeueDelay(backoff=Backoff(initial=0.5, cap=300.0, jitter=0.5), with_news=10.0)
@@ -40,7 +39,12 @@ class EndpointsKeeper:
         back_off: RequeueDelay | None = None,
     ) -> None:
         self._cache, self._writer = cache, writer.once()
-        self._leading, self._metrics, self._log, self._mistakes = leading, metrics, log, MistakeLog(log)
+        self._leading, self._metrics, self._log, self._unexpected = (
+            leading,
+            metrics,
+            log,
+            UnexpectedErrorLog(log),
+        )
         self.queue: Final = Queue[Key](batching=BATCHING, back_off=back_off or BACK_OFF)
         self._there: dict[Key, LegacyEndpoints] = {}
         """As they were last read or written."""
@@ -110,7 +114,7 @@ class EndpointsKeeper:
                 # What is kept may be spoilt by it.
                 if self._cache.services.get(*key) is not None:
                     self.reread(key)
-                self._mistakes.tell("a mistake in the program kept Endpoints from being written", key, error)
+                self._unexpected.error("a mistake in the program kept Endpoints from being written", key, error)
                 self.queue.failed(key)
             else:
                 self.queue.done(key, writes=writes)
