@@ -5,16 +5,18 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
-from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
+from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option
+from zoneward.client.error_messages import worded
 from zoneward.client.kubeconfig import find_access
+from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.mode import Mode
-from zoneward.controller.settings import Settings
 from zoneward.daemon.configuration_file import parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
@@ -40,7 +42,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line says. ``flags``: those that were given, by the name of the field of `Settings`."""
+    """What the command line says. ``flags``: those that were given, by field of `ControllerConfiguration`."""
 
     mode: str | None
     config: str | None
@@ -56,7 +58,7 @@ class Asked:
 def run(asked: Asked) -> int:
     """The exit status: 0 after SIGTERM or SIGINT, 1 where a part fails or the server refuses what nothing goes
     without. Raises InputError or a usage error before anything is served."""
-    running = needed("zoneward.controller.running", by="controller")
+    program = needed("zoneward.controller.controller_program", by="controller")
     configuration, settings = _settings(asked)
     access = find_access(
         kubeconfig=asked.kubeconfig,
@@ -68,10 +70,12 @@ def run(asked: Asked) -> int:
     if access.cluster.insecure:
         log.warning(INSECURE)
 
+    from zoneward.daemon.program import run_program
+
     async def work(stop: asyncio.Event) -> None:
         from zoneward.report.decisions import as_json, decisions_document
 
-        replica = running.Replica(
+        replica = program.ControllerProgram(
             access,
             configuration=configuration,
             settings=settings,
@@ -82,11 +86,13 @@ def run(asked: Asked) -> int:
         )
         await replica.run(stop)
 
-    return run_until_stopped(work, name="controller", log=log, said=lambda error: running.told(error, access))
+    return run_program(
+        work, name="controller", log=log, error_message=lambda error: worded(error, access, now=datetime.now(UTC))
+    )
 
 
-def _settings(asked: Asked) -> tuple[Configuration, Settings]:
-    configuration, settings = Configuration(), Settings()
+def _settings(asked: Asked) -> tuple[Configuration, ControllerConfiguration]:
+    configuration, settings = Configuration(), ControllerConfiguration()
     if asked.config is not None:
         read = read_configuration(asked.config)
         configuration, settings = read.configuration, read.controller

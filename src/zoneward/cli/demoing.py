@@ -20,10 +20,11 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.telling import Teller
+from zoneward.controller.sync_counts import Operation
+from zoneward.daemon.metrics import counter_total
 from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
@@ -182,7 +183,7 @@ def _look(controller: Controller, story: Story) -> None:
 
 def _summary(controller: Controller, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
-    changes, cache = controller.metrics.changes, controller.cache
+    writes, cache = controller.metrics.writes, controller.cache
     surroundings = Surroundings(
         demand=demand_of(cache.nodes),
         node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
@@ -202,7 +203,7 @@ def _summary(controller: Controller, story: Story) -> list[str]:
     kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")
     lines = [
         f"{counted(len(story.plans), 'Service')} in {story.seconds:.0f} s: slices "
-        + ", ".join(f"{changes[operation]} {what}" for operation, what in kinds)
+        + ", ".join(f"{counter_total(writes, operation=operation.value)} {what}" for operation, what in kinds)
         + f"; {counted(story.events, 'Event')} told."
     ]
     shares = [row.in_zone_traffic for row in totals(comparisons)]

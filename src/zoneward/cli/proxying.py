@@ -10,7 +10,7 @@ import click
 
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
-from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
+from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option
 from zoneward.cli.options import Options
 from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
@@ -30,12 +30,12 @@ from zoneward.proxy.kernel.planning import cleanup, planned, whole
 from zoneward.proxy.model.claims import granted
 from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses
 from zoneward.proxy.model.served import Node, Served
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.difference import difference
 from zoneward.proxy.ruleset.large_services import TooLarge, served_within
 from zoneward.proxy.ruleset.quoting import comment
 from zoneward.proxy.ruleset.text import text
-from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration, ConfigurationError
 from zoneward.routing.selection.selection import ZONEWARD
 from zoneward.snapshots.snapshot import Snapshot
@@ -54,7 +54,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line says. ``flags``: those that were given, by the name of the field of `ProxySettings`."""
+    """What the command line says. ``flags``: those that were given, by field of `ProxyConfiguration`."""
 
     node: str
     files: tuple[str, ...]
@@ -77,7 +77,7 @@ def run(asked: Asked) -> int:
         return asyncio.run(_clean_up(asked))
     if asked.does != "run":
         return _tell(asked, configuration, settings)
-    running = needed("zoneward.proxy.running", by="proxy")
+    program = needed("zoneward.proxy.proxy_program", by="proxy")
     access = find_access(
         kubeconfig=asked.kubeconfig, context=asked.context, impersonate=asked.impersonate, environment=os.environ
     )
@@ -90,8 +90,10 @@ def run(asked: Asked) -> int:
     except OSError as error:
         log.warning("CAP_NET_ADMIN is not set aside", error=str(error))
 
+    from zoneward.daemon.program import run_program
+
     async def work(stop: asyncio.Event) -> None:
-        proxy = running.NodeProxy(
+        proxy = program.ProxyProgram(
             access,
             node=asked.node,
             configuration=configuration,
@@ -104,13 +106,13 @@ def run(asked: Asked) -> int:
         except Unusable as error:
             raise InputError("the kernel", str(error)) from None
 
-    return run_until_stopped(work, name="proxy", log=log, said=str)
+    return run_program(work, name="proxy", log=log, error_message=str)
 
 
 # --- rules as text ----------------------------------------------------------------------------------------------------
 
 
-def _tell(asked: Asked, configuration: Configuration, settings: ProxySettings) -> int:
+def _tell(asked: Asked, configuration: Configuration, settings: ProxyConfiguration) -> int:
     snapshot = snapshot_for(
         Options(
             files=asked.files,
@@ -138,7 +140,7 @@ def _served(
     node: kube.Node,
     options: LayoutOptions,
     configuration: Configuration,
-    settings: ProxySettings,
+    settings: ProxyConfiguration,
     *,
     note: Callable[[str], None],
 ) -> dict[Family, dict[Key, Served]]:
@@ -203,8 +205,8 @@ async def _clean_up(asked: Asked) -> int:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def _settings(asked: Asked) -> tuple[Configuration, ProxySettings]:
-    configuration, settings = Configuration(), ProxySettings()
+def _settings(asked: Asked) -> tuple[Configuration, ProxyConfiguration]:
+    configuration, settings = Configuration(), ProxyConfiguration()
     if asked.config is not None:
         read = read_configuration(asked.config)
         configuration, settings = read.configuration, read.proxy

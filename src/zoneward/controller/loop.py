@@ -19,12 +19,12 @@ from zoneward.client.resources import LEASES, SLICES, AnyResource, Key, LiveNode
 from zoneward.client.store import Handler
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
 from zoneward.controller.handover.releases import Releases
 from zoneward.controller.handover.rivals import Rivals, is_built_in, is_sign_of_life
 from zoneward.controller.leader.leading import Leading, always
-from zoneward.controller.metrics import Metrics, SyncResult
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.queue import Queue
@@ -36,6 +36,7 @@ from zoneward.controller.sync.reconciling import Ending, Reconciled, Reconciler
 from zoneward.controller.sync.state import SliceNames, State
 from zoneward.controller.sync.syncing import Syncer
 from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync_counts import SyncResult
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption import Course, with_selector
@@ -69,7 +70,7 @@ class Controller:
         writer: Writer,
         leading: Leading | None = None,
         teller: Teller | None = None,
-        metrics: Metrics | None = None,
+        metrics: ControllerMetrics | None = None,
         log: Log | None = None,
         workers: int = WORKERS,
         batching: Batching | None = None,
@@ -88,7 +89,7 @@ class Controller:
         self._chance = Random() if chance is None else chance
         self._leading: Leading = always() if leading is None else leading
         self._log: Log = SilentLog() if log is None else log
-        self.metrics: Final = Metrics() if metrics is None else metrics
+        self.metrics: Final = ControllerMetrics() if metrics is None else metrics
         self.cache: Final = Cache(on_unreadable=self._set_aside)
         self._untold: dict[tuple[str, Key], Unreadable] = {}
         """Objects that cannot be read, of which no Event tells yet."""
@@ -199,7 +200,7 @@ class Controller:
         self._syncer.clear()
         self._rivals.clear()
         self._endpoints.clear()
-        self.metrics.stepped_down()
+        self.metrics.forget_all_services()
         if self._teller is not None:
             self._teller.clear()
         if self._honoring is not None:
@@ -369,14 +370,14 @@ class Controller:
             case Ending.WRITTEN:
                 waited = self.queue.done(key, writes=result.writes)
                 if result.writes:
-                    self.metrics.waited(waited)
+                    self.metrics.record_latency(waited)
             case Ending.OUTDATED:
-                self.metrics.not_synced(SyncResult.STALE)
+                self.metrics.record_failed_sync(SyncResult.STALE)
                 self.queue.stale(key)
                 if not self._tracker.is_stale(key, self.cache.slices_of(*key)):
                     self.queue.wake(key)
             case Ending.NO_PLACE:
-                self.metrics.not_synced()
+                self.metrics.record_failed_sync()
                 self.queue.done(key, writes=result.writes)
             case _:
                 self._failed(given, result.writes, result.error)
@@ -388,8 +389,8 @@ class Controller:
         self._failed(given, 0, error)
 
     def _failed(self, given: Given[Key], writes: int, error: Exception | None) -> None:
-        self.metrics.not_synced()
-        self.metrics.retried()
+        self.metrics.record_failed_sync()
+        self.metrics.record_retry()
         asked = error.retry_after if isinstance(error, ApiError) else None
         pause = self.queue.failed(given.key, writes=writes, retry_after=asked)
         self._log.warning(

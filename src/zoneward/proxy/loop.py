@@ -17,10 +17,10 @@ from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.programming import Programmed
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.claims import Claims
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Served
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.large_services import TooLarge, with_endpoints
 
 GATHERED: Final = 0.05
@@ -55,7 +55,7 @@ class ProxyLoop:
         self,
         known: Known,
         *,
-        metrics: Metrics,
+        metrics: ProxyMetrics,
         log: Log | None = None,
         after: Callable[[Key, Served | None, Served | None], None] = lambda *_: None,
         on_too_large: Callable[[Key, TooLarge], None] = lambda *_: None,
@@ -137,16 +137,16 @@ class ProxyLoop:
     def programmed(self, family: Family, done: Programmed) -> None:
         """A transaction is in the kernel."""
         metrics, now, put = self._metrics, self._clock(), self._put[family]
-        metrics.apply.observe(done.seconds)
-        metrics.transactions[family] += 1
-        metrics.changed_elements[family] += done.elements
+        metrics.transaction_duration.observe(done.seconds)
+        metrics.transactions[family].inc()
+        metrics.changed_elements[family].inc(done.elements)
         there = self._programmed[family]
         for service, after in done.services.items():
             since = put.pop(service, None)
             if since is not None:
-                metrics.sync.observe(now - since)
+                metrics.sync_duration.observe(now - since)
             if (trigger := self._triggers.pop(service, None)) is not None:
-                metrics.programming.observe(max(0.0, (self._now() - trigger).total_seconds()))
+                metrics.programming_duration.observe(max(0.0, (self._now() - trigger).total_seconds()))
             before = there.get(service)
             if after is None:
                 there.pop(service, None)

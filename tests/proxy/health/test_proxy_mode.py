@@ -11,7 +11,7 @@ import pytest
 
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
-from zoneward.proxy.settings import ProxySettings, proxy_settings_from
+from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
 from zoneward.routing.configuration import ConfigurationError
 
 
@@ -97,10 +97,10 @@ def test_a_port_that_is_taken_is_told_once_and_tried_until_it_is_free() -> None:
 def test_it_is_where_kube_proxy_has_it_only_where_that_is_replaced(
     section: dict[str, Any], expected: ListenAddress | None
 ) -> None:
-    assert proxy_settings_from(section).proxy_mode_address == expected
-    assert ProxySettings().proxy_mode_address == ListenAddress("127.0.0.1", 10249)
+    assert read_proxy_configuration(section).proxy_mode_address == expected
+    assert ProxyConfiguration().proxy_mode_address == ListenAddress("127.0.0.1", 10249)
 
 
 def test_what_is_no_address_is_told_with_its_key() -> None:
     with pytest.raises(ConfigurationError, match=r"proxy\.proxyModeListen: expected \[HOST\]:PORT"):
-        proxy_settings_from({"proxyModeListen": "10249"})
+        read_proxy_configuration({"proxyModeListen": "10249"})

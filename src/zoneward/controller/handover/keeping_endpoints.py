@@ -14,9 +14,9 @@ from zoneward.client.backoff import Backoff
 from zoneward.client.cache import Cache
 from zoneward.client.resources import ENDPOINTS, Key, LegacyEndpoints
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.legacy_endpoints import is_kept, renewed
 from zoneward.controller.leader.leading import Leading
-from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.queue import Queue
 from zoneward.daemon.log import Log, UnexpectedErrorLog
@@ -34,7 +34,7 @@ class EndpointsKeeper:
         writer: Writer,
         *,
         leading: Leading,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         log: Log,
         back_off: RequeueDelay | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class EndpointsKeeper:
             except CallFailed as error:
                 if self._cache.services.get(*key) is not None:
                     self.reread(key)
-                self._metrics.call_failed(error, kind=ENDPOINTS.plural)
+                self._metrics.record_api_error(error, kind=ENDPOINTS.plural)
                 if outcome_of(error) is Outcome.TERMINATING:
                     self.queue.done(key)
                     continue

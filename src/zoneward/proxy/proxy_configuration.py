@@ -40,7 +40,7 @@ _LEAST_AUDIT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProxySettings:
+class ProxyConfiguration:
     """Durations in seconds. Who is a Pod of this node is told by ``cluster_cidrs`` or ``pod_interfaces`` (the beginning
     of their names); without either, nothing from inside is told from outside.
 
@@ -127,13 +127,13 @@ def network_of(text: str) -> str:
     return str(ip_network(text))
 
 
-def proxy_settings_from(section: object) -> ProxySettings:
+def read_proxy_configuration(section: object) -> ProxyConfiguration:
     """The section ``proxy`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
 
     A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
     value out of range.
     """
-    return replace(ProxySettings(), **read_section(section, SECTION, _READ))
+    return replace(ProxyConfiguration(), **read_section(section, SECTION, _READ))
 
 
 def _network(text: str, key: str, *, or_else: str = "") -> None:
@@ -177,4 +177,4 @@ _READ: Final[Mapping[str, tuple[str, Reader]]] = {
     "debugForAll": ("debug_for_all", read_boolean),
     "logFormat": ("log_format", read_choice(LogFormat)),
 }
-"""The field of `ProxySettings` for each key, and how it is read."""
+"""The field of `ProxyConfiguration` for each key, and how it is read."""

@@ -2,16 +2,21 @@
 
 import pytest
 
+from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
 from zoneward.controller.mode import Mode
-from zoneward.controller.settings import Settings, settings_from
 from zoneward.daemon.configuration_file import ListenAddress, parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.routing.configuration import ConfigurationError
 
 
 def test_a_section_that_says_nothing_is_the_default() -> None:
-    assert settings_from(None) == settings_from({}) == settings_from({"mode": None, "listen": None}) == Settings()
-    assert Settings().mode is None
+    assert (
+        read_controller_configuration(None)
+        == read_controller_configuration({})
+        == read_controller_configuration({"mode": None, "listen": None})
+        == ControllerConfiguration()
+    )
+    assert ControllerConfiguration().mode is None
 
 
 def test_every_key_is_read() -> None:
@@ -33,7 +38,7 @@ def test_every_key_is_read() -> None:
         "predictions": True,
         "logFormat": "text",
     }
-    assert settings_from(section) == Settings(
+    assert read_controller_configuration(section) == ControllerConfiguration(
         mode=Mode.TAKE_OVER,
         keep_built_in_label=True,
         batch_period=0.5,
@@ -96,13 +101,13 @@ def test_every_key_is_read() -> None:
 )
 def test_what_is_wrong_is_told_in_one_line(section: object, expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        settings_from(section)
+        read_controller_configuration(section)
     assert str(raised.value) == expected
 
 
 def test_a_key_that_does_not_exist_is_told_with_those_that_do() -> None:
     with pytest.raises(ConfigurationError, match=r"controller\.lease: expected one of mode, .*, got an unknown key"):
-        settings_from({"lease": "a"})
+        read_controller_configuration({"lease": "a"})
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ DEFAULT_PORT: Final = 10271
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ControllerConfiguration:
     """Durations in seconds. ``mode`` None: not said yet, and there is no default.
 
     ``keep_built_in_label``: our slices carry the built-in controller's label, with `Mode.TAKE_OVER` alone.
@@ -79,7 +79,7 @@ class Settings:
         )
 
 
-def settings_from(section: object) -> Settings:
+def read_controller_configuration(section: object) -> ControllerConfiguration:
     """The section ``controller`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
 
     A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
@@ -87,7 +87,7 @@ def settings_from(section: object) -> Settings:
     """
     values = read_section(section, SECTION, _READ)
     election = values.pop("", {})
-    return replace(Settings(), **values, **election)
+    return replace(ControllerConfiguration(), **values, **election)
 
 
 # --- how each key is read ---------------------------------------------------------------------------------------------
@@ -111,4 +111,4 @@ _READ: Final[Mapping[str, tuple[str, Reader]]] = {
     "predictions": ("predictions", read_boolean),
     "logFormat": ("log_format", read_choice(LogFormat)),
 }
-"""The field of `Settings` for each key, and how it is read."""
+"""The field of `ControllerConfiguration` for each key, and how it is read."""
