@@ -148,7 +148,7 @@ def test_after_sigterm_the_lease_is_let_go_and_nothing_is_written_after_it(tmp_p
             assert await one.ended() == 0
             assert not site.lease.get("holderIdentity")
             assert site.written[-1] == LEASES
-            assert one.log[-1]["event"] == "the Lease is let go"
+            assert one.log[-1]["event"] == "the Lease is released"
 
     run(test())
 
@@ -223,7 +223,7 @@ def test_when_the_leader_is_killed_another_goes_on_and_when_a_standby_ends_nothi
                 standby, heir = (each for each in replicas if each is not leader)
                 standby.end()
                 assert await standby.ended() == 0
-                assert not standby.lines("the Lease is let go")
+                assert not standby.lines("the Lease is released")
                 await until(lambda: site.place.listed() == addresses(*range(9)))
                 leader.process.kill()
                 site.place.make_ready(0, False)

@@ -107,9 +107,9 @@ def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
             assert written[-1] == LEASES
             assert not lease_of(place).get("holderIdentity")
             assert run.log.events[-3:] == [
-                "stops when what was begun is written",
+                "stops after the writes under way",
                 "stepped down",
-                "the Lease is let go",
+                "the Lease is released",
             ]
             version = place.registry.store.version
             await asyncio.sleep(0.5)
@@ -353,7 +353,7 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             run.replica._teller.tell(service, conditions=(), events=[event])
             await run.until("Events or conditions are refused")
             path = events.format("shop")
-            run.replica._not_told(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
+            run.replica._on_status_error(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
             ended, missing = (fields for name, fields in run.log.told if name == "Events or conditions are refused")
             assert (ended["service"], ended["reason"]) == ("doomed/held", "terminating namespace events")
             words = "unable to create new content in namespace doomed because it is being terminated"
@@ -375,11 +375,11 @@ def test_what_is_refused_for_every_service_is_told_in_one_line() -> None:
             run.log.told.clear()
             for number in range(20):
                 path = f"/api/v1/namespaces/shop/services/s{number}/status"
-                run.replica._not_told(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
+                run.replica._on_status_error(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
             path = "/apis/events.k8s.io/v1/namespaces/shop/events"
-            run.replica._not_told(("shop", "s0"), Forbidden(403, "", "", method="POST", path=path))
+            run.replica._on_status_error(("shop", "s0"), Forbidden(403, "", "", method="POST", path=path))
             for _ in range(2):
-                run.replica._not_told(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
+                run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
             told = [
                 (event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields
             ]

@@ -134,7 +134,7 @@ def test_what_libraries_log_becomes_a_line_of_ours() -> None:
     del line["time"]
     assert line == {
         "level": "error",
-        "event": "a library said",
+        "event": "a library logged a message",
         "reason": "aiohttp.server",
         "message": "Error handling a request",
         "error": "ValueError: (masked)",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zoneward.client.access import Access
     from zoneward.daemon.log import Log
 
-_EXTRA: Final = ("prometheus_client", "structlog")
+_EXTRA: Final = "structlog"
 _USUAL_NAMESPACE: Final = "kube-system"
 
 
@@ -26,7 +26,7 @@ def needed(module: str, *, by: str) -> ModuleType:
         import_module("zoneward.daemon.structured_log")
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
+        if error.name != _EXTRA:
             raise
         expected = "expected the libraries for it, install them with: pip install 'zoneward[controller]'"
         raise InputError(f"zoneward {by}", f"{expected} (no {error.name} found)") from None

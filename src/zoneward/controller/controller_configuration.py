@@ -1,4 +1,4 @@
-"""What an operator sets for the controller, beside what decisions depend on. Values only; files are read elsewhere."""
+"""The configuration of the controller, beside what decisions depend on: its values, and the table of its keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ DEFAULT_PORT: Final = 10271
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfiguration:
-    """Durations in seconds. ``mode`` None: not said yet, and there is no default.
+    """Durations in seconds. ``mode`` None: not set yet; there is no default.
 
     ``keep_built_in_label``: our slices carry the built-in controller's label, with `Mode.TAKE_OVER` alone.
     ``log_format`` None: JSON where standard error is no terminal. ``lease_namespace`` None: the Pod's own, or
@@ -80,7 +80,7 @@ class ControllerConfiguration:
 
 
 def read_controller_configuration(section: object) -> ControllerConfiguration:
-    """The section ``controller`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
+    """Read the section ``controller`` of a ZonewardConfiguration.
 
     A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
     value out of range.

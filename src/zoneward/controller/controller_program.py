@@ -40,7 +40,7 @@ from zoneward.slices.planned import ServicePlan
 
 DRAIN: Final = 10.0
 """Seconds for what was begun when we are told to stop."""
-_LAST_WORDS: Final = 1.0
+_STATUS_DRAIN: Final = 1.0
 """Seconds, of these, for Events and conditions."""
 _CONTROLLER: Final = "the controller"
 _ELECTION: Final = "leader election"
@@ -99,7 +99,7 @@ class ControllerProgram:
     def _compose(self, transport: Transport) -> None:
         settings, log = self._settings, self._log
         self._standing = _ReadWriteLink(transport, clock=self._clock)
-        self._candidate = self._made_candidate(transport) if settings.leader_elect else None
+        self._candidate = self._new_candidate(transport) if settings.leader_elect else None
         self._unanswered = Unanswered(transport, clock=self._clock)
         if self._candidate is None:
             writer = Writer(self._unanswered, limit=TIME_LIMIT)
@@ -109,7 +109,7 @@ class ControllerProgram:
         metrics = ControllerMetrics(
             max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions
         )
-        self._teller = Teller(writer, instance=self._instance, log=log, on_trouble=self._not_told)
+        self._teller = Teller(writer, instance=self._instance, log=log, on_trouble=self._on_status_error)
         self.controller = Controller(
             self._standing,
             configuration=self._configuration,
@@ -122,7 +122,7 @@ class ControllerProgram:
             workers=settings.concurrent_syncs,
             batching=Batching(period=settings.batch_period),
             proxies=self._lease[0],
-            on_trouble=self._not_heard,
+            on_trouble=self._on_watch_error,
         )
         self._observer = Observer(
             self.controller,
@@ -134,14 +134,14 @@ class ControllerProgram:
         )
         metrics.declare_state(self)
 
-    def _made_candidate(self, connection: Transport) -> Candidate:
+    def _new_candidate(self, connection: Transport) -> Candidate:
         return Candidate(
             connection,
             key=self._lease,
             identity=new_identity(),
             timing=self._settings.timing,
             on_change=self._on_leader_change,
-            on_trouble=self._lease_trouble,
+            on_trouble=self._on_lease_error,
         )
 
     async def _serve(self, stack: AsyncExitStack) -> None:
@@ -175,7 +175,7 @@ class ControllerProgram:
         else:
             self._log.info("leads", others="not looked for")
         if self._predictions is not None:
-            program.start("predictions", self._predictions.run(self._predict, on_trouble=self._not_predicted))
+            program.start("predictions", self._predictions.run(self._predict, on_trouble=self._on_prediction_error))
         checking = asyncio.create_task(self._check_rights(transport))
         try:
             await program.wait(stop, self._refused)
@@ -192,19 +192,19 @@ class ControllerProgram:
             self._log.info("stops")
             return
         begun = self._clock()
-        self._log.info("stops when what was begun is written", limit=DRAIN)
-        drained = asyncio.create_task(self._all_written())
+        self._log.info("stops after the writes under way", limit=DRAIN)
+        drained = asyncio.create_task(self._finish_writes())
         lost = asyncio.create_task(self._stepped_down.wait())
         await self._program.wait_for_tasks(drained, lost, timeout=DRAIN)
         if not drained.done():
-            self._log.warning("not all that was begun is written", seconds=round(self._clock() - begun, 3))
+            self._log.warning("not all writes under way were finished", seconds=round(self._clock() - begun, 3))
         for task in (drained, lost):
             task.cancel()
         await asyncio.gather(drained, lost, return_exceptions=True)
 
-    async def _all_written(self) -> None:
+    async def _finish_writes(self) -> None:
         await self.controller.drain(DRAIN)
-        await self._teller.settled(_LAST_WORDS)
+        await self._teller.settled(_STATUS_DRAIN)
 
     async def _end(self) -> None:
         # Nobody else may lead before the last write of ours is done or given up: this order is not to be changed.
@@ -213,15 +213,15 @@ class ControllerProgram:
             return
         holds = self._candidate.leader == self._candidate.identity
         if holds and self._unanswered.age < self._settings.lease_duration:
-            self._log.warning("the Lease is left to run out: a write was cut off that may still be done")
+            self._log.warning("the Lease expires by itself: the server may still do a write that was cut off")
             return
         await self._candidate.let_go()
         if not holds:
             return
         if self._candidate.leader == self._candidate.identity:
-            self._log.warning("the Lease is left to run out: it could not be let go")
+            self._log.warning("the Lease expires by itself: it could not be released")
         else:
-            self._log.info("the Lease is let go")
+            self._log.info("the Lease is released")
 
     async def _check_rights(self, connection: Transport) -> None:
         """Told once, in one line each, rather than with every Service that they are needed for."""
@@ -233,7 +233,7 @@ class ControllerProgram:
                 method, place, *rest = right
                 what = "/".join([place.plural, *rest])
                 self._log.warning(
-                    "a right is missing", reason=f"{method} {what}", error=self._program.error_message(error)
+                    "a permission is missing", reason=f"{method} {what}", error=self._program.error_message(error)
                 )
             except CallFailed:
                 return
@@ -262,7 +262,7 @@ class ControllerProgram:
         self.controller.stepped_down()
         self._log.info("stepped down", lease="/".join(self._lease))
 
-    def _lease_trouble(self, error: CallFailed) -> None:
+    def _on_lease_error(self, error: CallFailed) -> None:
         assert self._candidate is not None
         if isinstance(error, Conflict):
             # Another was faster.
@@ -286,7 +286,7 @@ class ControllerProgram:
             self._lease_error = None
         return self._lease_error
 
-    def _not_heard(self, resource: AnyResource, error: CallFailed) -> None:
+    def _on_watch_error(self, resource: AnyResource, error: CallFailed) -> None:
         if resource.kind != LEASES.kind:
             # Without those of nodes' proxies slices are as right as with them.
             self._standing.trouble(resource, error)
@@ -299,13 +299,13 @@ class ControllerProgram:
             error=self._program.error_message(error),
         )
 
-    def _not_told(self, service: Key, error: CallFailed) -> None:
+    def _on_status_error(self, service: Key, error: CallFailed) -> None:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
         kind = EVENTS.plural if is_event else SERVICES.plural
         self.controller.metrics.record_api_error(error, kind=kind)
         outcome = outcome_of(error)
         if outcome in (Outcome.REFUSED, Outcome.TERMINATING):
-            self._refused_to_tell(service, error, kind, outcome)
+            self._log_refusal(service, error, kind, outcome)
             return
         self._log.warning(
             "an Event or condition could not be written",
@@ -314,7 +314,7 @@ class ControllerProgram:
             error=self._program.error_message(error),
         )
 
-    def _refused_to_tell(self, service: Key, error: CallFailed, kind: str, outcome: Outcome) -> None:
+    def _log_refusal(self, service: Key, error: CallFailed, kind: str, outcome: Outcome) -> None:
         """What is refused for one Service is for most others too: one line tells of it, with one of them."""
         # Whose namespace is being deleted must not hide that permissions are missing.
         what = "terminating namespace" if outcome is Outcome.TERMINATING else type(error).__name__
@@ -330,7 +330,7 @@ class ControllerProgram:
                 **more,
             )
 
-    def _not_predicted(self, service: Key, error: Exception) -> None:
+    def _on_prediction_error(self, service: Key, error: Exception) -> None:
         self._log.warning("traffic could not be predicted", service="/".join(service), error=named_error(error))
 
     def _queue_page(self) -> Mapping[str, Any]:

@@ -62,7 +62,7 @@ class Program:
             listen=listen,
             names=names,
             debug_for_all=debug_for_all,
-            on_error=lambda error: self._log.error("an answer could not be made", error=named_error(error)),
+            on_error=lambda error: self._log.error("a request could not be answered", error=named_error(error)),
         )
         await enter_server(stack, server, option="--listen", listen=listen)
         host, port = server.addresses[0]

@@ -114,7 +114,7 @@ class _Handler(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         fields = {} if error is None else {"error": f"{type(error).__name__}: {error}"}
         # Lines repeat each other by the name of the logger: their text has numbers in it.
-        write("a library said", reason=record.name, message=record.getMessage(), **fields)
+        write("a library logged a message", reason=record.name, message=record.getMessage(), **fields)
 
 
 # --- processors of a line ---------------------------------------------------------------------------------------------

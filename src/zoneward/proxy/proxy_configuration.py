@@ -1,4 +1,4 @@
-"""What an operator sets for a node's proxy, beside what selection depends on. Values only; files are read elsewhere."""
+"""The configuration of a node's proxy, beside what selection depends on: its values, and the table of its keys."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ from zoneward.routing.configuration import ConfigurationError
 
 SECTION: Final = "proxy"
 PRIMARY: Final = "primary"
-"""In place of ranges: the addresses that the Node tells as its own."""
+"""In place of ranges: the addresses in the status of the Node."""
 DEFAULT_PORT: Final = 10272
 """Beside the controller's 10271."""
 HEALTHZ_PORT: Final = 10256
@@ -41,8 +41,8 @@ _LEAST_AUDIT: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyConfiguration:
-    """Durations in seconds. Who is a Pod of this node is told by ``cluster_cidrs`` or ``pod_interfaces`` (the beginning
-    of their names); without either, nothing from inside is told from outside.
+    """Durations in seconds. ``cluster_cidrs`` or ``pod_interfaces`` (how their names begin) tell which traffic comes
+    from Pods of this node; without either, the proxy cannot tell it from traffic from outside.
 
     ``node_port_addresses``: CIDRs, or `PRIMARY` alone. ``lease_namespace`` None: the Pod's own, or kube-system.
     ``healthz_listen`` None: nowhere. ``proxy_mode_listen`` empty: nowhere; None: see `proxy_mode_address`.
@@ -128,7 +128,7 @@ def network_of(text: str) -> str:
 
 
 def read_proxy_configuration(section: object) -> ProxyConfiguration:
-    """The section ``proxy`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
+    """Read the section ``proxy`` of a ZonewardConfiguration.
 
     A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
     value out of range.

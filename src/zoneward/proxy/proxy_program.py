@@ -84,9 +84,9 @@ class ProxyProgram:
         self._access, self._node, self._configuration, self._settings = access, node, configuration, settings
         self._lease_namespace, self._log, self._clock = lease_namespace, log, clock
         self._metrics = ProxyMetrics()
-        self._kernel = kernel(self._restarted)
+        self._kernel = kernel(self._on_process_restart)
         self._own: LiveNode | None = None
-        self._has_begun = False
+        self._has_started = False
         """Whether all that was listed is in the kernel, or was."""
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -97,7 +97,7 @@ class ProxyProgram:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._kernel)
             transport = await stack.enter_async_context(Transport(self._access))
-            self._own = await self._found(transport, stop)
+            self._own = await self._read_own_node(transport, stop)
             if self._own is None:
                 return
             self._compose(transport)
@@ -109,7 +109,7 @@ class ProxyProgram:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    async def _found(self, transport: Transport, stop: asyncio.Event) -> LiveNode | None:
+    async def _read_own_node(self, transport: Transport, stop: asyncio.Event) -> LiveNode | None:
         """A server that is away is waited for, as long as we are not told to stop: nodes start when they can, and the
         rules of before serve meanwhile."""
         failures = 0
@@ -141,8 +141,8 @@ class ProxyProgram:
             proxy_name=settings.proxy_name,
             max_entries=settings.max_service_entries,
             service_ranges=settings.service_ranges,
-            on_service=self._changed,
-            on_node=self._node_is,
+            on_service=self._on_service_change,
+            on_node=self._on_node_change,
             on_left_out=lambda service, what: self._reports.left_out(service, what),
             on_unreadable=lambda found: self._reports.unreadable(found),
         )
@@ -158,7 +158,7 @@ class ProxyProgram:
             self.node_cache,
             metrics=self._metrics,
             log=log,
-            after=self._is_programmed,
+            after=self._on_service_programmed,
             on_too_large=self._reports.too_large,
             on_lost=self._reports.lost,
             on_selection_failed=self._reports.selection_failed,
@@ -168,7 +168,7 @@ class ProxyProgram:
         self.tables = {family: self._table(family, options) for family in families()}
         for family, table in self.tables.items():
             self.loop.tables[family] = table
-        self._look_at_addresses(options, self._own)
+        self._update_node_addresses(options, self._own)
         self._conntrack = Conntrack(
             self._kernel,
             is_node_address=self._is_node_address,
@@ -188,8 +188,8 @@ class ProxyProgram:
             namespace=self._lease_namespace,
             node=self._node,
             proxy_name=settings.proxy_name or "",
-            programmed=self._may_be_claimed,
-            owner=self._owner,
+            programmed=self._programmed_version,
+            owner=self._owner_reference,
             on_trouble=self._reports.no_lease,
             clock=self._clock,
         )
@@ -197,12 +197,12 @@ class ProxyProgram:
     async def _serve(self, stack: AsyncExitStack) -> None:
         settings = self._settings
         self._metrics.declare_state(self)
-        self._program.ready |= {"cache": cache_is_synced(self.node_cache.synced.is_set), "kernel": self._is_in_time}
+        self._program.ready |= {"cache": cache_is_synced(self.node_cache.synced.is_set), "kernel": self._kernel_check}
         await self._program.serve_status(
             stack,
             StatusPages(
                 metrics=MetricsPage(self._metrics.registry).text,
-                pages={"/debug/selection": self._selections}
+                pages={"/debug/selection": self._selection_page}
                 | ({} if self._counting is None else {"/measured": self._counting.document}),
             ),
             listen=settings.listen,
@@ -226,7 +226,7 @@ class ProxyProgram:
                 self.node_cache,
                 queries=self.node_cache.queries,
                 timing=Timing(backoff=replace(BACKOFF, jitter=0.5)),
-                on_trouble=self._not_heard,
+                on_trouble=self._on_watch_error,
                 on_current=lambda resource, version: self._watermark.received(resource.kind, version),
             ),
         )
@@ -240,8 +240,8 @@ class ProxyProgram:
         if (listen := self._settings.proxy_mode_address) is not None:
             start("the proxy mode", self._proxy_mode(listen).run())
         if self._counting is not None:
-            start("counting", self._counted(self._counting))
-        start("the garbage collector", collect_seldom(self._begun()))
+            start("counting", self._count_connections(self._counting))
+        start("the garbage collector", collect_seldom(self._log_start()))
         await program.wait(stop)
         self._log.info("stops; the kernel's rules stay")
 
@@ -266,23 +266,23 @@ class ProxyProgram:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _counted(self, counting: Counting) -> None:
-        await self._in_kernel()
+    async def _count_connections(self, counting: Counting) -> None:
+        await self._all_programmed()
         await counting.run()
 
-    async def _in_kernel(self) -> None:
+    async def _all_programmed(self) -> None:
         """Until all that was listed is in the kernel."""
         await self.loop.selected.wait()
         for table in self.tables.values():
             await table.settled()
 
-    async def _begun(self) -> None:
+    async def _log_start(self) -> None:
         """Until all that was listed is in the kernel; that is told."""
         begun = self._clock()
         await self.node_cache.synced.wait()
         listed = self._clock()
-        await self._in_kernel()
-        self._has_begun = True
+        await self._all_programmed()
+        self._has_started = True
         now = self._clock()
         self._log.info(
             "all is in the kernel",
@@ -301,17 +301,17 @@ class ProxyProgram:
             family,
             options=options,
             audit_every=self._settings.audit_period,
-            on_programmed=lambda done: self._programmed(family, done),
-            on_refused=lambda service, why: self._refused(family, service, why),
+            on_programmed=lambda done: self._on_programmed(family, done),
+            on_refused=lambda service, why: self._on_refused(family, service, why),
             on_mended=lambda what, number: self._reports.mended(family, what, number),
             on_trouble=self._reports.not_programmed,
         )
 
-    def _changed(self, service: Key, trigger: str | None) -> None:
+    def _on_service_change(self, service: Key, trigger: str | None) -> None:
         self._watermark.changed(service)
         self.loop.changed(service, trigger)
 
-    def _node_is(self, node: LiveNode | None) -> None:
+    def _on_node_change(self, node: LiveNode | None) -> None:
         before, self._own = self._own, node or self._own
         self._health.node(is_eligible(node))
         if node is not None and self.node_cache.node.zone is None:
@@ -322,17 +322,17 @@ class ProxyProgram:
                 for table in self.tables.values():
                     table.options = new
             if _addresses(before) != _addresses(node):
-                self._look_at_addresses(new, node)
+                self._update_node_addresses(new, node)
 
-    def _look_at_addresses(self, options: LayoutOptions, node: LiveNode | None) -> None:
+    def _update_node_addresses(self, options: LayoutOptions, node: LiveNode | None) -> None:
         self.loop.set_node_addresses(node_port_addresses(options, node))
         all_node_addresses(node, left_out=self._reports.node_address_left_out)
 
-    def _programmed(self, family: Family, done: Programmed) -> None:
+    def _on_programmed(self, family: Family, done: Programmed) -> None:
         self.loop.programmed(family, done)
         self._health.programmed(self._clock(), family)
 
-    def _is_programmed(self, service: Key, before: Served | None, after: Served | None) -> None:
+    def _on_service_programmed(self, service: Key, before: Served | None, after: Served | None) -> None:
         one = after or before
         if self._counting is not None and one is not None:
             self._counting.programmed(service, one.family, after)
@@ -342,15 +342,15 @@ class ProxyProgram:
             port = next((each.health_check_port for each in families if each.health_check_port is not None), None)
             self._health_ports.put(service, port, max((each.healthy for each in families), default=0))
 
-    def _refused(self, family: Family, service: Key, why: str) -> None:
+    def _on_refused(self, family: Family, service: Key, why: str) -> None:
         self.loop.refused(family, service)
         self._reports.refused(family, service, why)
 
-    def _not_heard(self, resource: AnyResource, error: CallFailed) -> None:
+    def _on_watch_error(self, resource: AnyResource, error: CallFailed) -> None:
         self._standing.trouble(resource, error)
         self._reports.not_heard(resource, error)
 
-    def _restarted(self, why: str) -> None:
+    def _on_process_restart(self, why: str) -> None:
         self._metrics.process_restarts.inc()
         self._log.warning("the process that programs the kernel is started again", error=why)
 
@@ -359,26 +359,26 @@ class ProxyProgram:
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def _may_be_claimed(self) -> Any:
+    def _programmed_version(self) -> Any:
         refused = {service for table in self.tables.values() for service in table.refused}
         unreadable = {_service_of(found) for found in self.node_cache.unreadable if found.resource.kind != NODES.kind}
         left_out = self.loop.left_out | self.loop.too_large.keys() | unreadable
         return self._watermark.programmed(waits=self.loop.waits, refused=refused | left_out)
 
-    def _owner(self) -> OwnerReference | None:
+    def _owner_reference(self) -> OwnerReference | None:
         node = self._own
         if node is None or not node.metadata.uid:
             return None
         return OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node.metadata.uid)
 
-    def _is_in_time(self) -> str | None:
-        if not self._has_begun:
+    def _kernel_check(self) -> str | None:
+        if not self._has_started:
             return "not all that was listed is in the kernel yet"
         since = self.loop.waiting_since()
         is_late = since is not None and not self._health.is_healthy(self._clock())
         return f"a change waits for {self._clock() - (since or 0.0):.0f} s" if is_late else None
 
-    async def _selections(self) -> bytes:
+    async def _selection_page(self) -> bytes:
         """Made in a thread: of many Services it takes long."""
         node, some = self.node_cache.node, [each for family in FAMILIES for each in self.loop.served(family).values()]
         return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selections(node, some)))
