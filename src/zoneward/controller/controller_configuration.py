@@ -55,7 +55,7 @@ class ControllerConfiguration:
         if self.keep_built_in_label and self.mode is Mode.ONLY_MARKED:
             raise ConfigurationError(
                 f"{SECTION}.keepBuiltInLabel: expected the mode {Mode.TAKE_OVER}, got {self.mode},"
-                " which has to tell our slices from others"
+                " in which our slices need a label of their own"
             )
         if not 1 <= self.concurrent_syncs <= MOST_SYNCS:
             raise ConfigurationError(

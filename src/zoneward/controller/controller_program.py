@@ -39,9 +39,9 @@ from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
 
 DRAIN: Final = 10.0
-"""Seconds for what was begun when we are told to stop."""
+"""Seconds for the writes under way when the program is told to stop."""
 _STATUS_DRAIN: Final = 1.0
-"""Seconds, of these, for Events and conditions."""
+"""Seconds of these for Events and conditions."""
 _CONTROLLER: Final = "the controller"
 _ELECTION: Final = "leader election"
 
@@ -187,7 +187,7 @@ class ControllerProgram:
             await asyncio.gather(checking, return_exceptions=True)
 
     async def _drain(self) -> None:
-        """Lets be written what was begun, as long as we lead."""
+        """Finish the writes under way, as long as this replica leads."""
         if not self.is_leader or not self.controller.cache.synced.is_set():
             self._log.info("stops")
             return
@@ -207,7 +207,7 @@ class ControllerProgram:
         await self._teller.settled(_STATUS_DRAIN)
 
     async def _end(self) -> None:
-        # Nobody else may lead before the last write of ours is done or given up: this order is not to be changed.
+        # No other replica may lead before our last write is done or given up: do not change this order.
         await self._program.end_tasks(_CONTROLLER, _ELECTION)
         if self._candidate is None:
             return
@@ -224,7 +224,7 @@ class ControllerProgram:
             self._log.info("the Lease is released")
 
     async def _check_rights(self, connection: Transport) -> None:
-        """Told once, in one line each, rather than with every Service that they are needed for."""
+        """Each missing permission is logged once, not with every Service that needs it."""
         asked = RIGHTS + (RIGHTS_OF_MARKED if self._mode is Mode.ONLY_MARKED else ())
         for right in asked:
             try:
@@ -238,7 +238,7 @@ class ControllerProgram:
             except CallFailed:
                 return
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- what happens -------------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
@@ -252,7 +252,7 @@ class ControllerProgram:
 
     def _on_leader_change(self, leads: bool) -> None:
         if leads:
-            # What changed while others led was theirs to write.
+            # Other leaders wrote what changed until now.
             self.controller.queue.begin()
             self._has_seen_lease = True
             self._stepped_down.clear()
@@ -270,7 +270,7 @@ class ControllerProgram:
         self.controller.metrics.record_api_error(error, kind=LEASES.plural)
         self._has_seen_lease = self._has_seen_lease or bool(self._candidate.leader)
         if isinstance(error, Forbidden | Unauthorized) and not self._has_seen_lease:
-            # It would stand by for ever, and look well.
+            # It would stand by for ever, and look healthy.
             self._refusal = error
             self._refused.set()
             return
@@ -280,7 +280,7 @@ class ControllerProgram:
         )
 
     def _lease_check(self) -> str | None:
-        """A standby is as ready as a leader, but not one that could never become one."""
+        """A standby is as ready as a leader, unless it can never become one."""
         assert self._candidate is not None
         if self._candidate.leader:
             self._lease_error = None
@@ -288,7 +288,7 @@ class ControllerProgram:
 
     def _on_watch_error(self, resource: AnyResource, error: CallFailed) -> None:
         if resource.kind != LEASES.kind:
-            # Without those of nodes' proxies slices are as right as with them.
+            # Slices do not depend on the Leases of the nodes' proxies.
             self._standing.trouble(resource, error)
         self.controller.metrics.record_watch_error(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
@@ -315,8 +315,8 @@ class ControllerProgram:
         )
 
     def _log_refusal(self, service: Key, error: CallFailed, kind: str, outcome: Outcome) -> None:
-        """What is refused for one Service is for most others too: one line tells of it, with one of them."""
-        # Whose namespace is being deleted must not hide that permissions are missing.
+        """What is refused for one Service is refused for most others too: one line has one of them."""
+        # A namespace that is being deleted must not hide that permissions are missing.
         what = "terminating namespace" if outcome is Outcome.TERMINATING else type(error).__name__
         decision = self._refusals.decide((kind, what), now=self._clock())
         if decision.is_written:

@@ -218,7 +218,7 @@ _NO_PORTS: Final = object()
 
 
 def _hinted(assignment: Assignment) -> int:
-    """How many endpoints have hints, told by cells: to ask for each would take too long."""
+    """How many endpoints have hints, by cells: asking for each endpoint would take too long."""
     number, alone = 0, False
     for cell in assignment.crowd.ready():
         if assignment.whole.get(cell) is not None:

@@ -57,7 +57,7 @@ from zoneward.proxy.telling import Teller
 from zoneward.routing.configuration import Configuration
 
 HEALTH_LIMIT: Final = 60.0
-"""Seconds that something may wait for the kernel before this proxy is not well: kube-proxy's figure."""
+"""Seconds that a change may wait for the kernel before this proxy is unhealthy: kube-proxy's figure."""
 BACKOFF: Final = Backoff(initial=0.5, cap=4.0)
 """After the API server could not be reached. A server that comes back may have to be asked twice, since it no longer
 has the last version seen; and ten seconds later a node has to be up to date."""
@@ -66,7 +66,7 @@ has the last version seen; and ten seconds later a node has to be up to date."""
 class ProxyProgram:
     """`run` it once. ``lease_namespace`` is where this node's Lease is, ``instance`` names this process.
 
-    ``kernel`` makes the one process that programs the kernel, which this one starts and ends; it tells its troubles.
+    ``kernel`` makes the one process that programs the kernel, which this one starts and ends; it reports its errors.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ProxyProgram:
         settings: ProxyConfiguration,
         lease_namespace: str,
         log: Log,
-        kernel: Callable[[Callable[[str], None]], NftProcess] = lambda told: NftProcess(on_trouble=told),
+        kernel: Callable[[Callable[[str], None]], NftProcess] = lambda on_trouble: NftProcess(on_trouble=on_trouble),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._access, self._node, self._configuration, self._settings = access, node, configuration, settings
@@ -90,8 +90,8 @@ class ProxyProgram:
         """Whether all that was listed is in the kernel, or was."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until ``stop`` is set. Raises InputError where the Node is not there, the kernel can't be programmed, or an
-        address can't be had; CallFailed where the server refuses what nothing goes without; and whatever a part of it
+        """Until ``stop`` is set. Raises InputError where the Node is not there, the kernel cannot be programmed, or an
+        address cannot be had; CallFailed where the server refuses what nothing goes without; and whatever a part of it
         raises. Nothing is changed before all of that is known."""
         self._program = Program(self._access, log=self._log)
         async with AsyncExitStack() as stack:
@@ -110,8 +110,8 @@ class ProxyProgram:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     async def _read_own_node(self, transport: Transport, stop: asyncio.Event) -> LiveNode | None:
-        """A server that is away is waited for, as long as we are not told to stop: nodes start when they can, and the
-        rules of before serve meanwhile."""
+        """Waits for a server that is away, until the program is told to stop: nodes start when they can, and the rules
+        in the kernel serve meanwhile."""
         failures = 0
         while not stop.is_set():
             try:
@@ -271,13 +271,13 @@ class ProxyProgram:
         await counting.run()
 
     async def _all_programmed(self) -> None:
-        """Until all that was listed is in the kernel."""
+        """Wait until all that was listed is in the kernel."""
         await self.loop.selected.wait()
         for table in self.tables.values():
             await table.settled()
 
     async def _log_start(self) -> None:
-        """Until all that was listed is in the kernel; that is told."""
+        """Wait until all that was listed is in the kernel, and log it."""
         begun = self._clock()
         await self.node_cache.synced.wait()
         listed = self._clock()
@@ -357,7 +357,7 @@ class ProxyProgram:
     def _is_node_address(self, family: Family, address: bytes) -> bool:
         return serves_node_ports(self.tables[family].options, family, address) and is_local(family, address)
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- what others read -------------------------------------------------------------------------------------------------
 
     def _programmed_version(self) -> Any:
         refused = {service for table in self.tables.values() for service in table.refused}
@@ -379,7 +379,7 @@ class ProxyProgram:
         return f"a change waits for {self._clock() - (since or 0.0):.0f} s" if is_late else None
 
     async def _selection_page(self) -> bytes:
-        """Made in a thread: of many Services it takes long."""
+        """Made in a thread: many Services take long."""
         node, some = self.node_cache.node, [each for family in FAMILIES for each in self.loop.served(family).values()]
         return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selections(node, some)))
 
