@@ -247,13 +247,13 @@ def _leads(replica: Replica) -> bool:
         (("--take-over", "--only-marked"), "--take-over and --only-marked: expected one of them, got both"),
         (
             ("--only-marked", "--compat=upstream"),
-            "--compat=upstream: expected the mode take-over, got only-marked, which has to tell our slices from others",
+            "--compat=upstream: expected the mode take-over, got only-marked, in which our slices need a label of their own",
         ),
         (
             ("--only-marked", "--keep-built-in-label"),
             (
                 "--keep-built-in-label: expected the mode take-over, got only-marked,"
-                " which has to tell our slices from others"
+                " in which our slices need a label of their own"
             ),
         ),
         (("--take-over", "-q", "-v"), "-q and -v: expected one of them, got both"),
@@ -355,7 +355,7 @@ def test_a_label_in_the_file_that_does_not_go_with_its_mode_is_one_line(zoneward
     file = tmp_path / "configuration.yaml"
     head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
     file.write_text(head + "controller: {mode: only-marked, keepBuiltInLabel: true}\n")
-    expected = "expected the mode take-over, got only-marked, which has to tell our slices from others"
+    expected = "expected the mode take-over, got only-marked, in which our slices need a label of their own"
     for command in ("controller", "plan"):
         result = zoneward(command, "--config", file)
         assert (result.status, result.out) == (2, "")

@@ -115,7 +115,7 @@ def _settings(asked: Asked) -> tuple[Configuration, ControllerConfiguration]:
     if asked.is_upstream and settings.mode is not Mode.TAKE_OVER:
         raise click.UsageError(
             f"--compat=upstream: expected the mode {Mode.TAKE_OVER}, got {settings.mode},"
-            " which has to tell our slices from others"
+            " in which our slices need a label of their own"
         )
     configuration = replace(configuration, keep_built_in_label=settings.keep_built_in_label)
     return configuration.as_upstream() if asked.is_upstream else configuration, settings

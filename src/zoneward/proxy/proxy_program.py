@@ -357,7 +357,7 @@ class ProxyProgram:
     def _is_node_address(self, family: Family, address: bytes) -> bool:
         return serves_node_ports(self.tables[family].options, family, address) and is_local(family, address)
 
-    # --- what others read -------------------------------------------------------------------------------------------------
+    # --- what others read ---------------------------------------------------------------------------------------------
 
     def _programmed_version(self) -> Any:
         refused = {service for table in self.tables.values() for service in table.refused}
