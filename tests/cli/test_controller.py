@@ -247,7 +247,10 @@ def _leads(replica: Replica) -> bool:
         (("--take-over", "--only-marked"), "--take-over and --only-marked: expected one of them, got both"),
         (
             ("--only-marked", "--compat=upstream"),
-            "--compat=upstream: expected the mode take-over, got only-marked, in which our slices need a label of their own",
+            (
+                "--compat=upstream: expected the mode take-over, got only-marked,"
+                " in which our slices need a label of their own"
+            ),
         ),
         (
             ("--only-marked", "--keep-built-in-label"),
