@@ -140,7 +140,7 @@ def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pyt
             run.stop.set()
             await asyncio.wait_for(run.task, LIMIT)
             assert lease_of(place)["holderIdentity"]
-            assert run.log.events[-1].startswith("the Lease is left to run out")
+            assert run.log.events[-1].startswith("the Lease expires by itself")
 
     asyncio.run(test())
 

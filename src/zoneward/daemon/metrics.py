@@ -4,7 +4,8 @@ Each program declares its metrics in one table, on a registry of its own: `Count
 what is counted when it happens, and `GaugeFunc` and `CounterFunc`, named as in the Go client, for what is read when the
 page is asked for. A new metric is one more entry of that table.
 
-On hot paths call a child that was bound once: `Counter.labels` costs four times as much as `Counter.inc`.
+On hot paths call a child that was bound once: `Counter.labels` costs four times as much as `Counter.inc`. All that the
+controller counts of a sync takes 12 µs (8 µs with plain numbers in place of the library), of some 700 µs for the sync.
 """
 
 import asyncio
