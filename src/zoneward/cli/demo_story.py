@@ -1,4 +1,4 @@
-"""What happened in a demonstration so far: the plans that were record_plan, and a log of them and of the script."""
+"""What happened in a demonstration so far: the plans that were written, and a log of them and of the script."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from zoneward.client.resources import Key
-from zoneward.controller.metrics import Metrics
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.report.screens import LogLine
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.slices.planned import ServicePlan
@@ -34,7 +34,7 @@ class Story:
         return [self._plans[key] for key in sorted(self._plans)]
 
     def marked(self, seconds: float) -> frozenset[Key]:
-        """The Services that were record_plan within so many seconds."""
+        """The Services that were written within so many seconds."""
         now = self.seconds
         return frozenset(key for key, then in self._changed.items() if now - then < seconds)
 
@@ -43,7 +43,7 @@ class Story:
         self.log.append(LogLine(self.seconds, "", line))
 
     def wrote(self, plan: ServicePlan) -> None:
-        """All that a plan asks for is record_plan, if it asks for anything."""
+        """All that a plan asks for is written, if it asks for anything."""
         self._tell(plan, record_plan(plan))
 
     def looked(self, plan: ServicePlan) -> None:
@@ -69,17 +69,17 @@ class Story:
             known.pop(key, None)
 
 
-class Heard(Metrics):
+class Heard(ControllerMetrics):
     """The controller's counts, and a story that hears of each sync."""
 
     def __init__(self, story: Story) -> None:
         super().__init__()
         self._story = story
 
-    def synced(self, plan: ServicePlan) -> None:
-        super().synced(plan)
+    def record_sync(self, plan: ServicePlan) -> None:
+        super().record_sync(plan)
         self._story.wrote(plan)
 
-    def forget(self, service: Key) -> None:
-        super().forget(service)
+    def forget_service(self, service: Key) -> None:
+        super().forget_service(service)
         self._story.gone(service)
