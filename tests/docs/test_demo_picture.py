@@ -9,7 +9,8 @@ import pytest
 from rich.text import Text
 
 from zoneward import sample
-from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen
+from zoneward.report.screens import LogLine, ZoneStatus, demo_screen
+from zoneward.report.terminal_text import Terminal
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand
 from zoneward.sandbox.play.play_file import play_from
@@ -55,7 +56,7 @@ def test_it_was_taken_while_a_zone_is_out(lines: list[str], play: Play) -> None:
 
 
 def test_its_lines_are_those_that_are_drawn_today(lines: list[str]) -> None:
-    zones = [ZoneNow(f"eu-central-1{name}", 0.3, nodes=2, ready_nodes=2, pods=2, ready_pods=2) for name in "abc"]
+    zones = [ZoneStatus(f"eu-central-1{name}", 0.3, nodes=2, ready_nodes=2, pods=2, ready_pods=2) for name in "abc"]
     drawn = demo_screen(
         (),
         marked=(),
@@ -64,9 +65,7 @@ def test_its_lines_are_those_that_are_drawn_today(lines: list[str]) -> None:
         log=[LogLine(1, "", "nothing")],
         demand=Demand(zones=tuple(each.zone for each in zones), weights=(1, 1, 1), unit="nodes"),
         configuration=Configuration(),
-        width=MAKE["COLUMNS"],
-        height=MAKE["LINES"],
-        color=False,
+        terminal=Terminal(MAKE["COLUMNS"], MAKE["LINES"], color=False),
     )
     heads = [" ".join(re.sub(r"\x1b\[[0-9;]*m", "", line).split()) for line in drawn]
     (columns,) = (line for line in heads if line.startswith("SERVICE"))

@@ -21,11 +21,11 @@ import yaml
 
 from zoneward import sample
 from zoneward.cli.main import cli
-from zoneward.controller.settings import Settings, settings_from
+from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
 from zoneward.kube.objects import Condition
-from zoneward.proxy.settings import ProxySettings, proxy_settings_from
-from zoneward.report.decisions import DecisionView, SkippedView, SlicesView, ZoneView
-from zoneward.report.routes import PortRoute, Route
+from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
+from zoneward.report.plan_json import DecisionView, SkippedView, SlicesView, ZoneView
+from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.routing import events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import Configuration, ConfigurationError, Gates, configuration_from
@@ -186,9 +186,9 @@ def configuration_keys() -> list[str]:
         known = str(refused.value).split("expected one of ")[1].split(", got ")[0].split(", ")
         keys += [f"{section}.{key}" if section else key for key in known]
     sections: tuple[tuple[str, Callable[[object], object], object], ...] = (
-        ("controller", settings_from, {"?": 1}),
-        ("controller.leaderElection", settings_from, {"leaderElection": {"?": 1}}),
-        ("proxy", proxy_settings_from, {"?": 1}),
+        ("controller", read_controller_configuration, {"?": 1}),
+        ("controller.leaderElection", read_controller_configuration, {"leaderElection": {"?": 1}}),
+        ("proxy", read_proxy_configuration, {"?": 1}),
     )
     for prefix, read, wrong in sections:
         with pytest.raises(ConfigurationError) as refused:
@@ -209,8 +209,8 @@ def test_the_example_configuration_has_every_key_and_equals_the_defaults() -> No
     document = yaml.safe_load(EXAMPLE.read_text())
     assert sorted(flat(document)) == sorted(configuration_keys())
     assert configuration_from(document) == Configuration()
-    assert settings_from(document["controller"]) == Settings()
-    assert proxy_settings_from(document["proxy"]) == ProxySettings()
+    assert read_controller_configuration(document["controller"]) == ControllerConfiguration()
+    assert read_proxy_configuration(document["proxy"]) == ProxyConfiguration()
 
 
 def flat(document: dict[str, object], prefix: str = "") -> Iterator[str]:
@@ -242,7 +242,7 @@ def test_the_commands_page_has_every_command_option_and_value() -> None:
     assert {(command, word) for command, word in pairs if not {f"zoneward {command}", word} <= told} == set()
 
 
-VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, events.Event, Condition, Route, PortRoute)
+VIEWS = (DecisionView, ZoneView, SlicesView, SkippedView, Rule, events.Event, Condition, NodeRoutes, PortRoute)
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)

@@ -13,7 +13,7 @@ from zoneward.cli.routing import route_of
 from zoneward.controller.status.telling import CONTROLLER
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
-from zoneward.report.routes import PortRoute
+from zoneward.report.route_report import PortRoute
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.configuration import Configuration, Gates
 from zoneward.routing.demand.demand import demand_of

@@ -1,0 +1,391 @@
+"""One replica in this process: what it tells, and in which order it ends, whatever state it is in."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.client.serving import access_to, json_status, served
+from tests.contract.objects import a_service
+from tests.controller.a_controller import Place, a_place, addresses, fill
+from tests.controller.lines import Lines
+
+from zoneward.client.api_errors import Forbidden, ServerFault, Unreachable
+from zoneward.client.resources import SLICES, Key
+from zoneward.client.transport import Transport
+from zoneward.client.watch_health import Standing
+from zoneward.client.writer import Outcome, Writer
+from zoneward.controller import controller_program as running
+from zoneward.controller.controller_configuration import ControllerConfiguration
+from zoneward.controller.controller_program import ControllerProgram
+from zoneward.controller.leader.observing import LONGEST_ROUND, Observer
+from zoneward.controller.loop import Controller
+from zoneward.controller.mode import Mode
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.health import failed_checks
+from zoneward.daemon.metrics import counter_total
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.events import Event
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.object_store import StoredChange
+
+LEASES = "leases.coordination.k8s.io"
+LIMIT = 20.0
+
+
+@dataclass
+class Run:
+    replica: ControllerProgram
+    task: "asyncio.Task[None]"
+    stop: asyncio.Event
+    log: Lines
+
+    async def until(self, event: str) -> None:
+        async with asyncio.timeout(LIMIT):
+            while event not in self.log.events:
+                assert not self.task.done(), self.task.exception()
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def a_run(
+    url: str, *, lease: Key = ("kube-system", "zoneward-controller"), **settings: Any
+) -> AsyncIterator[Run]:
+    log, stop = Lines(), asyncio.Event()
+    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": ListenAddress("127.0.0.1", 0)}
+    replica = ControllerProgram(
+        access_to(url),
+        configuration=Configuration(),
+        settings=ControllerConfiguration(**(given | settings)),
+        lease=lease,
+        instance="replica-0",
+        log=log,
+        to_json=lambda plan: plan.service.metadata.name.encode(),
+    )
+    task = asyncio.create_task(replica.run(stop))
+    try:
+        yield Run(replica, task, stop, log)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def url_of(place: Place) -> str:
+    assert isinstance(place.link, Transport)
+    return place.link.access.cluster.server
+
+
+def lease_of(place: Place) -> Any:
+    return next((each["spec"] for each in place.objects(LEASES)), {})
+
+
+async def listed(place: Place, expected: set[str]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while place.listed() != expected:
+            await asyncio.sleep(0.005)
+
+
+def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
+    async def test() -> None:
+        # A write takes long enough to be under way when the end comes.
+        async with a_place("latency=200ms") as place, a_run(url_of(place)) as run:
+            fill(place)
+            await listed(place, addresses(*range(9)))
+            written: list[str] = []
+
+            def note(kind: Kind, _change: StoredChange) -> None:
+                written.append(kind.resource)
+
+            place.make_ready(0, False)
+            place.registry.store.listeners.append(note)
+            await asyncio.sleep(0.35)
+            run.stop.set()
+            await asyncio.wait_for(run.task, LIMIT)
+            assert written[-1] == LEASES
+            assert not lease_of(place).get("holderIdentity")
+            assert run.log.events[-3:] == [
+                "stops after the writes under way",
+                "stepped down",
+                "the Lease is released",
+            ]
+            version = place.registry.store.version
+            await asyncio.sleep(0.5)
+            assert place.registry.store.version == version
+
+    asyncio.run(test())
+
+
+def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "DRAIN", 0.2)
+
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as run:
+            fill(place)
+            await listed(place, addresses(*range(9)))
+            begun = asyncio.Event()
+            send = Transport.send
+
+            async def silent(self: Transport, method: str, path: str, body: bytes, **options: Any) -> bytes:
+                if "endpointslices" in path:
+                    begun.set()
+                    await asyncio.sleep(LIMIT)
+                return await send(self, method, path, body, **options)
+
+            monkeypatch.setattr(Transport, "send", silent)
+            place.make_ready(0, False)
+            await asyncio.wait_for(begun.wait(), LIMIT)
+            run.stop.set()
+            await asyncio.wait_for(run.task, LIMIT)
+            assert lease_of(place)["holderIdentity"]
+            assert run.log.events[-1].startswith("the Lease expires by itself")
+
+    asyncio.run(test())
+
+
+def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as run:
+            fill(place)
+            await listed(place, addresses(*range(9)))
+
+            def fail(_old: object, _new: object) -> None:
+                raise RuntimeError("a bug")
+
+            assert await run.replica.controller.settled(LIMIT)
+            assert await run.replica._teller.settled(LIMIT)
+            run.replica.controller.cache.services.subscribe(fail)
+            # One that is none of ours, so that no write is under way.
+            place.service("other", selector={})
+            with pytest.raises(RuntimeError, match="a bug"):
+                await asyncio.wait_for(run.task, LIMIT)
+            assert not lease_of(place).get("holderIdentity")
+
+    asyncio.run(test())
+
+
+def test_before_the_cluster_is_listed_the_end_waits_for_nothing() -> None:
+    async def test() -> None:
+        over = asyncio.Event()
+
+        async def silent(_request: object) -> Any:
+            await over.wait()
+
+        async with served(silent) as server, a_run(server.url) as run:
+            await run.until("status server listens")
+            await asyncio.sleep(0.1)
+            run.stop.set()
+            await asyncio.wait_for(run.task, 5.0)
+            over.set()
+            assert run.log.events == ["status server listens", "stops"]
+
+    asyncio.run(test())
+
+
+def test_without_election_it_writes_at_once_and_there_is_no_lease() -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place), leader_elect=False) as run:
+            fill(place)
+            await listed(place, addresses(*range(9)))
+            assert "leads" in run.log.events
+            run.stop.set()
+            await asyncio.wait_for(run.task, LIMIT)
+            assert not lease_of(place)
+
+    asyncio.run(test())
+
+
+def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as first:
+            await first.until("leads")
+            async with a_run(url_of(place)) as second:
+                await second.until("another leads")
+                fill(place)
+                await listed(place, addresses(*range(9)))
+                assert "leads" not in second.log.events
+                queue = second.replica.controller.queue
+                waited, begin = queue.oldest(), queue.begin
+                ages: list[float] = []
+
+                def begins() -> None:
+                    begin()
+                    ages.append(queue.oldest())
+
+                monkeypatch.setattr(queue, "begin", begins)
+                assert waited > 0
+                first.stop.set()
+                await asyncio.wait_for(first.task, LIMIT)
+                await second.until("leads")
+                assert ages[0] < waited, "what waited for others has not waited for us"
+                place.make_ready(0, False)
+                await listed(place, addresses(*range(1, 9)))
+
+    asyncio.run(test())
+
+
+def test_who_may_not_read_the_lease_at_first_does_not_stand_by_for_ever() -> None:
+    async def test() -> None:
+        async def refuse(_request: object) -> Any:
+            return json_status(403, "Forbidden", "")
+
+        async with served(refuse) as server, a_run(server.url) as run:
+            with pytest.raises(Forbidden):
+                await asyncio.wait_for(run.task, LIMIT)
+
+    asyncio.run(test())
+
+
+def test_what_breaks_off_is_counted_and_told() -> None:
+    async def test() -> None:
+        async with a_place("cut-watch") as place, a_run(url_of(place)) as run:
+            fill(place)
+            await run.until("a list or watch broke off")
+            assert counter_total(run.replica.controller.metrics.watch_errors)
+
+    asyncio.run(test())
+
+
+def test_who_can_never_lead_is_not_ready() -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place), lease=("nowhere", "zoneward")) as run:
+            await run.until("the cluster is listed")
+            await run.until("the Lease could not be read or written")
+            checks = run.replica._program.ready
+            wrong = failed_checks(checks)
+            assert list(wrong) == ["leader election"]
+            assert 'namespaces "nowhere" not found' in wrong["leader election"]
+            place.store.create(place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}})
+            await run.until("leads")
+            assert failed_checks(checks) == {}
+
+    asyncio.run(test())
+
+
+def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
+    async def test() -> None:
+        now, log = 0.0, Lines()
+        async with a_place() as place:
+            standing = Standing(place.link, clock=lambda: now)
+            controller = Controller(
+                place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+            )
+            observer = Observer(controller, standing=standing, candidate=None, log=log, said=str, clock=lambda: now)
+            standing.trouble(SLICES, Unreachable("no connection"))
+            for _ in range(4):
+                observer._look()
+                now += 0.6
+            async with standing.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
+                observer._look()
+                observer._look()
+        assert log.told == [
+            ("the cluster is not heard of", {"error": "no connection"}),
+            ("the cluster is heard of again", {"seconds": 2.4}),
+        ]
+
+    asyncio.run(test())
+
+
+def test_the_garbage_collector_rests_until_the_cluster_is_there_and_is_back_at_the_end() -> None:
+    async def test() -> None:
+        # Slow enough to be seen while the cluster is not listed yet.
+        async with a_place("latency=500ms") as place, a_run(url_of(place)) as run:
+            await run.until("status server listens")
+            assert not gc.isenabled()
+            fill(place)
+            await listed(place, addresses(*range(9)))
+            async with asyncio.timeout(LIMIT):
+                while not gc.isenabled():
+                    await asyncio.sleep(0.01)
+            assert gc.get_freeze_count()
+            run.stop.set()
+            await asyncio.wait_for(run.task, LIMIT)
+        assert gc.isenabled()
+        assert not gc.get_freeze_count()
+
+    asyncio.run(test())
+
+
+def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_be_listed() -> None:
+    async def test() -> None:
+        now = 100.0
+        async with a_place() as place:
+            controller = Controller(
+                place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+            )
+            standing = Standing(place.link, clock=lambda: now)
+            observer = Observer(controller, standing=standing, candidate=None, log=Lines(), said=str, clock=lambda: now)
+            gc.disable()
+            try:
+                now += LONGEST_ROUND - 0.1
+                observer._look()
+                assert not gc.isenabled()
+                now += 0.1
+                observer._look()
+                assert gc.isenabled()
+            finally:
+                gc.enable()
+
+    asyncio.run(test())
+
+
+def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission() -> None:
+    """And does not hide one that is."""
+    events = "/apis/events.k8s.io/v1/namespaces/{}/events"
+
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as run:
+            registry = place.registry
+            fill(place)
+            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
+            held = a_service("held", namespace="doomed")
+            held["metadata"]["finalizers"] = ["example.com/held"]
+            place.store.create(registry.kinds["services"], "doomed", held)
+            place.store.delete(registry.kinds["namespaces"], "", "doomed")
+            await run.until("the cluster is listed")
+            service = run.replica.controller.cache.services.get("doomed", "held")
+            assert service is not None
+            event = Event("Warning", "EndpointSlicesContested", "twice")
+            run.replica._teller.tell(service, conditions=(), events=[event])
+            await run.until("Events or conditions are refused")
+            path = events.format("shop")
+            run.replica._on_status_error(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
+            ended, missing = (fields for name, fields in run.log.told if name == "Events or conditions are refused")
+            assert (ended["service"], ended["reason"]) == ("doomed/held", "terminating namespace events")
+            words = "unable to create new content in namespace doomed because it is being terminated"
+            assert "in namespace doomed, which is being deleted (403): " in str(ended["error"])
+            assert str(ended["error"]).endswith(words)
+            assert "grants it" not in str(ended["error"])
+            assert "grants it" in str(missing["error"])
+            errors = run.replica.controller.metrics.api_errors
+            for outcome in (Outcome.TERMINATING, Outcome.REFUSED):
+                assert counter_total(errors, resource="events", kind=outcome.value) == 1
+
+    asyncio.run(test())
+
+
+def test_what_is_refused_for_every_service_is_told_in_one_line() -> None:
+    async def test() -> None:
+        async with a_place() as place, a_run(url_of(place)) as run:
+            await run.until("status server listens")
+            run.log.told.clear()
+            for number in range(20):
+                path = f"/api/v1/namespaces/shop/services/s{number}/status"
+                run.replica._on_status_error(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
+            path = "/apis/events.k8s.io/v1/namespaces/shop/events"
+            run.replica._on_status_error(("shop", "s0"), Forbidden(403, "", "", method="POST", path=path))
+            for _ in range(2):
+                run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
+            told = [
+                (event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields
+            ]
+            assert told == [
+                ("Events or conditions are refused", "shop/s0", "Forbidden services"),
+                ("Events or conditions are refused", "shop/s0", "Forbidden events"),
+                ("an Event or condition could not be written", "shop/s0", "ServerFault"),
+                ("an Event or condition could not be written", "shop/s0", "ServerFault"),
+            ]
+
+    asyncio.run(test())

@@ -1,0 +1,153 @@
+"""The page of a proxy's metrics is what Prometheus reads, and the documentation and the alerts have what is on it."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from zoneward.client.api_errors import Gone, Unreachable
+from zoneward.client.resources import NODES, SERVICES
+from zoneward.daemon.metrics import MetricsPage
+from zoneward.proxy.measure.measured import Total
+from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.proxy_metrics import OURS, UPSTREAM, ProxyMetrics
+from zoneward.routing.selection.selection import SelectionRule
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()
+ALERTS = ROOT / "deploy" / "alerts.yaml"
+SERVED = Served(
+    namespace="shop",
+    name="cart",
+    family="ip",
+    cluster_ip="10.96.0.1",
+    ports=(
+        ServedPort(
+            name="http",
+            protocol="tcp",
+            port=80,
+            cluster=(Target("10.1.0.1", 8080), Target("10.1.0.2", 8080)),
+            has_any=True,
+            rule=SelectionRule.ZONE_HINTS,
+        ),
+    ),
+)
+
+
+def a_program() -> Any:
+    """What the metrics read of a running program."""
+    synced = asyncio.Event()
+    synced.set()
+    services = {"ip": {("shop", "cart"): SERVED}, "ip6": {}}
+    return SimpleNamespace(
+        loop=SimpleNamespace(
+            served=lambda family: services[family],
+            too_large={},
+            lost={"ip": {("shop", "a"), ("shop", "b")}, "ip6": set()},
+        ),
+        tables={
+            "ip": SimpleNamespace(elements=7, refused=set()),
+            "ip6": SimpleNamespace(elements=0, refused=set()),
+        },
+        node_cache=SimpleNamespace(
+            numbers=(3, 4),
+            left_out={1, 2, 3},
+            synced=synced,
+            unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
+            resources=(SERVICES, NODES),
+            node=SimpleNamespace(zone="a"),
+        ),
+        watch_trouble_seconds=0.5,
+        waiting_seconds=1.5,
+        connection_totals=lambda: (
+            Total(("shop", "cart"), "ip", True, "a", 5),
+            Total(("shop", "cart"), "ip", False, "", 2),
+        ),
+    )
+
+
+def busy() -> ProxyMetrics:
+    """ProxyMetrics in which everything has happened once."""
+    metrics = ProxyMetrics()
+    metrics.sync_duration.observe(0.002)
+    metrics.transaction_duration.observe(0.0001)
+    metrics.programming_duration.observe(0.1)
+    for by_family in (metrics.transactions, metrics.changed_elements, metrics.refusals):
+        by_family["ip"].inc()
+    metrics.repairs.labels("rules").inc()
+    metrics.record_watch_error(Unreachable("x"), kind="services")
+    metrics.record_watch_error(Gone(410, "Expired", "x"), kind="nodes")
+    return metrics
+
+
+def page(metrics: ProxyMetrics) -> str:
+    """Once for each: a program runs once."""
+    metrics.declare_state(a_program())
+    return asyncio.run(MetricsPage(metrics.registry).text()).decode()
+
+
+def samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    for family in text_string_to_metric_families(text):
+        for each in family.samples:
+            yield each.name, each.labels, each.value
+
+
+def shown() -> dict[str, set[str]]:
+    """Each metric of the page, with its labels."""
+    found: dict[str, set[str]] = {}
+    for name, labels, _ in samples(page(busy())):
+        bare = re.sub(r"_(bucket|count|sum|created)$", "", name)
+        found.setdefault(bare, set()).update(labels.keys() - {"le"})
+    return {name: labels for name, labels in found.items() if name.startswith((UPSTREAM, OURS))}
+
+
+def test_prometheus_reads_each_series_once() -> None:
+    known = [(name, tuple(sorted(labels.items()))) for name, labels, _ in samples(page(busy()))]
+    assert len(known) == len(set(known)) > 40
+
+
+def test_a_service_has_as_many_endpoints_as_this_node_may_send_to_and_the_rule_that_chose_them() -> None:
+    ((labels, value),) = (
+        (labels, value) for name, labels, value in samples(page(busy())) if name == f"{OURS}service_endpoints"
+    )
+    assert (labels["namespace"], labels["service"], labels["port"]) == ("shop", "cart", "http")
+    assert (labels["rule"], value) == ("zone-hints", 2)
+
+
+def test_connections_are_told_by_the_zones_at_both_ends_and_by_what_was_asked_for() -> None:
+    told = [labels | {"value": value} for name, labels, value in samples(page(busy())) if "_connections_" in name]
+    assert [(each["from_zone"], each["to_zone"], each["asked"], each["value"]) for each in told] == [
+        ("a", "a", "cluster-ip", 5),
+        ("a", "", "external", 2),
+    ]
+
+
+def test_what_others_may_change_is_told_before_they_do() -> None:
+    """A series that begins above 0 has no rate, and no alert."""
+    told = {
+        labels["what"]: value for name, labels, value in samples(page(ProxyMetrics())) if name == f"{OURS}mended_total"
+    }
+    assert told == dict.fromkeys(("table", "chains", "sets", "elements", "rules"), 0)
+
+
+def test_the_documentation_has_every_metric_with_its_labels_and_no_other() -> None:
+    rows = re.findall(r"^\| `(\w+)`[^|]*\|([^|]*)\|", DOCS, re.MULTILINE)
+    documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
+    assert {name: each for name, each in documented.items() if name.startswith((UPSTREAM, OURS))} == shown()
+
+
+def test_alert_rules_ask_for_metrics_and_labels_that_there_are() -> None:
+    known, used = shown(), set()
+    (group,) = (each for each in yaml.safe_load(ALERTS.read_text())["groups"] if each["name"] == "zoneward-proxy")
+    for rule in group["rules"]:
+        for name, labels in re.findall(rf"\b({OURS}\w+)(?:\{{([^}}]*)\}})?", rule["expr"]):
+            assert set(re.findall(r"(\w+)[=!~]+\"", labels)) <= known[name], rule["alert"]
+            used.add(name)
+        assert {"summary", "description"} <= rule["annotations"].keys(), rule["alert"]
+        assert rule["labels"]["severity"] in ("critical", "warning", "info"), rule["alert"]
+    assert len(used) == len(group["rules"])
