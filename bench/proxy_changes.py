@@ -29,10 +29,10 @@ from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
 from bench.proxy_plane import create, plane
 from bench.proxy_server import serving
 from zoneward.netlink.messages import status
-from zoneward.proxy.kernel.applying import Refused
+from zoneward.proxy.kernel.nft_client import Refused
 from zoneward.proxy.kernel.nft_process import Library, Sender, answers
-from zoneward.proxy.kernel.programming import FamilyTable, Programmed
-from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed
+from zoneward.proxy.model.node_service import Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 
 FIGURES: Final = Path(".cache/bench/proxy-changes.json")

@@ -21,15 +21,15 @@ from statistics import median
 from typing import Any, Final, TextIO
 
 from bench.measuring import MIB, Figure
-from zoneward.proxy.kernel.kernel_elements import elements_request
+from zoneward.netlink.nftables_elements import elements_request
 from zoneward.proxy.kernel.nft_process import Library, answers
 from zoneward.proxy.measure.connection_counts import counts
-from zoneward.proxy.measure.connections import CONNECTIONS, MOST
-from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.measure.connection_set import CONNECTIONS, MOST
+from zoneward.proxy.model.node_service import Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions, base_chains
-from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
-from zoneward.proxy.ruleset.layout import portion, slots_of
-from zoneward.proxy.ruleset.text import text
+from zoneward.proxy.ruleset.nft_commands import text
+from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
+from zoneward.proxy.ruleset.service_rules import portion, slots_of
 
 _SERVICES, _ENDPOINTS = 1_000, 10
 _USED = 100

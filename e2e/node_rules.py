@@ -8,13 +8,13 @@ from typing import Self
 from e2e.nodes import Namespace, kernel_of
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import Served
+from zoneward.proxy.model.node_service import Served
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 from zoneward.proxy.ruleset.difference import apart, merged
-from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
-from zoneward.proxy.ruleset.layout import Slots, portion, slots_of
+from zoneward.proxy.ruleset.nft_commands import text
 from zoneward.proxy.ruleset.ruleset import Changes
-from zoneward.proxy.ruleset.text import text
+from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
+from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
 
 
 class NodeRules:

@@ -38,7 +38,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
-from zoneward.proxy.kernel.applying import NftProcess
+from zoneward.proxy.kernel.nft_client import NftProcess
 
 N = TypeVar("N", bound="Namespace")
 P = ParamSpec("P")

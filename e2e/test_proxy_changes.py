@@ -10,7 +10,7 @@ import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, ask
 
-from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.model.node_service import Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 
 SECONDS: Final = 2.0

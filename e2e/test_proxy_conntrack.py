@@ -10,12 +10,12 @@ from typing import Self
 import pytest
 from e2e.nodes import Bed, Namespace, Node, kernel_of
 
-from zoneward.netlink.conntrack_messages import Place, flows, listing, packed
+from zoneward.netlink.conntrack import Place, flows, listing, packed
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.applying import NftProcess
-from zoneward.proxy.kernel.conntrack_cleaning import Conntrack
-from zoneward.proxy.kernel.programming import FamilyTable
-from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.kernel.conntrack_cleaner import Conntrack
+from zoneward.proxy.kernel.nft_client import NftProcess
+from zoneward.proxy.kernel.table_syncer import FamilyTable
+from zoneward.proxy.model.node_service import Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 
 PORT, NODE_PORT = 53, 30_053

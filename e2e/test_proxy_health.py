@@ -15,8 +15,8 @@ from e2e.kube_proxy import KubeProxy
 from tests.contract.objects import a_namespace, a_node, a_service, an_endpoint_slice
 
 from zoneward.netlink.messages import FAMILIES
-from zoneward.proxy.health.health_ports import HealthPorts
-from zoneward.proxy.health.healthz import TO_BE_DELETED, HealthzServer, ProxyHealth
+from zoneward.proxy.health.proxy_health import TO_BE_DELETED, HealthzServer, ProxyHealth
+from zoneward.proxy.health.service_health import HealthPorts
 
 NODE, NAMESPACE, SERVICE = "node-health", "proxy-health", "cart"
 HEALTHZ: Final = 10256

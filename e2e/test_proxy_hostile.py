@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from tests.contract.objects import a_node, a_service
 from tests.proxy.hostile import DOCUMENT, documents, rulesets
 
-from zoneward.proxy.kernel.applying import Refused
+from zoneward.proxy.kernel.nft_client import Refused
 from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.text import text
+from zoneward.proxy.ruleset.nft_commands import text
 
 _DNS = 53
 

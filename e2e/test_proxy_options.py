@@ -9,7 +9,7 @@ from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.model.node_service import Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 
 CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd96::1"}

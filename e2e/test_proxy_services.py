@@ -37,10 +37,10 @@ from zoneward.kube.objects import (
 )
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, served
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, Node, Served, served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.text import text
+from zoneward.proxy.ruleset.nft_commands import text
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
 

@@ -19,7 +19,7 @@ from tests.vectors.selecting import selectable, selected_service
 
 from zoneward.kube.objects import EndpointPort, EndpointSlice, ObjectMeta, Service, ServicePort
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, served
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, Node, Served, served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import CURRENT, LOCAL

@@ -15,8 +15,8 @@ from zoneward.client.node_leases import lease_name
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Silent
 from zoneward.proxy import node_lease
-from zoneward.proxy.kernel.applying import NftProcess
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.nft_client import NftProcess
 from zoneward.proxy.running import NodeProxy
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration

@@ -10,7 +10,7 @@ import zoneward
 from zoneward.controller.status.conditions import TYPES
 from zoneward.controller.status.honored import HonoredReason
 from zoneward.daemon.unreadable import UNREADABLE
-from zoneward.proxy import telling
+from zoneward.proxy import proxy_events as telling
 from zoneward.routing.events import _MESSAGES
 from zoneward.routing.reasons import Reason
 

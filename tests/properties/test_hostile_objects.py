@@ -19,10 +19,10 @@ from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.model.known import Known
-from zoneward.proxy.model.node_options import layout_options
-from zoneward.proxy.model.served import Served
+from zoneward.proxy.model.node_cache import Known
+from zoneward.proxy.model.node_service import Served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.ruleset.ruleset_options import layout_options
 from zoneward.proxy.settings import ProxySettings
 from zoneward.report.decisions import decisions_document
 from zoneward.routing.configuration import Configuration, Gates

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.kernel.programming import FamilyTable, Programmed
-from zoneward.proxy.model.served import Key, Served, ServedPort, Target
+from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed
+from zoneward.proxy.model.node_service import Key, Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 from zoneward.proxy.ruleset.rule_comparison import scratch
 

@@ -12,12 +12,12 @@ from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Node, Service
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.model.claims import granted
-from zoneward.proxy.model.node_options import layout_options, node_port_addresses
-from zoneward.proxy.model.served import Node as This
-from zoneward.proxy.model.served import Served, served
+from zoneward.proxy.model.address_ownership import granted
+from zoneward.proxy.model.node_service import Node as This
+from zoneward.proxy.model.node_service import Served, served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.ruleset import Ruleset
+from zoneward.proxy.ruleset.ruleset_options import layout_options, node_port_addresses
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD

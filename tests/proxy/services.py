@@ -5,7 +5,7 @@ from functools import cache
 from hypothesis import strategies as st
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.model.node_service import Served, ServedPort, Target
 
 _SMALL = st.integers(1, 6)
 

@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from zoneward.client.api_errors import Gone, Unreachable
 from zoneward.proxy.exposition import OURS, UPSTREAM, MetricsPage, Moment
-from zoneward.proxy.measure.measured import Total
+from zoneward.proxy.measure.connection_totals import Total
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.model.node_service import Served, ServedPort, Target
 from zoneward.routing.selection.selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]

@@ -24,18 +24,18 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.names import PROXY_NAME_LABEL
 from zoneward.kube.objects import zone_of
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.applying import Lost, NftProcess, Refused, Unusable
+from zoneward.netlink.nftables import Incomplete
 from zoneward.proxy.kernel.capability import set_aside
-from zoneward.proxy.kernel.kernel_reading import Incomplete
+from zoneward.proxy.kernel.nft_client import Lost, NftProcess, Refused, Unusable
 from zoneward.proxy.kernel.planning import cleanup, planned, whole
-from zoneward.proxy.model.claims import granted
-from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses
-from zoneward.proxy.model.served import Node, Served
+from zoneward.proxy.model.address_ownership import granted
+from zoneward.proxy.model.node_service import Node, Served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.large_services import TooLarge, served_within
+from zoneward.proxy.ruleset.nft_commands import text
 from zoneward.proxy.ruleset.quoting import comment
-from zoneward.proxy.ruleset.text import text
+from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, layout_options, node_port_addresses
+from zoneward.proxy.ruleset.service_size import TooLarge, served_within
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration, ConfigurationError
 from zoneward.routing.selection.selection import ZONEWARD

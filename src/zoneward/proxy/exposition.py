@@ -15,9 +15,9 @@ from prometheus_client.metrics_core import Metric
 from zoneward import __version__
 from zoneward.daemon.metric_text import Value, counter, gauge, histogram, text_of
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.measure.measured import Total
+from zoneward.proxy.measure.connection_totals import Total
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.served import ADDRESS_TYPES, Served
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, Served
 
 UPSTREAM: Final = "kubeproxy_"
 OURS: Final = "zoneward_proxy_"

@@ -32,26 +32,31 @@ from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.exposition import MetricsPage, Moment
-from zoneward.proxy.health.health_ports import HealthPorts
-from zoneward.proxy.health.healthz import HealthzServer, ProxyHealth, is_eligible
+from zoneward.proxy.health.proxy_health import HealthzServer, ProxyHealth, is_eligible
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
-from zoneward.proxy.kernel.applying import NftProcess
-from zoneward.proxy.kernel.conntrack_cleaning import Conntrack, is_local
-from zoneward.proxy.kernel.programming import FamilyTable, Programmed
-from zoneward.proxy.loop import ProxyLoop
+from zoneward.proxy.health.service_health import HealthPorts
+from zoneward.proxy.kernel.conntrack_cleaner import Conntrack, is_local
+from zoneward.proxy.kernel.nft_client import NftProcess
+from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed
 from zoneward.proxy.machine import families
-from zoneward.proxy.measure.counting import Counting
+from zoneward.proxy.measure.connection_collector import Counting
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.known import Known
-from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses, serves_node_ports
+from zoneward.proxy.model.node_cache import Known
+from zoneward.proxy.model.node_service import Served
 from zoneward.proxy.model.selections import selections
-from zoneward.proxy.model.served import Served
 from zoneward.proxy.model.watermark import Watermark
 from zoneward.proxy.node_lease import NodeLease
-from zoneward.proxy.reports import Reports
+from zoneward.proxy.proxier import ProxyLoop
+from zoneward.proxy.proxy_events import Teller
+from zoneward.proxy.reporter import Reports
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.ruleset.ruleset_options import (
+    all_node_addresses,
+    layout_options,
+    node_port_addresses,
+    serves_node_ports,
+)
 from zoneward.proxy.settings import ProxySettings
-from zoneward.proxy.telling import Teller
 from zoneward.routing.configuration import Configuration
 
 HEALTH_LIMIT: Final = 60.0

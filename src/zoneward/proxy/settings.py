@@ -19,9 +19,9 @@ from zoneward.daemon.section import (
     read_section,
 )
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.served import family_of
-from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES
+from zoneward.proxy.model.node_service import family_of
 from zoneward.proxy.ruleset.quoting import quoted
+from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES
 from zoneward.routing.configuration import ConfigurationError
 
 SECTION: Final = "proxy"

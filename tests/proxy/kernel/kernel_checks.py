@@ -7,19 +7,19 @@ import pytest
 from tests.proxy.kernel.kernel_cases import BEGIN, IN, SETS, TABLE, Batch, Case
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.applying import Kernel, Refused
+from zoneward.netlink.nftables import sets_request, table_request
+from zoneward.netlink.nftables_elements import elements_request
 from zoneward.proxy.kernel.element_batch import batch
-from zoneward.proxy.kernel.kernel_elements import elements_request
-from zoneward.proxy.kernel.kernel_reading import sets_request, table_request
-from zoneward.proxy.kernel.present import read_table
-from zoneward.proxy.model.served import Served
+from zoneward.proxy.kernel.nft_client import Kernel, Refused
+from zoneward.proxy.kernel.table_reader import read_table
+from zoneward.proxy.model.node_service import Served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
 from zoneward.proxy.ruleset.difference import difference, merged
-from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
-from zoneward.proxy.ruleset.layout import Slots, portion, slots_of
+from zoneward.proxy.ruleset.nft_commands import text
 from zoneward.proxy.ruleset.rule_comparison import differing, read_rules
 from zoneward.proxy.ruleset.ruleset import NOTHING, Changes, Hook, Ruleset
-from zoneward.proxy.ruleset.text import text
+from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
+from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
 
 OPTIONS = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 

@@ -10,10 +10,10 @@ from tests.proxy.a_table import OPTIONS, SOON, Proxy, a_service, key, restarted,
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.planning import cleanup, planned
-from zoneward.proxy.kernel.programming import AT_ONCE
+from zoneward.proxy.kernel.table_syncer import AT_ONCE
 from zoneward.proxy.ruleset.base_rules import TABLE
+from zoneward.proxy.ruleset.nft_commands import text
 from zoneward.proxy.ruleset.rule_comparison import scratch
-from zoneward.proxy.ruleset.text import text
 
 # --- others -----------------------------------------------------------------------------------------------------------
 

@@ -14,15 +14,15 @@ from zoneward.client.resources import LiveNode, SealedSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel import programming
+from zoneward.proxy.kernel import table_syncer as programming
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.kernel.programming import FamilyTable
-from zoneward.proxy.loop import ProxyLoop
+from zoneward.proxy.kernel.table_syncer import FamilyTable
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.claims import granted
-from zoneward.proxy.model.known import Known
-from zoneward.proxy.model.served import Node, Served, served
+from zoneward.proxy.model.address_ownership import granted
+from zoneward.proxy.model.node_cache import Known
+from zoneward.proxy.model.node_service import Node, Served, served
+from zoneward.proxy.proxier import ProxyLoop
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD

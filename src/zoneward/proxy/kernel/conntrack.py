@@ -11,9 +11,9 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from zoneward.netlink.conntrack_messages import Flow, Place, packed
+from zoneward.netlink.conntrack import Flow, Place, packed
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.served import Served, Target
+from zoneward.proxy.model.node_service import Served, Target
 
 Front = tuple[str | None, int]
 """Where clients send to: an address and a port. Without an address: a port of the node."""

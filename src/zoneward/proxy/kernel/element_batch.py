@@ -11,7 +11,8 @@ from itertools import islice
 from typing import Final
 
 from zoneward.netlink.messages import GENERIC, HEADER, nested, text
-from zoneward.proxy.kernel.kernel_elements import (
+from zoneward.netlink.nftables import FAMILY_NUMBERS, SUBSYSTEM
+from zoneward.netlink.nftables_elements import (
     DEL_ELEMENTS,
     ELEMENTS,
     NEW_ELEMENTS,
@@ -20,7 +21,6 @@ from zoneward.proxy.kernel.kernel_elements import (
     ElementWriter,
     fields,
 )
-from zoneward.proxy.kernel.kernel_reading import FAMILY_NUMBERS, SUBSYSTEM
 from zoneward.proxy.ruleset.ruleset import Changes, Declared
 
 BEGIN, END = 16, 17

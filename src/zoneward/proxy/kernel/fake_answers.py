@@ -21,20 +21,7 @@ from zoneward.netlink.messages import (
     text,
     words,
 )
-from zoneward.proxy.kernel.applying import Refused
-from zoneward.proxy.kernel.element_batch import BEGIN, END
-from zoneward.proxy.kernel.kernel_elements import (
-    DEL_ELEMENTS,
-    ELEMENTS,
-    GET_ELEMENTS,
-    NEW_ELEMENTS,
-    SET,
-    TABLE,
-    ElementReader,
-    ElementWriter,
-    fields,
-)
-from zoneward.proxy.kernel.kernel_reading import (
+from zoneward.netlink.nftables import (
     CHAIN_HOOK,
     CHAIN_NAME,
     CHAIN_POLICY,
@@ -69,6 +56,19 @@ from zoneward.proxy.kernel.kernel_reading import (
     TABLE_NAME,
     TABLE_USE,
 )
+from zoneward.netlink.nftables_elements import (
+    DEL_ELEMENTS,
+    ELEMENTS,
+    GET_ELEMENTS,
+    NEW_ELEMENTS,
+    SET,
+    TABLE,
+    ElementReader,
+    ElementWriter,
+    fields,
+)
+from zoneward.proxy.kernel.element_batch import BEGIN, END
+from zoneward.proxy.kernel.nft_client import Refused
 from zoneward.proxy.ruleset.ruleset import Declared, Hook
 
 _VERBS: Final = {SUBSYSTEM << 8 | NEW_ELEMENTS: "add", SUBSYSTEM << 8 | DEL_ELEMENTS: "delete"}

@@ -2,7 +2,7 @@
 
 All or nothing, as one transaction of nft. It knows the commands and forms that the proxy uses, and no others; the same
 tables of tests are run on it and on the real one. It can be told to die, to hang and to refuse, so that whoever uses a
-`zoneward.proxy.kernel.applying.Kernel` can be tested without any rights.
+`zoneward.proxy.kernel.nft_client.Kernel` can be tested without any rights.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zoneward.netlink.messages import Family, error_text, status
-from zoneward.proxy.kernel.applying import Lost, Refused
 from zoneward.proxy.kernel.fake_answers import Table, answer, commands_of
+from zoneward.proxy.kernel.nft_client import Lost, Refused
 from zoneward.proxy.ruleset.ruleset import Declared, Hook
 
 _COMMAND: Final = re.compile(r"(add|delete|flush) (table|chain|rule|set|map|element) (\S+) (\S+)(?: (\S+))?(?: (.*))?")

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.applying import Kernel
-from zoneward.proxy.kernel.present import is_there, read_table, slots_there
-from zoneward.proxy.model.served import Key, Served
+from zoneward.proxy.kernel.nft_client import Kernel
+from zoneward.proxy.kernel.table_reader import is_there, read_table, slots_there
+from zoneward.proxy.model.node_service import Key, Served
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions, base_sets
 from zoneward.proxy.ruleset.difference import merged
-from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
-from zoneward.proxy.ruleset.layout import portion, slots_of
 from zoneward.proxy.ruleset.rule_comparison import scratch
 from zoneward.proxy.ruleset.ruleset import Changes, Ruleset
+from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
+from zoneward.proxy.ruleset.service_rules import portion, slots_of
 
 _OURS: Final = (TABLE, scratch(TABLE))
 

@@ -1,4 +1,4 @@
-"""Counts of connections as the kernel tells them over netlink (`zoneward.proxy.measure.connections`)."""
+"""Counts of connections as the kernel tells them over netlink (`zoneward.proxy.measure.connection_set`)."""
 
 import struct
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from ipaddress import ip_address
 from typing import Final
 
 from zoneward.netlink.messages import GENERIC, Family, attributes, messages
-from zoneward.proxy.kernel.kernel_elements import ELEMENTS, KEY, NEW_ELEMENTS, PROTOCOLS, VALUE
-from zoneward.proxy.kernel.kernel_reading import SUBSYSTEM
+from zoneward.netlink.nftables import SUBSYSTEM
+from zoneward.netlink.nftables_elements import ELEMENTS, KEY, NEW_ELEMENTS, PROTOCOLS, VALUE
 
 EXPRESSION, EXPRESSIONS = 7, 11
 EXPRESSION_DATA: Final = 2

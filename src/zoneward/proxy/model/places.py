@@ -1,7 +1,7 @@
 """Whose an address is that clients ask for."""
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.served import Key, Served, Spot
+from zoneward.proxy.model.node_service import Key, Served, Spot
 
 
 class Places:

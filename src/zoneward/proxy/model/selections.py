@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, ServedPort, Target
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, Node, Served, ServedPort, Target
 
 
 def selections(node: Node, served: Iterable[Served]) -> dict[str, Any]:

@@ -12,7 +12,7 @@
 ``refused``         what has nobody to serve it: rejected where no endpoint exists, else dropped
 ``guarded``         load balancers' addresses with ranges of sources
 ``cluster-ips``     all cluster addresses; ``hairpin``: endpoints of this node, which may call themselves
-``connections``     what the kernel counts by itself (`zoneward.proxy.measure.connections`)
+``connections``     what the kernel counts by itself (`zoneward.proxy.measure.connection_set`)
 ==================  ==================================================================================
 
 What a chain does is told by its name, so that whoever finds a table needs no more than the names to know it.
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.measure.connections import CONNECTIONS, COUNTING, connections_set, counting_chain
+from zoneward.proxy.measure.connection_set import CONNECTIONS, COUNTING, connections_set, counting_chain
 from zoneward.proxy.ruleset.quoting import quoted
 from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, Declared, Hook
 
@@ -54,7 +54,7 @@ class LayoutOptions:
     are dropped. ``node_addresses``: ranges of those of the node's addresses that node ports are served on; all where
     there are none for a family, but never loopback. ``own_addresses``: the node's, which ranges of sources may have.
     ``mark``: the bit that says to masquerade. ``count_connections``: by endpoint, as
-    `zoneward.proxy.measure.connections` says.
+    `zoneward.proxy.measure.connection_set` says.
     """
 
     pod_ranges: Mapping[Family, str] | None = None

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.applying import Kernel
-from zoneward.proxy.kernel.kernel_elements import elements_request, raw_elements
-from zoneward.proxy.kernel.kernel_reading import FoundRule, rules, rules_request
+from zoneward.netlink.nftables import FoundRule, rules, rules_request
+from zoneward.netlink.nftables_elements import elements_request, raw_elements
+from zoneward.proxy.kernel.nft_client import Kernel
+from zoneward.proxy.ruleset.nft_commands import text
 from zoneward.proxy.ruleset.ruleset import Chain, Changes, Declared
-from zoneward.proxy.ruleset.text import text
 
 AT_ONCE: Final = 300
 """Chains that are compared in one transaction."""

@@ -1,0 +1,115 @@
+"""The table as it is in the kernel, read back into values."""
+
+import asyncio
+import errno
+from collections.abc import Mapping
+from typing import Final
+
+from zoneward.netlink.messages import Family
+from zoneward.netlink.nftables import (
+    Incomplete,
+    chains,
+    chains_request,
+    found_table,
+    sets,
+    sets_request,
+    table_request,
+)
+from zoneward.netlink.nftables_elements import ElementReader, Fields, elements_request, fields, raw_elements
+from zoneward.proxy.kernel.nft_client import Kernel, Refused
+from zoneward.proxy.model.node_service import Served, Target
+from zoneward.proxy.ruleset.ruleset import Chain, Declared, Ruleset
+from zoneward.proxy.ruleset.service_rules import Slots
+
+_ATTEMPTS: Final = 5
+_AT_ONCE: Final = 500
+"""Elements that are read before others may go on: a millisecond."""
+ASLEEP: Final = "asleep"
+"""A chain that no table of ours has: one that somebody made sleep is no table of ours any more."""
+
+
+async def is_there(kernel: Kernel, family: Family, table: str) -> bool:
+    """Whether there is such a table. Raises Lost."""
+    try:
+        await kernel.ask(table_request(family, table))
+    except Refused as error:
+        if error.number == errno.ENOENT:
+            return False
+        raise
+    return True
+
+
+async def read_table(kernel: Kernel, family: Family, table: str, declared: Mapping[str, Declared]) -> Ruleset | None:
+    """The table; None where there is none. ``declared`` says what elements are made of; others are not read.
+
+    Chains have their hooks, and no rules: see `zoneward.proxy.ruleset.rule_comparison`. Raises Lost, Refused, or
+    Incomplete where somebody else changes it again and again meanwhile.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return await _read(kernel, family, table, declared)
+        except Incomplete:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    return None
+
+
+async def _read(kernel: Kernel, family: Family, table: str, declared: Mapping[str, Declared]) -> Ruleset | None:
+    try:
+        table_there = found_table(await kernel.ask(table_request(family, table)))
+    except Refused as error:
+        if error.number == errno.ENOENT:
+            return None
+        raise
+    found_chains = {
+        name: Chain(hook=hook) for name, hook in chains(await kernel.ask(chains_request(family)), table).items()
+    }
+    if table_there.is_odd:
+        found_chains = {ASLEEP: Chain()}
+    found_sets = sets(await kernel.ask(sets_request(family, table)), table)
+    elements = {}
+    for name in found_sets:
+        parts = fields(declared[name]) if name in declared else None
+        if parts is not None:
+            elements[name] = await _elements(kernel, family, table, name, parts)
+    return Ruleset(
+        family=family,
+        table=table,
+        sets={name: declared.get(name, Declared(each.kind, "")) for name, each in found_sets.items()},
+        chains=found_chains,
+        elements=elements,
+    )
+
+
+async def _elements(
+    kernel: Kernel, family: Family, table: str, name: str, parts: tuple[Fields, Fields]
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    reader = ElementReader(family, parts)
+    raw = raw_elements(await kernel.ask(elements_request(family, table, name)))
+    for start in range(0, len(raw), _AT_ONCE):
+        found |= reader.words(raw[start : start + _AT_ONCE])
+        await asyncio.sleep(0)
+    return found
+
+
+def slots_there(present: Ruleset, served: Served) -> Slots:
+    """What stands in each slot of a Service's ports, as the kernel has it; without endpoints that nobody wants."""
+    found: dict[tuple[str, str, str], list[Target]] = {}
+    for port in served.ports:
+        key = f"{served.cluster_ip} . {port.protocol} . {port.port}"
+        wanted = {f"{each.address} . {each.port}": each for each in port.reachable}
+        for kind, name in (("cluster", "endpoints"), ("local", "local-endpoints")):
+            some = present.elements.get(name, {})
+            standing: list[Target] = []
+            while (value := some.get(f"{key} . {len(standing)}")) is not None:
+                # One that goes keeps its place, so that the others keep theirs.
+                standing.append(wanted.get(value) or Target(*_parsed(value)))
+            if standing:
+                found[port.name, port.protocol, kind] = standing
+    return found
+
+
+def _parsed(value: str) -> tuple[str, int]:
+    address, port = value.split(" . ")
+    return address, int(port)

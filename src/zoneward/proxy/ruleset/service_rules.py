@@ -1,0 +1,208 @@
+"""From what a node serves of one Service to what that adds to its table of rules.
+
+One verdict map leads from the destination of a packet to a chain that all ports with as many slots share, and this one
+looks the endpoint up in one big map, by the cluster address and a slot drawn at random
+(`zoneward.proxy.ruleset.base_rules`). So an endpoint that changes is one element, however many addresses there are, and
+no chain is ever made for a Service but for what chains alone can do: clients that keep their endpoint, and ranges of
+sources.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from zoneward.proxy.model.addresses import is_within
+from zoneward.proxy.model.node_service import Served, ServedPort, Target
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.ruleset.endpoint_slots import repeats, slots
+from zoneward.proxy.ruleset.quoting import name_part
+from zoneward.proxy.ruleset.ruleset import ADDRESS, NOTHING, Chain, Declared, Portion
+from zoneward.proxy.ruleset.service_size import Parts
+
+_MOST_KEPT: Final = 1 << 20
+"""Clients that a port remembers, each with its endpoint. Where there are more, new ones are not kept."""
+Slots = Mapping[tuple[str, str, str], Sequence[Target]]
+"""By the port's name and protocol, and ``cluster`` or ``local``: what stands in each slot."""
+
+
+def slots_of(parts: Parts, before: Slots) -> dict[tuple[str, str, str], tuple[Target, ...]]:
+    """What stands in each slot of each port, changed as little as can be from what stood there before."""
+    found = {}
+    for port in (port for each in parts for port in each.ports):
+        for kind, targets in (("cluster", _repeated(port)), ("local", port.local)):
+            key = port.name, port.protocol, kind
+            if targets:
+                found[key] = slots(targets, before.get(key, ()))
+    return found
+
+
+def portion(parts: Parts, there: Slots, options: LayoutOptions) -> Portion:
+    """What a Service adds to its table. ``there``: see `slots_of`."""
+    made = [_Portion(each, options).made(there) for each in parts]
+    if len(made) <= 1:
+        return made[0] if made else NOTHING
+    elements: dict[str, dict[str, str]] = {}
+    chains: dict[str, Chain] = {}
+    sets: dict[str, Declared] = {}
+    for each in made:
+        for name, some in each.elements.items():
+            elements.setdefault(name, {}).update(some)
+        chains |= each.chains
+        sets |= each.sets
+    return Portion(
+        elements=elements, shared=frozenset[str]().union(*(each.shared for each in made)), chains=chains, sets=sets
+    )
+
+
+class _Portion:
+    def __init__(self, served: Served, options: LayoutOptions) -> None:
+        self._served = served
+        self._family = served.family
+        self._options = options
+        self._elements: dict[str, dict[str, str]] = {"cluster-ips": {served.cluster_ip: ""}}
+        self._shared: set[str] = set()
+        self._chains: dict[str, Chain] = {}
+        self._sets: dict[str, Declared] = {}
+
+    def made(self, there: Slots) -> Portion:
+        for port in self._served.ports:
+            self._add(port, *(there.get((port.name, port.protocol, kind), ()) for kind in ("cluster", "local")))
+        self._guard()
+        return Portion(elements=self._elements, shared=frozenset(self._shared), chains=self._chains, sets=self._sets)
+
+    def _add(self, port: ServedPort, cluster: Sequence[Target], local: Sequence[Target]) -> None:
+        served = self._served
+        inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
+        ways = self._ways(port, cluster, local)
+        for target in port.reachable:
+            if target.here:
+                key = f"{target.address} . {target.address} . {port.protocol} . {target.port}"
+                self._elements.setdefault("hairpin", {})[key] = ""
+        kind = "local" if served.internal_local else "cluster"
+        used = {kind}
+        if kind in ways:
+            self._lead("services", inner, ways[kind])
+        else:
+            self._refuse("refused", inner, port)
+        outer = [("", f"{each} . {port.protocol} . {port.port}") for each in served.outer(port)]
+        if port.node_port is not None:
+            outer.append(("node-", f"{port.protocol} . {port.node_port}"))
+        for prefix, key in dict.fromkeys(outer):
+            self._outer(prefix, key, ways, port)
+        if outer and port.has_any:
+            kinds = {"cluster", "local"} if served.external_local else {"cluster"}
+            for each in sorted(kinds & ways.keys()):
+                self._lead(f"policy-{each}", inner, ways[each])
+            used |= kinds
+        if port.affinity is None:
+            for kind in sorted(used & ways.keys()):
+                self._shared.add(ways[kind])
+                name, targets = ("local-endpoints", local) if kind == "local" else ("endpoints", cluster)
+                elements = self._elements.setdefault(name, {})
+                for slot, target in enumerate(targets):
+                    elements[f"{inner} . {slot}"] = f"{target.address} . {target.port}"
+
+    def _outer(self, prefix: str, key: str, ways: Mapping[str, str], port: ServedPort) -> None:
+        """Traffic to an address of the outside, or to a node port."""
+        lead = "node-ports" if prefix else "services"
+        kinds: set[str] = set()
+        if port.has_any and self._served.external_local:
+            self._lead(lead, key, f"{prefix}external-local")
+            kinds = {"cluster", "local"} & ways.keys()
+            for kind, name in (("cluster", "inside"), ("local", "outside")):
+                if kind in kinds:
+                    self._lead(f"{prefix}{name}", key, f"{prefix}to-{kind}")
+        elif port.has_any and "cluster" in ways:
+            self._lead(lead, key, f"{prefix}external-cluster")
+            kinds = {"cluster"}
+        if kinds:
+            self._elements.setdefault(f"{prefix}to-cluster-ip", {})[key] = self._served.cluster_ip
+            if prefix:
+                self._elements.setdefault("node-to-port", {})[key] = str(port.port)
+        if ("local" if self._served.external_local else "cluster") not in kinds:
+            self._refuse(f"{prefix}refused", key, port)
+
+    def _lead(self, name: str, key: str, chain: str) -> None:
+        self._elements.setdefault(name, {})[key] = f"goto {chain}"
+
+    def _refuse(self, name: str, key: str, port: ServedPort) -> None:
+        """Without any endpoint the client is told at once; where others have some, it may try again elsewhere."""
+        self._elements.setdefault(name, {})[key] = "drop" if port.has_any else "goto nobody"
+
+    def _guard(self) -> None:
+        served = self._served
+        if not (served.sources and served.balancers):
+            return
+        sources = served.sources
+        own = (self._options.own_addresses or {}).get(self._family)
+        if own is not None and any(is_within(own, each) for each in sources):
+            # Where a balancer's address is on the node, the node itself calls from that one.
+            sources = (*sources, *served.balancers)
+        name = self._chain("guard", "", f"{self._family} saddr != {{ {', '.join(sources)} }} drop")
+        for port in served.ports:
+            for address in served.balancers:
+                if (address, port.protocol, port.port) not in served.taken:
+                    self._lead("guarded", f"{address} . {port.protocol} . {port.port}", name)
+
+    # --- ways to the endpoints ----------------------------------------------------------------------------------------
+
+    def _ways(self, port: ServedPort, cluster: Sequence[Target], local: Sequence[Target]) -> dict[str, str]:
+        """The chain that sends to endpoints, by the policy; none for one that has no endpoints.
+
+        A slot is drawn anew for each connection; where a client keeps its endpoint, chains of the Service's own lead
+        there.
+        """
+        if port.affinity is None:
+            return {kind: f"{kind[0]}-{len(some)}" for kind, some in (("cluster", cluster), ("local", local)) if some}
+        family, address, about = self._family, ADDRESS[self._family], f"{port.protocol}/{port.name}"
+        spec = (
+            f"type {address} . {address} . inet_service; flags dynamic,timeout; timeout {port.affinity}s; "
+            f"size {_MOST_KEPT}"
+        )
+        kept = _own_name("kept", self._served, about, spec)
+        leads = {}
+        for target in port.reachable:
+            to = f"[{target.address}]:{target.port}" if family == "ip6" else f"{target.address}:{target.port}"
+            leads[target] = self._chain(
+                "endpoint",
+                f"{about}/{target.address}/{target.port}",
+                f"update @{kept} {{ {family} saddr . {target.address} . {target.port} }}",
+                f"meta l4proto {port.protocol} dnat {family} to {to}",
+            )
+        found = {}
+        for kind, name, targets in (("cluster", "keep", cluster), ("local", "keep-local", local)):
+            if targets:
+                self._sets[kept] = Declared("set", spec)
+                # Which slot is whose says nothing here, and may not change the chain.
+                targets = sorted(targets, key=lambda each: (each.address, each.port))
+                again = [f"{self._has_used(each)} @{kept} goto {leads[each]}" for each in dict.fromkeys(targets)]
+                drawn = ", ".join(f"{slot} : goto {leads[each]}" for slot, each in enumerate(targets))
+                draw = f"numgen random mod {len(targets)} vmap {{ {drawn} }}"
+                # Just when the chain goes its map may be empty: a packet that is here then must not fall out.
+                found[kind] = self._chain(name, about, *again, draw, f"goto {leads[targets[0]]}")
+        return found
+
+    def _has_used(self, target: Target) -> str:
+        """A client and an endpoint, as a key: nft (1.0.6) takes no constant there, but what is made of one."""
+        family, zero = self._family, "0.0.0.0" if self._family == "ip" else "::"
+        return f"{family} saddr . {family} daddr & {zero} | {target.address} . th dport & 0 | {target.port}"
+
+    def _chain(self, kind: str, rest: str, *rules: str) -> str:
+        """A chain of the Service's own. Its name tells its rules: where these change it is another one."""
+        name = _own_name(kind, self._served, rest, "\n".join(rules))
+        self._chains[name] = Chain(rules)
+        return name
+
+
+def _repeated(port: ServedPort) -> Iterable[Target]:
+    if port.weights is None:
+        return port.cluster
+    return [each for each, number in zip(port.cluster, repeats(port.weights), strict=True) for _ in range(number)]
+
+
+def _own_name(kind: str, served: Served, rest: str, content: str) -> str:
+    """A name that no other has, and that says whose it is, as far as the kernel's 128 bytes allow."""
+    whose = f"{served.namespace}/{served.name}/{rest}".rstrip("/").replace(":", ".")
+    digest = hashlib.sha256(f"{whose}\n{content}".encode(errors="surrogatepass")).digest()
+    return f"{kind}-{base64.b32encode(digest).decode()[:12]}-{name_part(whose)}"[:120]

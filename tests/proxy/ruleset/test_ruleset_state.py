@@ -1,0 +1,104 @@
+"""Rules that are mended equal rules that are made anew, and a kernel takes every step."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.proxy.services import services
+
+from zoneward.netlink.messages import Family
+from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.model.node_service import Served
+from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.ruleset.difference import apart, difference
+from zoneward.proxy.ruleset.nft_commands import text
+from zoneward.proxy.ruleset.ruleset import NOTHING, Ruleset
+from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
+from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
+
+OPTIONS = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
+NAMES = ["1", "2", "3"]
+_HOWEVER_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+"""A busy machine is no fault of what is drawn."""
+Steps = list[tuple[str, Served | None]]
+
+
+def steps(family: Family) -> st.SearchStrategy[Steps]:
+    """Services that come, change and go."""
+
+    def one(name: str) -> st.SearchStrategy[tuple[str, Served | None]]:
+        return st.tuples(st.just(name), st.none() | services(family, name=name))
+
+    return st.lists(st.sampled_from(NAMES).flatmap(one), max_size=8)
+
+
+def has(kernel: FakeKernel, ruleset: Ruleset) -> None:
+    """A kernel has what a ruleset says, and nothing else."""
+    table = kernel.tables[ruleset.family, ruleset.table]
+    assert kernel.elements(ruleset.family, ruleset.table) == {k: dict(v) for k, v in ruleset.elements.items() if v}
+    assert kernel.chains(ruleset.family, ruleset.table) == {name: chain.rules for name, chain in ruleset.chains.items()}
+    assert table.sets.keys() == ruleset.sets.keys()
+
+
+@pytest.mark.parametrize("family", ["ip", "ip6"])
+@settings(max_examples=50, suppress_health_check=_HOWEVER_SLOW)
+@given(data=st.data())
+def test_any_changes_one_after_the_other_come_to_a_fresh_load(family: Family, data: st.DataObject) -> None:
+    kept, kernel = KeptRuleset(family, "zoneward", OPTIONS), FakeKernel()
+    kernel.load(text(kept.begin()))
+    there: dict[str, Slots] = {}
+    for name, service in data.draw(steps(family)):
+        before = kept.whole()
+        if service is None:
+            there.pop(name, None)
+            changes = kept.put(("shop", name), NOTHING)
+        else:
+            there[name] = slots_of((service,), there.get(name, {}))
+            changes = kept.put(("shop", name), portion((service,), there[name], OPTIONS))
+        for transaction in apart(changes):
+            kernel.load(text(transaction))
+        has(kernel, kept.whole())
+        other = FakeKernel()
+        other.load(text(difference(None, before)))
+        other.load(text(difference(before, kept.whole())))
+        has(other, kept.whole())
+    fresh = FakeKernel()
+    fresh.load(text(difference(None, kept.whole())))
+    has(fresh, kept.whole())
+
+
+@pytest.mark.parametrize("family", ["ip", "ip6"])
+@settings(max_examples=50, suppress_health_check=_HOWEVER_SLOW)
+@given(data=st.data())
+def test_a_table_that_is_found_is_taken_over(family: Family, data: st.DataObject) -> None:
+    before, after = (dict(data.draw(steps(family))) for _ in range(2))
+    kernel = FakeKernel()
+    there = begun(kernel, family, before, present=None)
+    kept = begun(kernel, family, after, present=there.whole())
+    has(kernel, kept.whole())
+    assert not begun(FakeKernel(), family, after, present=kept.whole(), only_what_is_needed=True).tidy()
+
+
+def begun(
+    kernel: FakeKernel,
+    family: Family,
+    found: Mapping[str, Served | None],
+    *,
+    present: Ruleset | None,
+    only_what_is_needed: bool = False,
+) -> KeptRuleset:
+    """A start with some Services, in a kernel that has a table or none."""
+    kept = KeptRuleset(family, "zoneward", OPTIONS, present=present)
+    steps = [kept.begin()]
+    # By name, as the first one gets what two ask for.
+    for name, service in sorted(found.items()):
+        if service is not None:
+            steps.append(kept.put(("shop", name), portion((service,), slots_of((service,), {}), OPTIONS)))
+    steps.append(kept.tidy())
+    for each in steps:
+        if only_what_is_needed:
+            assert not each
+        else:
+            kernel.load(text(each))
+    return kept
