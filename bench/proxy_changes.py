@@ -28,7 +28,7 @@ from bench.proxies import KubeProxy, Ours, peak_of
 from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
 from bench.proxy_plane import create, plane
 from bench.proxy_server import serving
-from zoneward.netlink.messages import status
+from zoneward.netlink.messages import error_number
 from zoneward.proxy.kernel.nft_client import Refused
 from zoneward.proxy.kernel.nft_process import Library, Sender, answers
 from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed
@@ -124,12 +124,12 @@ class _Kernel:
         self.taken += 1
 
     async def send(self, batch: bytes) -> None:
-        assert not status(self._sender.answer(batch))
+        assert not error_number(self._sender.answer(batch))
         self.taken += 1
 
     async def ask(self, request: bytes) -> bytes:
         answer = b"".join(answers(request))
-        if number := status(answer):
+        if number := error_number(answer):
             raise Refused("", number)
         return answer
 

@@ -21,13 +21,12 @@ from statistics import median
 from typing import Any, Final, TextIO
 
 from bench.measuring import MIB, Figure
-from zoneward.netlink.nftables_elements import elements_request
+from zoneward.netlink.nftables import elements_request
 from zoneward.proxy.kernel.nft_process import Library, answers
-from zoneward.proxy.measure.connection_counts import counts
-from zoneward.proxy.measure.connection_set import CONNECTIONS, MOST
+from zoneward.proxy.measure.connection_set import CONNECTIONS, MOST, counts
 from zoneward.proxy.model.node_service import Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions, base_chains
-from zoneward.proxy.ruleset.nft_commands import text
+from zoneward.proxy.ruleset.nft_commands import render_commands
 from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
 from zoneward.proxy.ruleset.service_rules import portion, slots_of
 
@@ -151,7 +150,7 @@ def _serve() -> None:
             kept.put(("bench", service.name), portion((service,), slots_of((service,), {}), LayoutOptions()))
         )
     library = Library()
-    _run(library, "".join(map(text, changes)))
+    _run(library, "".join(map(render_commands, changes)))
     with ExitStack() as stack:
         node, client, server = (stack.enter_context(each) for each in _networks())
         _enter(server)

@@ -11,7 +11,7 @@ from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.node_service import Served
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 from zoneward.proxy.ruleset.difference import apart, merged
-from zoneward.proxy.ruleset.nft_commands import text
+from zoneward.proxy.ruleset.nft_commands import render_commands
 from zoneward.proxy.ruleset.ruleset import Changes
 from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
 from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
@@ -30,7 +30,7 @@ class NodeRules:
     def __enter__(self) -> Self:
         self._runner.__enter__()
         self._runner.run(self._kernel.__aenter__())
-        self._run("".join(text(kept.begin()) for kept in self._kept.values()))
+        self._run("".join(render_commands(kept.begin()) for kept in self._kept.values()))
         return self
 
     def __exit__(
@@ -49,7 +49,7 @@ class NodeRules:
             changes.setdefault(each.family, []).append(put)
         for found in changes.values():
             for transaction in apart(merged(found)):
-                self._run(text(transaction))
+                self._run(render_commands(transaction))
 
     def _run(self, commands: str) -> None:
         if commands:

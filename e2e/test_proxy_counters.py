@@ -13,11 +13,11 @@ from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node, kernel_of
 
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.netlink.nftables_elements import elements_request
+from zoneward.netlink.nftables import elements_request
+from zoneward.proxy.measure.connection_collector import places
 from zoneward.proxy.measure.connection_set import CONNECTIONS
 from zoneward.proxy.measure.connection_totals import Measuring
 from zoneward.proxy.model.node_service import Served, ServedPort, Target
-from zoneward.proxy.model.places import places
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 
 NEAR: Final[dict[Family, tuple[str, ...]]] = {"ip": ("10.1.0.1", "10.1.0.2"), "ip6": ("fd00:1::1", "fd00:1::2")}

@@ -22,7 +22,7 @@ from tests.proxy.hostile import DOCUMENT, documents, rulesets
 
 from zoneward.proxy.kernel.nft_client import Refused
 from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.nft_commands import text
+from zoneward.proxy.ruleset.nft_commands import render_commands
 
 _DNS = 53
 
@@ -36,7 +36,7 @@ def namespace() -> Iterator[Namespace]:
 
 def load(namespace: Namespace, document: Mapping[str, Any]) -> None:
     """As ``nft -f`` of ``proxy --print`` would, into a kernel that has nothing else."""
-    every = [text(replace(difference(None, each), replaces=True)) for each in rulesets(document).values()]
+    every = [render_commands(replace(difference(None, each), replaces=True)) for each in rulesets(document).values()]
     namespace.run("nft", "-f", "-", text="".join(every))
     assert namespace.run("nft", "list", "tables").splitlines() == ["table ip zoneward", "table ip6 zoneward"]
 

@@ -22,10 +22,9 @@ from tests.proxy.kernel.kernel_checks import OPTIONS, check, check_batch, check_
 from tests.proxy.services import changes
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.element_batch import batch
 from zoneward.proxy.kernel.nft_client import Kernel, Lost, NftProcess, Refused
-from zoneward.proxy.kernel.planning import cleanup, planned
-from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed
+from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed, cleanup, planned
+from zoneward.proxy.kernel.table_writer import batch
 from zoneward.proxy.model.node_service import Key, Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import TABLE as ZONEWARD
 from zoneward.proxy.ruleset.base_rules import base_sets

@@ -36,11 +36,11 @@ from zoneward.kube.objects import (
     ServiceStatus,
 )
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.planning import whole
+from zoneward.proxy.kernel.table_syncer import whole
 from zoneward.proxy.model.node_service import ADDRESS_TYPES, Node, Served, served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.nft_commands import text
+from zoneward.proxy.ruleset.nft_commands import render_commands
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
 
@@ -291,7 +291,7 @@ def test_one_file_with_everything_serves_the_same(family: Family) -> None:
                 if each.family == family:
                     found[each.namespace, each.name] = each
         ruleset = whole(family, found, options=world.options())
-        world.node.run("nft", "-f", "-", text=text(difference(None, ruleset)))
+        world.node.run("nft", "-f", "-", text=render_commands(difference(None, ruleset)))
         for number in range(1, 6):
             for probe in CASES[number - 1].probes:
                 for protocol in ("tcp", "udp"):

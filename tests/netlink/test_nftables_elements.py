@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.netlink.messages import DONE, FAMILIES, HEADER, Family, attributes, status
-from zoneward.netlink.nftables import Incomplete
-from zoneward.netlink.nftables_elements import ElementReader, ElementWriter, Fields, fields, raw_elements
-from zoneward.proxy.kernel.element_batch import batch
+from zoneward.netlink.messages import DONE, FAMILIES, HEADER, Family, attributes, error_number
+from zoneward.netlink.nftables import ElementReader, ElementWriter, Fields, Incomplete, fields, raw_elements
+from zoneward.proxy.kernel.table_writer import batch
 from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
 from zoneward.proxy.ruleset.ruleset import Changes, Declared
 
@@ -34,7 +33,7 @@ def test_elements_of_each_set_are_read_as_they_were_written(data: st.DataObject,
     some = data.draw(st.dictionaries(of(family, parts[0]), of(family, parts[1]), max_size=5))
     writer, reader = ElementWriter(family, parts), ElementReader(family, parts)
     written = [each for key, value in some.items() for _, each in attributes(writer.element(key, value))]
-    assert reader.words(written) == some
+    assert reader.read(written) == some
 
 
 def test_a_set_that_the_kernel_fills_is_not_ours_to_read() -> None:
@@ -50,8 +49,8 @@ def test_elements_that_changed_while_they_were_told_are_not_all() -> None:
 
 def test_the_error_in_an_answer_is_found_wherever_it_is() -> None:
     done, wrong = (HEADER.pack(20, 2, 0, 1, 0) + struct.pack("=i", number) for number in (0, -17))
-    assert status(done) == 0
-    assert status(done + wrong + done) == 17
+    assert error_number(done) == 0
+    assert error_number(done + wrong + done) == 17
 
 
 @pytest.mark.parametrize(

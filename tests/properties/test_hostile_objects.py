@@ -18,7 +18,7 @@ from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.planning import whole
+from zoneward.proxy.kernel.table_syncer import whole
 from zoneward.proxy.model.node_cache import Known
 from zoneward.proxy.model.node_service import Served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions

@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed
+from zoneward.proxy.kernel.table_reader import scratch
+from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed, whole
 from zoneward.proxy.model.node_service import Key, Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
-from zoneward.proxy.ruleset.rule_comparison import scratch
 
 OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 SOON: Final = 0.005

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Node, Service
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.planning import whole
+from zoneward.proxy.kernel.table_syncer import whole
 from zoneward.proxy.model.address_ownership import granted
 from zoneward.proxy.model.node_service import Node as This
 from zoneward.proxy.model.node_service import Served, served

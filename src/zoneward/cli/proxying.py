@@ -25,15 +25,14 @@ from zoneward.kube.names import PROXY_NAME_LABEL
 from zoneward.kube.objects import zone_of
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import Incomplete
-from zoneward.proxy.kernel.capability import set_aside
 from zoneward.proxy.kernel.nft_client import Lost, NftProcess, Refused, Unusable
-from zoneward.proxy.kernel.planning import cleanup, planned, whole
+from zoneward.proxy.kernel.table_syncer import cleanup, planned, whole
+from zoneward.proxy.machine import set_aside
 from zoneward.proxy.model.address_ownership import granted
 from zoneward.proxy.model.node_service import Node, Served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.nft_commands import text
-from zoneward.proxy.ruleset.quoting import comment
+from zoneward.proxy.ruleset.nft_commands import comment_line, render_commands
 from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, layout_options, node_port_addresses
 from zoneward.proxy.ruleset.service_size import TooLarge, served_within
 from zoneward.proxy.settings import ProxySettings
@@ -126,10 +125,10 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxySettings) -
     found = _served(snapshot, node, options, configuration, settings, note=_note)
     if asked.does == "print":
         head = f"Of node {asked.node}, zone {zone_of(node) or '(none)'}. In place of what there is: nft -f FILE"
-        print_line(comment(head))
+        print_line(comment_line(head))
         for family in FAMILIES:
             changes = difference(None, whole(family, found[family], options=options))
-            click.echo(text(replace(changes, replaces=True)), nl=False)
+            click.echo(render_commands(replace(changes, replaces=True)), nl=False)
         return 0
     return asyncio.run(_differences(found, options))
 
@@ -183,7 +182,7 @@ async def _differences(found: dict[Family, dict[Key, Served]], options: LayoutOp
     try:
         async with NftProcess() as kernel:
             for family in FAMILIES:
-                click.echo(text(await planned(kernel, family, found[family], options=options)), nl=False)
+                click.echo(render_commands(await planned(kernel, family, found[family], options=options)), nl=False)
     except (Unusable, Refused, Lost, Incomplete) as error:
         raise InputError("the kernel", str(error)) from None
     return 0

@@ -44,8 +44,8 @@ def nested(kind: int, attributes: Iterable[bytes]) -> bytes:
     return attribute(kind | _NESTED, b"".join(attributes))
 
 
-def text(kind: int, words: str) -> bytes:
-    return attribute(kind, words.encode() + b"\0")
+def string_attribute(kind: int, read_string: str) -> bytes:
+    return attribute(kind, read_string.encode() + b"\0")
 
 
 def messages(answer: bytes) -> Iterator[tuple[int, bytes]]:
@@ -55,7 +55,7 @@ def messages(answer: bytes) -> Iterator[tuple[int, bytes]]:
             yield kind, answer[start:end]
 
 
-def status(answer: bytes) -> int:
+def error_number(answer: bytes) -> int:
     """0, or the number of the error that ends an answer (`errno`)."""
     for kind, _, start, end in _parts(answer):
         if kind in (ERROR, DONE) and end - start >= _STATUS.size:
@@ -65,7 +65,7 @@ def status(answer: bytes) -> int:
     return 0
 
 
-def is_whole(answer: bytes) -> bool:
+def is_consistent(answer: bytes) -> bool:
     """Whether nothing changed while the kernel told of it."""
     return not any(flags & INTERRUPTED for _, flags, _, _ in _parts(answer))
 
@@ -82,12 +82,12 @@ def attributes(data: bytes, place: int = 0) -> Iterator[tuple[int, bytes]]:
         place += (length + 3) & ~3
 
 
-def words(data: bytes) -> str:
+def read_string(data: bytes) -> str:
     """A text as the kernel has it."""
     return data.rstrip(b"\0").decode(errors="replace")
 
 
-def error_text(number: int) -> str:
+def error_message(number: int) -> str:
     return os.strerror(number)
 
 

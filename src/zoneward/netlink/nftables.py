@@ -6,12 +6,27 @@ those of ``linux/netfilter/nf_tables.h``.
 
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv6Address
+from socket import inet_ntop, inet_pton
 from typing import Final
 
-from zoneward.netlink.messages import GENERIC, Family, attributes, is_whole, messages, request, text, words
-from zoneward.proxy.ruleset.ruleset import Hook
+from zoneward.netlink.messages import (
+    GENERIC,
+    Family,
+    attribute,
+    attributes,
+    is_consistent,
+    messages,
+    nested,
+    read_string,
+    request,
+    string_attribute,
+)
+from zoneward.proxy.ruleset.ruleset import Declared, Hook
 
 SUBSYSTEM: Final = 10
 FAMILY_NUMBERS: Final[dict[Family, int]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
@@ -76,7 +91,7 @@ def generation_request() -> bytes:
 
 def table_request(family: Family, table: str) -> bytes:
     """For one table; the kernel refuses where there is none (ENOENT)."""
-    return request(SUBSYSTEM, GET_TABLE, FAMILY_NUMBERS[family], text(TABLE_NAME, table))
+    return request(SUBSYSTEM, GET_TABLE, FAMILY_NUMBERS[family], string_attribute(TABLE_NAME, table))
 
 
 def chains_request(family: Family) -> bytes:
@@ -85,12 +100,12 @@ def chains_request(family: Family) -> bytes:
 
 
 def sets_request(family: Family, table: str) -> bytes:
-    return request(SUBSYSTEM, GET_SET, FAMILY_NUMBERS[family], text(SET_TABLE, table), dump=True)
+    return request(SUBSYSTEM, GET_SET, FAMILY_NUMBERS[family], string_attribute(SET_TABLE, table), dump=True)
 
 
 def rules_request(family: Family, table: str, chain: str | None = None) -> bytes:
     """For the rules of a table, or of one of its chains."""
-    where = text(RULE_TABLE, table) + (b"" if chain is None else text(RULE_CHAIN, chain))
+    where = string_attribute(RULE_TABLE, table) + (b"" if chain is None else string_attribute(RULE_CHAIN, chain))
     return request(SUBSYSTEM, GET_RULE, FAMILY_NUMBERS[family], where, dump=True)
 
 
@@ -115,8 +130,8 @@ def chains(answer: bytes, table: str) -> dict[str, Hook | None]:
     """The chains of a table with their hooks. Raises Incomplete."""
     found: dict[str, Hook | None] = {}
     for _, each in _told(answer, NEW_CHAIN):
-        if words(each[CHAIN_TABLE]) == table:
-            found[words(each[CHAIN_NAME])] = _hook(each)
+        if read_string(each[CHAIN_TABLE]) == table:
+            found[read_string(each[CHAIN_NAME])] = _hook(each)
     return found
 
 
@@ -124,8 +139,8 @@ def sets(answer: bytes, table: str) -> dict[str, FoundSet]:
     """The sets and maps of a table that have a name. Raises Incomplete."""
     found: dict[str, FoundSet] = {}
     for _, each in _told(answer, NEW_SET):
-        name = words(each[SET_NAME])
-        if words(each[SET_TABLE]) == table and not name.startswith(_ANONYMOUS):
+        name = read_string(each[SET_NAME])
+        if read_string(each[SET_TABLE]) == table and not name.startswith(_ANONYMOUS):
             kind = "map" if _number(each.get(SET_FLAGS, b"\0\0\0\0")) & IS_MAP else "set"
             found[name] = FoundSet(kind, _number(each[SET_COUNT]) if SET_COUNT in each else None)
     return found
@@ -135,15 +150,15 @@ def rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
     """The rules of each chain of a table that has some. Raises Incomplete."""
     found: dict[str, list[FoundRule]] = {}
     for _, each in _told(answer, NEW_RULE):
-        if words(each[RULE_TABLE]) == table:
-            chain = words(each[RULE_CHAIN])
+        if read_string(each[RULE_TABLE]) == table:
+            chain = read_string(each[RULE_CHAIN])
             expressions, unnamed = _alike(each.get(RULE_EXPRESSIONS, b""))
             found.setdefault(chain, []).append(FoundRule(chain, each[RULE_HANDLE], expressions, unnamed))
     return {chain: tuple(some) for chain, some in found.items()}
 
 
 def _told(answer: bytes, message: int) -> Iterator[tuple[int, Mapping[int, bytes]]]:
-    if not is_whole(answer):
+    if not is_consistent(answer):
         raise Incomplete("somebody changed the rules while they were read")
     for kind, body in messages(answer):
         if kind == SUBSYSTEM << 8 | message:
@@ -160,7 +175,7 @@ def _hook(chain: Mapping[int, bytes]) -> Hook | None:
     hook = dict(attributes(chain[CHAIN_HOOK]))
     number = _number(hook[HOOK_NUMBER])
     (priority,) = struct.unpack(">i", hook[HOOK_PRIORITY])
-    kind = words(chain[CHAIN_TYPE])
+    kind = read_string(chain[CHAIN_TYPE])
     if _number(chain.get(CHAIN_POLICY, b"\1")) != _ACCEPT:
         # None of ours has another policy: so it equals none of ours.
         kind += " policy drop"
@@ -174,9 +189,9 @@ def _alike(expressions: bytes) -> tuple[bytes, tuple[str, ...]]:
     found, unnamed = [], []
     for kind, expression in attributes(expressions):
         parts = dict(attributes(expression))
-        if kind == EXPRESSION and words(parts.get(EXPRESSION_NAME, b"")) == "lookup":
+        if kind == EXPRESSION and read_string(parts.get(EXPRESSION_NAME, b"")) == "lookup":
             inside = dict(attributes(parts[EXPRESSION_DATA]))
-            name = words(inside[LOOKUP_SET])
+            name = read_string(inside[LOOKUP_SET])
             if name.startswith(_ANONYMOUS):
                 unnamed.append(name)
                 inside[LOOKUP_SET] = _ANONYMOUS.encode()
@@ -184,3 +199,190 @@ def _alike(expressions: bytes) -> tuple[bytes, tuple[str, ...]]:
                 continue
         found.append(expression)
     return b"|".join(found), tuple(unnamed)
+
+
+PROTOCOLS: Final = {6: "tcp", 17: "udp", 132: "sctp"}
+NEW_ELEMENTS, GET_ELEMENTS, DEL_ELEMENTS = 12, 13, 14
+TABLE, SET, ELEMENTS = 1, 2, 3
+ELEMENT: Final = 1
+KEY, DATA = 1, 2
+VALUE, VERDICT = 1, 2
+CODE, CHAIN = 1, 2
+VERDICTS: Final = {0: "drop", 1: "accept", -3: "jump", -4: "goto"}
+ADDRESS, PROTOCOL, PORT, NUMBER, LEAD = "address", "protocol", "port", "number", "verdict"
+_FIELDS: Final = {
+    "ipv4_addr": ADDRESS,
+    "ipv6_addr": ADDRESS,
+    "inet_proto": PROTOCOL,
+    "inet_service": PORT,
+    "verdict": LEAD,
+    "daddr": ADDRESS,
+    "saddr": ADDRESS,
+    "l4proto": PROTOCOL,
+    "dport": PORT,
+    "sport": PORT,
+}
+"""By the last word of a part of a declaration; what is not here is a number."""
+_NUMBERS: Final = {name: number for number, name in PROTOCOLS.items()}
+_CODES: Final = {name: code for code, name in VERDICTS.items()}
+_NUMBER: Final = struct.Struct("=I")
+_PORT: Final = struct.Struct(">HH")
+_START: Final = 12
+"""Bytes of an element before its key: three attributes begin, one inside of the other."""
+Fields = tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def fields(declared: Declared) -> tuple[Fields, Fields] | None:
+    """The parts of keys and of values; None for a set that the kernel fills by itself."""
+    spec, *others = declared.spec.split("; ")
+    if any(each.startswith("flags") and "dynamic" in each for each in others):
+        return None
+    _, _, types = spec.partition(" ")
+    key, _, data = types.partition(" : ")
+    return _parts(key), _parts(data)
+
+
+def _parts(types: str) -> Fields:
+    return tuple(_FIELDS.get(each.split()[-1], NUMBER) for each in types.split(" . ") if each)
+
+
+def elements_request(family: Family, table: str, name: str) -> bytes:
+    """What asks the kernel for all elements of a set."""
+    where = string_attribute(TABLE, table) + string_attribute(SET, name)
+    return request(SUBSYSTEM, GET_ELEMENTS, FAMILY_NUMBERS[family], where, dump=True)
+
+
+def raw_elements(answer: bytes) -> list[bytes]:
+    """Each element of an answer, as the kernel has it. Raises Incomplete."""
+    if not is_consistent(answer):
+        raise Incomplete("somebody changed the elements while they were read")
+    return [
+        element
+        for kind, body in messages(answer)
+        if kind == SUBSYSTEM << 8 | NEW_ELEMENTS
+        for attribute, some in attributes(body, GENERIC.size)
+        if attribute == ELEMENTS
+        for _, element in attributes(some)
+    ]
+
+
+class ElementReader:
+    """Reads elements of one set; ``parts`` are those of its keys and values, see `fields`."""
+
+    def __init__(self, family: Family, parts: tuple[Fields, Fields]) -> None:
+        self._family = family
+        self._key, self._data = parts
+        self._numbered = bool(self._key) and self._key[-1] == NUMBER
+        self._heads: dict[bytes, str] = {}
+        self._rests: dict[bytes, str] = {}
+
+    def read(self, elements: Sequence[bytes]) -> dict[str, str]:
+        """Elements by their keys, in nft's words."""
+        found: dict[str, str] = {}
+        numbered, heads, rests = self._numbered, self._heads, self._rests
+        for element in elements:
+            # The key comes first: an attribute with another one inside, which has the bytes.
+            end = element[0] | element[1] << 8 if sys.byteorder == "little" else element[0] << 8 | element[1]
+            head, rest = element[8 : end - 4 if numbered else end], element[end + 3 & ~3 :]
+            key = heads.get(head)
+            if key is None:
+                key = heads[head] = _words(self._family, head, self._key[:-1] if numbered else self._key)
+            if numbered:
+                (number,) = _NUMBER.unpack_from(element, end - 4)
+                key = f"{key} . {number}"
+            value = rests.get(rest)
+            if value is None:
+                value = rests[rest] = self._value(rest)
+            found[key] = value
+        return found
+
+    def _value(self, rest: bytes) -> str:
+        if not (rest and self._data):
+            return ""
+        if self._data != (LEAD,):
+            # An attribute with another one inside, as keys are.
+            return _words(self._family, rest[8:], self._data)
+        return _verdict(dict(attributes(dict(attributes(rest))[DATA]))[VERDICT])
+
+
+def _verdict(verdict: bytes) -> str:
+    parts = dict(attributes(verdict))
+    (code,) = struct.unpack(">i", parts[CODE])
+    return f"{VERDICTS.get(code, code)} {read_string(parts.get(CHAIN, b''))}".strip()
+
+
+def _words(family: Family, data: bytes, parts: Fields) -> str:
+    """Each part is filled up to four bytes."""
+    found, place = [], 0
+    for part in parts:
+        if part == ADDRESS:
+            size = 4 if family == "ip" else 16
+            address = inet_ntop(FAMILY_NUMBERS[family], data[place : place + size])
+            # Python has no IPv6 addresses that end as an IPv4 address.
+            found.append(str(IPv6Address(address)) if size == 16 and "." in address else address)
+            place += size
+            continue
+        if part == PROTOCOL:
+            found.append(PROTOCOLS.get(data[place], str(data[place])))
+        elif part == PORT:
+            found.append(str(data[place] << 8 | data[place + 1]))
+        else:
+            found.append(str(_NUMBER.unpack_from(data, place)[0]))
+        place += 4
+    return " . ".join(found)
+
+
+class ElementWriter:
+    """Writes elements of one set; ``parts`` are those of its keys and values, see `fields`."""
+
+    def __init__(self, family: Family, parts: tuple[Fields, Fields]) -> None:
+        self._family = FAMILY_NUMBERS[family]
+        self._key, self._data = parts
+        self._numbered = bool(self._key) and self._key[-1] == NUMBER
+        self._heads: dict[str, bytes] = {}
+        self._values: dict[str, bytes] = {"": b""}
+        self._starts: dict[tuple[int, int], bytes] = {}
+        """What comes before the key, which depends on how long that and the value are."""
+
+    def element(self, key: str, value: str) -> bytes:
+        """One element, as an attribute; without a value where that is empty."""
+        head, number = key, ""
+        if self._numbered:
+            head, _, number = key.rpartition(" . ")
+        packed = self._heads.get(head)
+        if packed is None:
+            packed = self._heads[head] = self._packed(head, self._key[:-1] if self._numbered else self._key)
+        if number:
+            packed += _NUMBER.pack(int(number))
+        data = self._values.get(value)
+        if data is None:
+            data = self._values[value] = nested(DATA, [self._value(value)])
+        sizes = len(packed), len(data)
+        start = self._starts.get(sizes)
+        if start is None:
+            start = self._starts[sizes] = nested(ELEMENT, (nested(KEY, (attribute(VALUE, packed),)), data))[:_START]
+        return start + packed + data
+
+    def _value(self, value: str) -> bytes:
+        if self._data == (PORT,):
+            # Alone it is not filled up.
+            return attribute(VALUE, _PORT.pack(int(value), 0)[:2])
+        if self._data != (LEAD,):
+            return attribute(VALUE, self._packed(value, self._data))
+        code, _, chain = value.partition(" ")
+        found = [attribute(CODE, struct.pack(">i", _CODES[code]))]
+        return nested(VERDICT, [*found, string_attribute(CHAIN, chain)] if chain else found)
+
+    def _packed(self, value: str, parts: Fields) -> bytes:
+        found = b""
+        for part, each in zip(parts, value.split(" . "), strict=True):
+            if part == ADDRESS:
+                found += inet_pton(self._family, each)
+            elif part == PROTOCOL:
+                found += bytes((_NUMBERS[each], 0, 0, 0))
+            elif part == PORT:
+                found += _PORT.pack(int(each), 0)
+            else:
+                found += _NUMBER.pack(int(each))
+        return found

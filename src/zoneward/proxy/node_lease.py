@@ -6,17 +6,66 @@ changes once in a minute, as the Leases of kubelets are.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
-from zoneward.client.node_leases import RENEWED, Programmed, lease_of
-from zoneward.client.resources import LEASES, micro_time
+from zoneward.client.node_leases import MOST_REFUSED, RENEWED, Programmed, lease_of
+from zoneward.client.resources import LEASES, SERVICES, SLICES, Key, micro_time
 from zoneward.client.writer import Sender, Writer
 from zoneward.kube.objects import ObjectMeta, OwnerReference
+
+KINDS: Final = (SERVICES.kind, SLICES.kind)
+
+
+class Watermark:
+    """Tell it of every change, in order: `changed` when a Service or a slice of it changed, then `received`."""
+
+    def __init__(self) -> None:
+        self._received: dict[str, int] = {}
+        self._since: dict[Key, dict[str, int]] = {}
+        """Of Services that changed: what had been received before they first did."""
+
+    def received(self, kind: str, version: int) -> None:
+        """All that happened to a kind up to a version was received, and `changed` told of what it concerns."""
+        if kind in KINDS:
+            self._received[kind] = version
+
+    def changed(self, service: Key) -> None:
+        """A Service, or a slice of it, is now another one, or gone: from now on it has to be programmed anew."""
+        if service not in self._since:
+            self._since[service] = dict(self._received)
+
+    def programmed(self, *, waits: Callable[[Key], bool], refused: Set[Key] = frozenset()) -> Programmed | None:
+        """What may be claimed now; None: nothing yet, for not everything was listed, and programmed once.
+
+        ``waits`` says of a Service that changed whether it is on its way to the kernel, or nobody knows whether it
+        arrived. ``refused`` are those that the kernel does not take: they are named, and hold up no others; but where
+        they are more than `MOST_REFUSED`, the others hold the mark, as if they were on their way. What was refused and
+        is gone, or was taken later, is not to be among them.
+        """
+        unable = sorted(refused)
+        named = tuple(unable[:MOST_REFUSED])
+        for service in unable[MOST_REFUSED:]:
+            self.changed(service)
+        for service in [each for each in self._since if each not in refused and not waits(each)]:
+            del self._since[service]
+        if any(kind not in self._received for kind in KINDS):
+            return None
+        exempt = frozenset(named)
+        marks = dict(self._received)
+        for service, before in self._since.items():
+            if service in exempt:
+                continue
+            for kind in KINDS:
+                if kind not in before:
+                    return None
+                marks[kind] = min(marks[kind], before[kind])
+        return Programmed(marks[SERVICES.kind], marks[SLICES.kind], named)
+
 
 LEAST: Final = 10.0
 """Seconds between two writes."""

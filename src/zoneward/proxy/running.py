@@ -42,10 +42,8 @@ from zoneward.proxy.machine import families
 from zoneward.proxy.measure.connection_collector import Counting
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.node_cache import Known
-from zoneward.proxy.model.node_service import Served
-from zoneward.proxy.model.selections import selections
-from zoneward.proxy.model.watermark import Watermark
-from zoneward.proxy.node_lease import NodeLease
+from zoneward.proxy.model.node_service import Served, selections
+from zoneward.proxy.node_lease import NodeLease, Watermark
 from zoneward.proxy.proxier import ProxyLoop
 from zoneward.proxy.proxy_events import Teller
 from zoneward.proxy.reporter import Reports

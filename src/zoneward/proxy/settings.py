@@ -20,7 +20,7 @@ from zoneward.daemon.section import (
 )
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.node_service import family_of
-from zoneward.proxy.ruleset.quoting import quoted
+from zoneward.proxy.ruleset.nft_commands import quote
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES
 from zoneward.routing.configuration import ConfigurationError
 
@@ -147,7 +147,7 @@ def _network(text: str, key: str, *, or_else: str = "") -> None:
 def _interface(text: str) -> None:
     """As the kernel allows, but for what has a meaning of its own in a rule of nft."""
     try:
-        quoted(text)
+        quote(text)
     except ValueError:
         is_name = False
     else:

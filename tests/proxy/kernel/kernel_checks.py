@@ -7,16 +7,14 @@ import pytest
 from tests.proxy.kernel.kernel_cases import BEGIN, IN, SETS, TABLE, Batch, Case
 
 from zoneward.netlink.messages import Family
-from zoneward.netlink.nftables import sets_request, table_request
-from zoneward.netlink.nftables_elements import elements_request
-from zoneward.proxy.kernel.element_batch import batch
+from zoneward.netlink.nftables import elements_request, sets_request, table_request
 from zoneward.proxy.kernel.nft_client import Kernel, Refused
-from zoneward.proxy.kernel.table_reader import read_table
+from zoneward.proxy.kernel.table_reader import differing, read_rules, read_table
+from zoneward.proxy.kernel.table_writer import batch
 from zoneward.proxy.model.node_service import Served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
 from zoneward.proxy.ruleset.difference import difference, merged
-from zoneward.proxy.ruleset.nft_commands import text
-from zoneward.proxy.ruleset.rule_comparison import differing, read_rules
+from zoneward.proxy.ruleset.nft_commands import render_commands
 from zoneward.proxy.ruleset.ruleset import NOTHING, Changes, Hook, Ruleset
 from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
 from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
@@ -103,19 +101,19 @@ async def check_changes(
     there: dict[str, Slots] = {}
     every = list(steps)
     try:
-        await kernel.run(text(kept.begin()))
+        await kernel.run(render_commands(kept.begin()))
         for start in range(0, len(every), at_once):
             changes = merged([_put(kept, there, *each) for each in every[start : start + at_once]])
             found = batch(changes, base_sets(family, OPTIONS))
             if found is not None:
                 await kernel.send(found)
             elif changes:
-                await kernel.run(text(changes))
+                await kernel.run(render_commands(changes))
             await _has(kernel, kept.whole(), with_rules=False)
         whole = kept.whole()
         await _has(kernel, whole)
-        await kernel.run(text(Changes(family=family, table=TABLE, is_new=True, replaces=True)))
-        await kernel.run(text(difference(None, whole)))
+        await kernel.run(render_commands(Changes(family=family, table=TABLE, is_new=True, replaces=True)))
+        await kernel.run(render_commands(difference(None, whole)))
         await _has(kernel, whole)
     finally:
         await kernel.run(f"add table {family} {TABLE}\ndelete table {family} {TABLE}\n")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from threading import Thread
 
-from zoneward.proxy.kernel.capability import CAP_NET_ADMIN, set_aside
+from zoneward.proxy.machine import CAP_NET_ADMIN, set_aside
 
 STATUS = Path("/proc/thread-self/status")
 BIT = 1 << CAP_NET_ADMIN

@@ -15,8 +15,7 @@ import pytest
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.conntrack import AT_ONCE, Flow, Place, deletions, flows, identity, listing, packed
 from zoneward.netlink.messages import DONE, ERROR, FAMILIES, GENERIC, HEADER, Family, attribute, attributes, nested
-from zoneward.proxy.kernel.conntrack import Judge, Suspects, fronts
-from zoneward.proxy.kernel.conntrack_cleaner import Conntrack, is_local
+from zoneward.proxy.kernel.conntrack_cleaner import Conntrack, Judge, Suspects, fronts, is_local
 from zoneward.proxy.kernel.nft_client import Lost, Refused
 from zoneward.proxy.model.node_service import Node, Served, ServedPort, Target, served
 from zoneward.routing.configuration import Gates

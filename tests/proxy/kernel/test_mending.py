@@ -9,11 +9,10 @@ import pytest
 from tests.proxy.a_table import OPTIONS, SOON, Proxy, a_service, key, restarted, settled, within
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.planning import cleanup, planned
-from zoneward.proxy.kernel.table_syncer import AT_ONCE
+from zoneward.proxy.kernel.table_reader import scratch
+from zoneward.proxy.kernel.table_syncer import AT_ONCE, cleanup, planned
 from zoneward.proxy.ruleset.base_rules import TABLE
-from zoneward.proxy.ruleset.nft_commands import text
-from zoneward.proxy.ruleset.rule_comparison import scratch
+from zoneward.proxy.ruleset.nft_commands import render_commands
 
 # --- others -----------------------------------------------------------------------------------------------------------
 
@@ -215,7 +214,7 @@ def test_what_would_change_is_told_and_nothing_is_written() -> None:
         changes = await planned(kernel, "ip", wanted, options=OPTIONS)
         assert len(kernel.ran) == ran
         assert changes.size == 2
-        kernel.load(text(changes))
+        kernel.load(render_commands(changes))
         assert proxy.has(*wanted.values())
         assert not await planned(kernel, "ip", wanted, options=OPTIONS)
 

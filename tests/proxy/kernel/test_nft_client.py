@@ -13,9 +13,8 @@ import pytest
 
 from zoneward.netlink.messages import request
 from zoneward.netlink.nftables import generation_request
-from zoneward.proxy.kernel.nft_client import LONGEST_LIMIT, Lost, NftProcess, Refused, Unusable
+from zoneward.proxy.kernel.nft_client import LONGEST_LIMIT, Lost, NftProcess, Refused, Unusable, refusal
 from zoneward.proxy.kernel.nft_process import UNUSABLE
-from zoneward.proxy.kernel.refusal import refusal
 
 PROCESS = """
 import struct, sys, time

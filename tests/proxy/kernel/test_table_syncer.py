@@ -21,8 +21,7 @@ from tests.proxy.a_table import (
 from tests.proxy.services import services
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.kernel.table_syncer import AT_ONCE, MOST_ENTRIES, MOST_LOST
+from zoneward.proxy.kernel.table_syncer import AT_ONCE, MOST_ENTRIES, MOST_LOST, whole
 from zoneward.proxy.model.node_service import Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import TABLE
 from zoneward.proxy.ruleset.service_rules import portion

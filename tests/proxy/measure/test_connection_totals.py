@@ -10,11 +10,13 @@ import msgspec
 import pytest
 
 from zoneward.kube.measured_traffic import read_measured_traffic
-from zoneward.netlink.messages import FAMILIES, GENERIC, HEADER, Family, attribute, nested, text
-from zoneward.netlink.nftables import SUBSYSTEM
-from zoneward.netlink.nftables_elements import ELEMENT, ELEMENTS, KEY, NEW_ELEMENTS, VALUE, fields
+from zoneward.netlink.messages import FAMILIES, GENERIC, HEADER, Family, attribute, nested, string_attribute
+from zoneward.netlink.nftables import ELEMENT, ELEMENTS, KEY, NEW_ELEMENTS, SUBSYSTEM, VALUE, fields
 from zoneward.proxy.measure import connection_totals as measured
-from zoneward.proxy.measure.connection_counts import (
+from zoneward.proxy.measure.connection_collector import Places, places
+from zoneward.proxy.measure.connection_set import (
+    CONNECTIONS,
+    COUNTING,
     EXPRESSION,
     EXPRESSION_DATA,
     EXPRESSIONS,
@@ -23,10 +25,8 @@ from zoneward.proxy.measure.connection_counts import (
     connection,
     counts,
 )
-from zoneward.proxy.measure.connection_set import CONNECTIONS, COUNTING
 from zoneward.proxy.measure.connection_totals import Measuring, Total
 from zoneward.proxy.model.node_service import Served, ServedPort, Target
-from zoneward.proxy.model.places import Places, places
 from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_chains, base_sets
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -40,7 +40,7 @@ def an_answer(
 ) -> bytes:
     """What the kernel tells: counts by endpoint and address. ``expressions``: how many an element may have."""
     elements = [_element(*each, port, protocol, number, expressions) for each, number in found.items()]
-    body = GENERIC.pack(socket.AF_INET, 0, 0) + text(1, "zoneward") + nested(ELEMENTS, elements)
+    body = GENERIC.pack(socket.AF_INET, 0, 0) + string_attribute(1, "zoneward") + nested(ELEMENTS, elements)
     kind = SUBSYSTEM << 8 | NEW_ELEMENTS
     return HEADER.pack(HEADER.size + len(body), kind, 2, 1, 0) + body + HEADER.pack(20, 3, 2, 1, 0) + b"\0" * 4
 

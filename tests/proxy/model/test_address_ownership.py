@@ -6,7 +6,7 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.proxy.kernel.planning import whole
+from zoneward.proxy.kernel.table_syncer import whole
 from zoneward.proxy.model.address_ownership import Claims, granted
 from zoneward.proxy.model.node_service import Key, Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import LayoutOptions

@@ -16,8 +16,7 @@ from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.planning import whole
-from zoneward.proxy.kernel.table_syncer import FamilyTable
+from zoneward.proxy.kernel.table_syncer import FamilyTable, whole
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.address_ownership import granted
 from zoneward.proxy.model.node_cache import Known

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from zoneward.client.node_leases import MOST_REFUSED, Programmed
 from zoneward.client.resources import Key
-from zoneward.proxy.model.watermark import Watermark
+from zoneward.proxy.node_lease import Watermark
 
 CART, WISHLIST = ("shop", "cart"), ("shop", "wishlist")
 SERVICE, SLICE = "Service", "EndpointSlice"

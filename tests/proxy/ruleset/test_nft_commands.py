@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from tests.proxy.hostile import DOCUMENT, INJECTED, PLACES, documents, rulesets
 
-from zoneward.proxy.kernel.element_batch import batch
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.table_writer import batch
 from zoneward.proxy.ruleset.difference import difference
-from zoneward.proxy.ruleset.nft_commands import text
-from zoneward.proxy.ruleset.quoting import comment, name_part, quoted
+from zoneward.proxy.ruleset.nft_commands import comment_line, quote, render_commands, safe_name
 from zoneward.proxy.ruleset.ruleset import Changes, Ruleset
 
 _OWN_NAME: Final = re.compile(r"[a-z-]+-[A-Z2-7]{12}-[A-Za-z0-9/_.-]*")
@@ -25,7 +24,7 @@ _ENDPOINT: Final = re.compile(r"([0-9.]+|\[[0-9a-f:]+\]):\d+")
 
 
 def emitted(ruleset: Ruleset) -> str:
-    return text(replace(difference(None, ruleset), replaces=True))
+    return render_commands(replace(difference(None, ruleset), replaces=True))
 
 
 def words(line: str) -> list[str]:
@@ -87,10 +86,10 @@ def test_a_cluster_without_hostile_texts_has_all_kinds_of_rules_there_are() -> N
 @pytest.mark.parametrize("word", ["a b", 'a"b', "a\nb", "a\\", "", "ä", "\x1b"])
 def test_what_cannot_stand_within_quotes_is_refused(word: str) -> None:
     with pytest.raises(ValueError, match="printable characters"):
-        quoted(word)
+        quote(word)
 
 
 def test_names_and_comments_stay_in_their_place() -> None:
-    assert quoted("veth*") == '"veth*"'
-    assert name_part(f"shop/ä }}\n{INJECTED}") == "shop/....add.table.inet.X"
-    assert comment(f"zone a\n{INJECTED}\x1b\u202e") == f"# zone a?{INJECTED}??"
+    assert quote("veth*") == '"veth*"'
+    assert safe_name(f"shop/ä }}\n{INJECTED}") == "shop/....add.table.inet.X"
+    assert comment_line(f"zone a\n{INJECTED}\x1b\u202e") == f"# zone a?{INJECTED}??"

@@ -12,7 +12,7 @@ from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.model.node_service import Served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.difference import apart, difference
-from zoneward.proxy.ruleset.nft_commands import text
+from zoneward.proxy.ruleset.nft_commands import render_commands
 from zoneward.proxy.ruleset.ruleset import NOTHING, Ruleset
 from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
 from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
@@ -46,7 +46,7 @@ def has(kernel: FakeKernel, ruleset: Ruleset) -> None:
 @given(data=st.data())
 def test_any_changes_one_after_the_other_come_to_a_fresh_load(family: Family, data: st.DataObject) -> None:
     kept, kernel = KeptRuleset(family, "zoneward", OPTIONS), FakeKernel()
-    kernel.load(text(kept.begin()))
+    kernel.load(render_commands(kept.begin()))
     there: dict[str, Slots] = {}
     for name, service in data.draw(steps(family)):
         before = kept.whole()
@@ -57,14 +57,14 @@ def test_any_changes_one_after_the_other_come_to_a_fresh_load(family: Family, da
             there[name] = slots_of((service,), there.get(name, {}))
             changes = kept.put(("shop", name), portion((service,), there[name], OPTIONS))
         for transaction in apart(changes):
-            kernel.load(text(transaction))
+            kernel.load(render_commands(transaction))
         has(kernel, kept.whole())
         other = FakeKernel()
-        other.load(text(difference(None, before)))
-        other.load(text(difference(before, kept.whole())))
+        other.load(render_commands(difference(None, before)))
+        other.load(render_commands(difference(before, kept.whole())))
         has(other, kept.whole())
     fresh = FakeKernel()
-    fresh.load(text(difference(None, kept.whole())))
+    fresh.load(render_commands(difference(None, kept.whole())))
     has(fresh, kept.whole())
 
 
@@ -100,5 +100,5 @@ def begun(
         if only_what_is_needed:
             assert not each
         else:
-            kernel.load(text(each))
+            kernel.load(render_commands(each))
     return kept

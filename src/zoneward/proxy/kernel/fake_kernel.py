@@ -8,14 +8,214 @@ tables of tests are run on it and on the real one. It can be told to die, to han
 import asyncio
 import errno
 import re
-from collections.abc import Mapping
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zoneward.netlink.messages import Family, error_text, status
-from zoneward.proxy.kernel.fake_answers import Table, answer, commands_of
+from zoneward.netlink.messages import (
+    DONE,
+    ERROR,
+    GENERIC,
+    HEADER,
+    Family,
+    attribute,
+    attributes,
+    error_message,
+    error_number,
+    messages,
+    nested,
+    read_string,
+    string_attribute,
+)
+from zoneward.netlink.nftables import (
+    CHAIN_HOOK,
+    CHAIN_NAME,
+    CHAIN_POLICY,
+    CHAIN_TABLE,
+    CHAIN_TYPE,
+    DEL_ELEMENTS,
+    ELEMENTS,
+    FAMILY_NUMBERS,
+    GENERATION_ID,
+    GET_CHAIN,
+    GET_ELEMENTS,
+    GET_GENERATION,
+    GET_RULE,
+    GET_SET,
+    GET_TABLE,
+    HOOK_NUMBER,
+    HOOK_PRIORITY,
+    HOOKS,
+    IS_MAP,
+    NEW_CHAIN,
+    NEW_ELEMENTS,
+    NEW_GENERATION,
+    NEW_RULE,
+    NEW_SET,
+    NEW_TABLE,
+    RULE_CHAIN,
+    RULE_EXPRESSIONS,
+    RULE_HANDLE,
+    RULE_TABLE,
+    SET,
+    SET_COUNT,
+    SET_FLAGS,
+    SET_NAME,
+    SET_TABLE,
+    SUBSYSTEM,
+    TABLE,
+    TABLE_FLAGS,
+    TABLE_NAME,
+    TABLE_USE,
+    ElementReader,
+    ElementWriter,
+    fields,
+)
 from zoneward.proxy.kernel.nft_client import Lost, Refused
+from zoneward.proxy.kernel.table_writer import BEGIN, END
 from zoneward.proxy.ruleset.ruleset import Declared, Hook
+
+_VERBS: Final = {SUBSYSTEM << 8 | NEW_ELEMENTS: "add", SUBSYSTEM << 8 | DEL_ELEMENTS: "delete"}
+_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
+
+
+@dataclass
+class Table:
+    """``chains`` have their rules, each with a number that no other rule has; ``flags`` 1: it sleeps."""
+
+    sets: dict[str, Declared] = field(default_factory=dict)
+    chains: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    hooks: dict[str, Hook] = field(default_factory=dict)
+    elements: dict[str, dict[str, str]] = field(default_factory=dict)
+    flags: int = 0
+
+    def copy(self) -> "Table":
+        """Another one, that is as this one is now."""
+        return Table(
+            sets=dict(self.sets),
+            chains={name: list(rules) for name, rules in self.chains.items()},
+            hooks=dict(self.hooks),
+            elements={name: dict(some) for name, some in self.elements.items()},
+            flags=self.flags,
+        )
+
+
+Tables = Mapping[tuple[str, str], Table]
+
+
+def answer(request: bytes, tables: Tables, generation: int) -> bytes:
+    """The answer to one request, with what ends it. What is not of nf_tables is done, and nothing is told."""
+    _, kind, flags, _, _ = HEADER.unpack_from(request)
+    number, _, _ = GENERIC.unpack_from(request, HEADER.size)
+    asked = {kind: read_string(data) for kind, data in attributes(request, HEADER.size + GENERIC.size)}
+    end = _message(DONE if flags & 0x300 else ERROR, struct.pack("=i", 0))
+    if kind >> 8 != SUBSYSTEM:
+        return end
+    if kind & 0xFF == GET_GENERATION:
+        told = [attribute(GENERATION_ID, struct.pack(">I", generation % (1 << 32)))]
+        return _messages(NEW_GENERATION, socket.AF_UNSPEC, told) + end
+    family = _FAMILIES[number]
+    found = _found(kind & 0xFF, family, asked, tables)
+    return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if found is None else found + end
+
+
+def commands_of(batch: bytes, tables: Tables) -> str:
+    """A transaction of elements alone as nft would have it."""
+    found = []
+    kinds = []
+    for kind, body in messages(batch):
+        kinds.append(kind)
+        if kind in (BEGIN, END):
+            continue
+        assert kind in _VERBS, f"not a message of ours: {kind}"
+        family = _FAMILIES[GENERIC.unpack_from(body)[0]]
+        parts = dict(attributes(body, GENERIC.size))
+        table, name = read_string(parts[TABLE]), read_string(parts[SET])
+        there = tables.get((family, table))
+        declared = None if there is None else there.sets.get(name)
+        known = None if declared is None else fields(declared)
+        if known is None:
+            raise Refused(error_message(errno.ENOENT), errno.ENOENT)
+        raw = [element for _, element in attributes(parts[ELEMENTS])]
+        some = ElementReader(family, known).read(raw)
+        elements = ", ".join(f"{key} : {value}" if value else key for key, value in some.items())
+        found.append(f"{_VERBS[kind]} element {family} {table} {name} {{ {elements} }}\n")
+    assert (kinds[0], kinds[-1]) == (BEGIN, END), "a transaction has a beginning and an end"
+    return "".join(found)
+
+
+def _found(kind: int, family: Family, asked: Mapping[int, str], tables: Tables) -> bytes | None:
+    number = FAMILY_NUMBERS[family]
+    if kind == GET_CHAIN:
+        every = (
+            _chain(name, chain, table) for (of, name), table in tables.items() if of == family for chain in table.chains
+        )
+        return _messages(NEW_CHAIN, number, every)
+    name = asked[TABLE_NAME]
+    table = tables.get((family, name))
+    if kind == GET_RULE:
+        return _messages(NEW_RULE, number, () if table is None else _rules(name, table, asked.get(RULE_CHAIN)))
+    if table is None:
+        return None
+    if kind == GET_TABLE:
+        flags = attribute(TABLE_FLAGS, struct.pack(">I", table.flags))
+        use = attribute(TABLE_USE, struct.pack(">I", len(table.chains) + len(table.sets)))
+        return _messages(NEW_TABLE, number, [string_attribute(TABLE_NAME, name) + flags + use])
+    if kind == GET_SET:
+        return _messages(NEW_SET, number, (_set(name, each, table) for each in table.sets))
+    assert kind == GET_ELEMENTS, f"not a request of ours: {kind}"
+    if asked[SET] not in table.sets:
+        return None
+    return _messages(NEW_ELEMENTS, number, _elements(family, name, asked[SET], table))
+
+
+def _messages(kind: int, family: int, bodies: Iterable[bytes]) -> bytes:
+    return b"".join(_message(SUBSYSTEM << 8 | kind, GENERIC.pack(family, 0, 0) + body) for body in bodies)
+
+
+def _message(kind: int, body: bytes) -> bytes:
+    return HEADER.pack(HEADER.size + len(body), kind, 2, 1, 0) + body + b"\0" * (-len(body) % 4)
+
+
+def _chain(name: str, chain: str, table: Table) -> bytes:
+    found = string_attribute(CHAIN_TABLE, name) + string_attribute(CHAIN_NAME, chain)
+    hook = table.hooks.get(chain)
+    if hook is not None:
+        number = attribute(HOOK_NUMBER, struct.pack(">I", HOOKS.index(hook.name)))
+        found += nested(CHAIN_HOOK, [number, attribute(HOOK_PRIORITY, struct.pack(">i", hook.priority))])
+        found += attribute(CHAIN_POLICY, struct.pack(">I", 1)) + string_attribute(CHAIN_TYPE, hook.type)
+    return found
+
+
+def _rules(name: str, table: Table, of: str | None) -> Iterator[bytes]:
+    for chain, rules in table.chains.items():
+        if of in (None, chain):
+            for handle, rule in rules:
+                where = string_attribute(RULE_TABLE, name) + string_attribute(RULE_CHAIN, chain)
+                what = attribute(RULE_EXPRESSIONS, rule.encode())
+                yield where + attribute(RULE_HANDLE, struct.pack(">Q", handle)) + what
+
+
+def _set(name: str, each: str, table: Table) -> bytes:
+    flags = attribute(SET_FLAGS, struct.pack(">I", IS_MAP if table.sets[each].kind == "map" else 0))
+    count = attribute(SET_COUNT, struct.pack(">I", len(table.elements[each])))
+    return string_attribute(SET_TABLE, name) + string_attribute(SET_NAME, each) + flags + count
+
+
+def _elements(family: Family, table: str, name: str, there: Table) -> Iterator[bytes]:
+    parts = fields(there.sets[name])
+    if parts is None:
+        return
+    writer = ElementWriter(family, parts)
+    for key, value in there.elements[name].items():
+        yield (
+            string_attribute(TABLE, table)
+            + string_attribute(SET, name)
+            + nested(ELEMENTS, [writer.element(key, value)])
+        )
+
 
 _COMMAND: Final = re.compile(r"(add|delete|flush) (table|chain|rule|set|map|element) (\S+) (\S+)(?: (\S+))?(?: (.*))?")
 _LEADS: Final = re.compile(r"\b(?:goto|jump) ([^\s},]+)")
@@ -80,9 +280,9 @@ class FakeKernel:
     async def ask(self, request: bytes) -> bytes:
         await asyncio.sleep(0)
         found = answer(request, self.tables, self.generation)
-        number = status(found)
+        number = error_number(found)
         if number:
-            raise Refused(error_text(number), number)
+            raise Refused(error_message(number), number)
         return found
 
     # --- for tests ----------------------------------------------------------------------------------------------------
@@ -161,7 +361,7 @@ class FakeKernel:
 
 
 def _refusal(number: int, line: str) -> Refused:
-    return Refused(f"{error_text(number)}: {line}", number)
+    return Refused(f"{error_message(number)}: {line}", number)
 
 
 def _add_chain(table: Table, name: str, rest: str, line: str) -> None:
@@ -194,8 +394,8 @@ def _element(table: Table, verb: str, name: str, rest: str, line: str) -> None:
         there[key] = value
 
 
-def _known(table: Table, words: str, line: str) -> None:
-    for name in (*_LEADS.findall(words), *_NAMES.findall(words)):
+def _known(table: Table, read_string: str, line: str) -> None:
+    for name in (*_LEADS.findall(read_string), *_NAMES.findall(read_string)):
         if name not in table.chains and name not in table.sets:
             raise _refusal(_NOT_THERE, f"{name}: {line}")
 
@@ -204,7 +404,7 @@ def _is_led_to(table: Table, chain: str) -> bool:
     """Whether a rule or an element leads to a chain, or it has rules that are not gone."""
     every = (rule for rules in table.chains.values() for _, rule in rules)
     values = (value for some in table.elements.values() for value in some.values())
-    return any(chain in _LEADS.findall(words) for words in (*every, *values))
+    return any(chain in _LEADS.findall(read_string) for read_string in (*every, *values))
 
 
 def _is_named(table: Table, name: str) -> bool:

@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, Self
 
-from zoneward.netlink.messages import error_text, status
+from zoneward.netlink.messages import error_message, error_number
 from zoneward.netlink.nftables import generation_request
 from zoneward.proxy.kernel.nft_process import ASK, DONE, LENGTH, MORE, RUN, SEND, UNUSABLE
-from zoneward.proxy.kernel.refusal import refusal
 
 _COMMAND: Final = (sys.executable, "-m", "zoneward.proxy.kernel.nft_process")
 LIMIT: Final = 4.0
@@ -113,16 +112,16 @@ class NftProcess:
         self.taken += 1
 
     async def send(self, batch: bytes) -> None:
-        number = status(await self._asked(SEND, batch))
+        number = error_number(await self._asked(SEND, batch))
         if number:
-            raise Refused(error_text(number), number)
+            raise Refused(error_message(number), number)
         self.taken += 1
 
     async def ask(self, request: bytes) -> bytes:
         answer = await self._asked(ASK, request)
-        number = status(answer)
+        number = error_number(answer)
         if number:
-            raise Refused(error_text(number), number)
+            raise Refused(error_message(number), number)
         return answer
 
     async def _asked(self, kind: bytes, body: bytes) -> bytes:
@@ -149,7 +148,7 @@ class NftProcess:
             return said
         words = said.decode(errors="replace").strip()
         if kind != RUN and words.isdecimal():
-            raise Refused(error_text(int(words)), int(words))
+            raise Refused(error_message(int(words)), int(words))
         raise Refused(refusal(words))
 
     def _limit(self, kind: bytes, body: bytes) -> float:
@@ -299,3 +298,25 @@ class _Process(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- as asyncio calls it
         if not self._over.done():
             self._over.set_result(None)
+
+
+_COMMAND_WORDS: Final = 5
+_LONGEST: Final = 400
+
+
+def refusal(words: str) -> str:
+    """Nft's reason, and the part of a command at fault: nft draws a line under it.
+
+    ``File exists: 10.0.0.1 . tcp . 80 (add element ip zoneward services)``.
+    """
+    lines = words.strip().splitlines()
+    if not lines:
+        return "nft says nothing"
+    found = lines[0].partition("Error: ")[2] or lines[0]
+    found = found.removeprefix("Could not process rule: ")
+    if len(lines) > 2 and lines[2].strip() and set(lines[2].strip()) <= {"^", "~", " "}:
+        start, end = lines[2].find("^"), lines[2].rfind("^") + 1
+        part = lines[1][start:end].strip() if start >= 0 else ""
+        command = " ".join(lines[1].split()[:_COMMAND_WORDS])
+        found += f": {part} ({command})" if part else f" ({command})"
+    return found[:_LONGEST]

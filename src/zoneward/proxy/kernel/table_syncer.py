@@ -16,17 +16,15 @@ from types import MappingProxyType
 from typing import Final, ParamSpec
 
 from zoneward.daemon.mistakes import place_of
-from zoneward.netlink.messages import Family
-from zoneward.netlink.nftables import Incomplete
-from zoneward.netlink.nftables_elements import fields
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.netlink.nftables import Incomplete, fields
 from zoneward.proxy.kernel.nft_client import Kernel, Lost, Refused
-from zoneward.proxy.kernel.table_reader import read_table, slots_there
+from zoneward.proxy.kernel.table_reader import Rules, differing, is_there, read_rules, read_table, scratch, slots_there
 from zoneward.proxy.kernel.table_writer import TableWriter
 from zoneward.proxy.kernel.tamper_detector import Expected, Watch
 from zoneward.proxy.model.node_service import Key, Served
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions, base_chains, base_sets
 from zoneward.proxy.ruleset.difference import differences, merged
-from zoneward.proxy.ruleset.rule_comparison import Rules, differing, read_rules
 from zoneward.proxy.ruleset.ruleset import Changes, Ruleset
 from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
 from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
@@ -493,3 +491,47 @@ class FamilyTable:
         if not parts:
             self._slots.pop(service, None)
         return kept.put(service, portion(parts, there, self._options))
+
+
+_OURS: Final = (TABLE, scratch(TABLE))
+
+
+async def planned(
+    kernel: Kernel,
+    family: Family,
+    served: Mapping[Key, Served],
+    *,
+    table: str = TABLE,
+    options: LayoutOptions,
+) -> Changes:
+    """What would make the kernel's table serve this, as one transaction; nothing is written.
+
+    Rules of chains are not compared, as that takes writing: a chain is taken to do what its name says. Raises Lost,
+    Refused, or Incomplete.
+    """
+    present = await read_table(kernel, family, table, base_sets(family, options))
+    kept = KeptRuleset(family, table, options, present=present)
+    changes = [kept.begin()]
+    for service in sorted(served):
+        one = (served[service],)
+        there = slots_there(present, *one) if present is not None else {}
+        changes.append(kept.put(service, portion(one, slots_of(one, there), options)))
+    return merged([*changes, kept.tidy()])
+
+
+def whole(family: Family, served: Mapping[Key, Served], *, table: str = TABLE, options: LayoutOptions) -> Ruleset:
+    """The table as a kernel that has none would get it."""
+    kept = KeptRuleset(family, table, options)
+    kept.begin()
+    for service in sorted(served):
+        one = (served[service],)
+        kept.put(service, portion(one, slots_of(one, {}), options))
+    return kept.whole()
+
+
+async def cleanup(kernel: Kernel) -> tuple[tuple[Family, str], ...]:
+    """Take away all tables that are ours; those that were there. Raises Lost or Refused."""
+    found = tuple([(family, name) for family in FAMILIES for name in _OURS if await is_there(kernel, family, name)])
+    if found:
+        await kernel.run("".join(f"delete table {family} {name}\n" for family, name in found))
+    return found

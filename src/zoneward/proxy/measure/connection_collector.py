@@ -7,16 +7,13 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from zoneward.client.resources import Key
 from zoneward.netlink.messages import Family
-from zoneward.netlink.nftables_elements import elements_request
+from zoneward.netlink.nftables import elements_request
 from zoneward.proxy.kernel.nft_client import Kernel, Lost, Refused
-from zoneward.proxy.measure.connection_counts import Connection
-from zoneward.proxy.measure.connection_set import CONNECTIONS
+from zoneward.proxy.measure.connection_set import CONNECTIONS, Connection
 from zoneward.proxy.measure.connection_totals import EVERY, Measuring, Total
 from zoneward.proxy.model.node_cache import Known
-from zoneward.proxy.model.node_service import Served
-from zoneward.proxy.model.places import places
+from zoneward.proxy.model.node_service import Key, Served, Spot
 from zoneward.proxy.ruleset.base_rules import TABLE
 
 _FRESH: Final = 1.0
@@ -94,3 +91,35 @@ class Counting:
                 each: endpoint.zone for endpoint in self._known.endpoints(service) for each in endpoint.addresses or ()
             }
         return zones.get(address)
+
+
+class Places:
+    """Fed with what the node serves, in one family. A port of the node is a spot without an address."""
+
+    def __init__(self) -> None:
+        self._services: dict[Spot, tuple[Key, bool]] = {}
+        self._asked: dict[Key, list[Spot]] = {}
+
+    def put(self, service: Key, served: Served | None) -> None:
+        """A Service as it is now; None: it is gone."""
+        for each in self._asked.pop(service, ()):
+            if self._services.get(each, (None,))[0] == service:
+                del self._services[each]
+        if served is None:
+            return
+        asked = self._asked[service] = []
+        for port in served.ports:
+            asked.extend((address, port.protocol, port.port) for address in served.addresses(port))
+            if port.node_port is not None:
+                asked.append(("", port.protocol, port.node_port))
+        for each in asked:
+            self._services[each] = service, each[0] == served.cluster_ip
+
+    def service(self, address: str, protocol: str, port: int) -> tuple[Key, bool] | None:
+        """The Service, and whether the address is its own (a cluster IP); None: it is nobody's we know."""
+        return self._services.get((address, protocol, port)) or self._services.get(("", protocol, port))
+
+
+def places() -> dict[Family, Places]:
+    """One for each family."""
+    return {"ip": Places(), "ip6": Places()}

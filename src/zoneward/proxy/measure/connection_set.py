@@ -6,9 +6,13 @@ this takes no longer, and an endpoint that goes takes no count along. Where the 
 uncounted.
 """
 
+import struct
+from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 
-from zoneward.netlink.messages import Family
+from zoneward.netlink.messages import GENERIC, Family, attributes, messages
+from zoneward.netlink.nftables import ELEMENTS, KEY, NEW_ELEMENTS, PROTOCOLS, SUBSYSTEM, VALUE
 from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, Declared
 
 CONNECTIONS: Final = "connections"
@@ -35,4 +39,105 @@ def counting_chain(family: Family) -> Chain:
     key = f"{family} daddr . ct original {family} daddr . ct original proto-dst . meta l4proto"
     return Chain(
         tuple(f"meta l4proto {each} update @{CONNECTIONS} {{ {key} }} return" for each in ("tcp", "udp", "sctp"))
+    )
+
+
+EXPRESSION, EXPRESSIONS = 7, 11
+EXPRESSION_DATA: Final = 2
+PACKETS: Final = 2
+_ADDRESS: Final[dict[Family, int]] = {"ip": 4, "ip6": 16}
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What was asked for, and the endpoint that it was sent to.
+
+    ``protocol`` is a number where we know no name.
+    """
+
+    endpoint: str
+    address: str
+    port: int
+    protocol: str
+
+
+def counts(answer: bytes) -> dict[bytes, int]:
+    """The number of connections by element, keys as the kernel has them (see `connection`).
+
+    One that came or went while the kernel told of them may be missing.
+    """
+    found: dict[bytes, int] = {}
+    form: _Form | None = None
+    for kind, body in messages(answer):
+        if kind != SUBSYSTEM << 8 | NEW_ELEMENTS:
+            continue
+        lists = (some for number, some in attributes(body, GENERIC.size) if number == ELEMENTS)
+        for some in lists:
+            for _, element in attributes(some):
+                if form is None or not form.fits(element):
+                    form = _Form.of(element)
+                if form is not None:
+                    key, number = form.read(element)
+                    found[key] = number
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Where an element has its key and its count. All of a set look alike: one is taken apart for thousands."""
+
+    length: int
+    key: slice
+    before_key: bytes
+    packets: slice
+    before_packets: bytes
+
+    @classmethod
+    def of(cls, element: bytes) -> "_Form | None":
+        """None for an element without a counter."""
+        parts = dict(attributes(element))
+        expression = parts.get(EXPRESSION)
+        if expression is None:
+            # Where there may be several, there is a list.
+            expression = next((each for _, each in attributes(parts.get(EXPRESSIONS, b""))), None)
+        if expression is None:
+            return None
+        counter = dict(attributes(expression))[EXPRESSION_DATA]
+        key = _place(element.index(parts[KEY]), parts[KEY], VALUE)
+        packets = _place(element.index(counter), counter, PACKETS)
+        heads = element[key.start - 8 : key.start], element[packets.start - 4 : packets.start]
+        return cls(len(element), key, heads[0], packets, heads[1])
+
+    def fits(self, element: bytes) -> bool:
+        key, packets = self.key.start, self.packets.start
+        return (
+            len(element) == self.length
+            and element[key - 8 : key] == self.before_key
+            and element[packets - 4 : packets] == self.before_packets
+        )
+
+    def read(self, element: bytes) -> tuple[bytes, int]:
+        return element[self.key], int.from_bytes(element[self.packets], "big")
+
+
+def _place(start: int, inside: bytes, wanted: int) -> slice:
+    """Where an attribute of what begins at ``start`` has its data."""
+    place = start
+    for kind, data in attributes(inside):
+        place += 4
+        if kind == wanted:
+            return slice(place, place + len(data))
+        place += (len(data) + 3) & ~3
+    raise ValueError(f"no attribute {wanted}: {inside.hex()}")
+
+
+def connection(family: Family, key: bytes) -> Connection:
+    """What a key of `counts` says. Each part is filled up to four bytes."""
+    size = _ADDRESS[family]
+    endpoint, address, port, protocol = struct.unpack(f"!{size}s{size}sHxxBxxx", key)
+    return Connection(
+        endpoint=str(ip_address(endpoint)),
+        address=str(ip_address(address)),
+        port=port,
+        protocol=PROTOCOLS.get(protocol, str(protocol)),
     )

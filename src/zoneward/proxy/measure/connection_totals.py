@@ -11,8 +11,7 @@ from typing import Final
 
 from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
 from zoneward.netlink.messages import Family
-from zoneward.proxy.measure.connection_counts import Connection, connection, counts
-from zoneward.proxy.measure.connection_set import MOST
+from zoneward.proxy.measure.connection_set import MOST, Connection, connection, counts
 from zoneward.proxy.model.node_service import ADDRESS_TYPES, Key
 
 EVERY: Final = 15.0

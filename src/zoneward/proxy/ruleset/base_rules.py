@@ -32,7 +32,7 @@ from typing import Final
 
 from zoneward.netlink.messages import Family
 from zoneward.proxy.measure.connection_set import CONNECTIONS, COUNTING, connections_set, counting_chain
-from zoneward.proxy.ruleset.quoting import quoted
+from zoneward.proxy.ruleset.nft_commands import quote
 from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, Declared, Hook
 
 TABLE: Final = "zoneward"
@@ -211,7 +211,7 @@ def _to_node(family: Family, options: LayoutOptions) -> str:
 def _from_pods(family: Family, options: LayoutOptions) -> tuple[str, str] | None:
     """What matches traffic of this node's Pods, and what all other; None where nobody says which that is."""
     if options.pod_interfaces is not None:
-        name = quoted(options.pod_interfaces)
+        name = quote(options.pod_interfaces)
         return f"iifname {name}", f"iifname != {name}"
     found = (options.pod_ranges or {}).get(family)
     return None if found is None else (f"{family} saddr {found}", f"{family} saddr != {found}")

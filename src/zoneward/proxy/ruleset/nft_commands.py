@@ -1,20 +1,22 @@
 """Changes of a table as text that ``nft -f`` takes: one transaction, all or nothing."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from zoneward.kube.visible import visible
 from zoneward.proxy.ruleset.ruleset import Chain, Changes
 
 _AT_ONCE: Final = 500
 """Elements in one command: a line that a person can still open in an editor."""
 
 
-def text(changes: Changes) -> str:
+def render_commands(changes: Changes) -> str:
     """Commands in the order in which they have to come: none names what is not there, none takes away what is named."""
-    return "".join(f"{line}\n" for line in lines(changes))
+    return "".join(f"{line}\n" for line in command_lines(changes))
 
 
-def lines(changes: Changes) -> Iterator[str]:
+def command_lines(changes: Changes) -> Iterator[str]:
     where = f"{changes.family} {changes.table}"
     if changes.replaces:
         # Added first, for one that is not there cannot be deleted.
@@ -62,3 +64,28 @@ def _commands(command: str, elements: Iterable[str]) -> Iterator[str]:
             some = []
     if some:
         yield f"{command} {{ {', '.join(some)} }}"
+
+
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9/_.-]")
+_STRING: Final = re.compile(r"[!#-\[\]-~]+")
+"""Printable ASCII without blanks, quotes and backslashes."""
+
+
+def safe_name(text: str) -> str:
+    """A part of the name of a chain or a set, after a letter: what no name can have becomes a dot.
+
+    Two texts may become the same one: who needs a name of its own adds a digest.
+    """
+    return _NO_NAME.sub(".", text)
+
+
+def quote(text: str) -> str:
+    """A text within quotes. Raises ValueError for one that cannot be."""
+    if not _STRING.fullmatch(text):
+        raise ValueError(f"expected printable characters without blanks, quotes and backslashes, got {text!r}")
+    return f'"{text}"'
+
+
+def comment_line(text: str) -> str:
+    """A line that nft skips."""
+    return f"# {visible(text)}"

@@ -16,7 +16,7 @@ from zoneward.proxy.model.addresses import is_within
 from zoneward.proxy.model.node_service import Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.endpoint_slots import repeats, slots
-from zoneward.proxy.ruleset.quoting import name_part
+from zoneward.proxy.ruleset.nft_commands import safe_name
 from zoneward.proxy.ruleset.ruleset import ADDRESS, NOTHING, Chain, Declared, Portion
 from zoneward.proxy.ruleset.service_size import Parts
 
@@ -205,4 +205,4 @@ def _own_name(kind: str, served: Served, rest: str, content: str) -> str:
     """A name that no other has, and that says whose it is, as far as the kernel's 128 bytes allow."""
     whose = f"{served.namespace}/{served.name}/{rest}".rstrip("/").replace(":", ".")
     digest = hashlib.sha256(f"{whose}\n{content}".encode(errors="surrogatepass")).digest()
-    return f"{kind}-{base64.b32encode(digest).decode()[:12]}-{name_part(whose)}"[:120]
+    return f"{kind}-{base64.b32encode(digest).decode()[:12]}-{safe_name(whose)}"[:120]
