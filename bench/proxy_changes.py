@@ -29,11 +29,11 @@ from bench.proxy_cluster import NAMESPACE, address_of, cluster, pod_address
 from bench.proxy_plane import create, plane
 from bench.proxy_server import serving
 from zoneward.netlink.messages import error_number
-from zoneward.proxy.kernel.nft_client import Refused
+from zoneward.proxy.kernel.nft_client import KernelRefused
 from zoneward.proxy.kernel.nft_process import Library, Sender, answers
-from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed
-from zoneward.proxy.model.node_service import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 FIGURES: Final = Path(".cache/bench/proxy-changes.json")
 """What was measured last, for ``docs/pictures/make_proxy_changes.py``."""
@@ -130,7 +130,7 @@ class _Kernel:
     async def ask(self, request: bytes) -> bytes:
         answer = b"".join(answers(request))
         if number := error_number(answer):
-            raise Refused("", number)
+            raise KernelRefused("", number)
         return answer
 
 
@@ -138,15 +138,15 @@ async def _applied(services: int) -> list[float]:
     """Seconds that the kernel takes for each change."""
     found: list[float] = []
 
-    def programmed(done: Programmed) -> None:
+    def programmed(done: ProgrammedTransaction) -> None:
         found.append(done.seconds)
 
     drawn, pods = random.Random(1), iter(range(services * _ENDPOINTS, 1 << 20))
-    table = FamilyTable(_Kernel(), "ip", options=LayoutOptions(), on_programmed=programmed)
+    table = TableSyncer(_Kernel(), "ip", options=RulesetOptions(), on_programmed=programmed)
     there = {}
     for number in range(services):
         first = number * _ENDPOINTS
-        there[number] = [Target(pod_address(first + each), 8080) for each in range(_ENDPOINTS)]
+        there[number] = [Backend(pod_address(first + each), 8080) for each in range(_ENDPOINTS)]
         table.put(_key(number), _served(number, there[number]))
     running = asyncio.create_task(table.run())
     await table.settled()
@@ -155,7 +155,7 @@ async def _applied(services: int) -> list[float]:
     gc.freeze()
     for _ in range(_APPLIED):
         number = drawn.randrange(services)
-        there[number][drawn.randrange(_ENDPOINTS)] = Target(pod_address(next(pods)), 8080)
+        there[number][drawn.randrange(_ENDPOINTS)] = Backend(pod_address(next(pods)), 8080)
         table.put(_key(number), _served(number, there[number]))
         await table.settled()
     running.cancel()
@@ -167,10 +167,10 @@ def _key(number: int) -> tuple[str, str]:
     return NAMESPACE, f"service-{number}"
 
 
-def _served(number: int, targets: list[Target]) -> Served:
-    port = ServedPort(name="http", protocol="tcp", port=80, cluster=tuple(targets), has_any=True)
+def _served(number: int, targets: list[Backend]) -> NodeService:
+    port = NodeServicePort(name="http", protocol="tcp", port=80, cluster=tuple(targets), has_any=True)
     namespace, name = _key(number)
-    return Served(namespace=namespace, name=name, family="ip", cluster_ip=address_of(number), ports=(port,))
+    return NodeService(namespace=namespace, name=name, family="ip", cluster_ip=address_of(number), ports=(port,))
 
 
 # --- from the watch event on ------------------------------------------------------------------------------------------

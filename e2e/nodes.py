@@ -38,7 +38,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
-from zoneward.proxy.kernel.nft_client import NftProcess
+from zoneward.proxy.kernel.nft_client import NftClient
 
 N = TypeVar("N", bound="Namespace")
 P = ParamSpec("P")
@@ -264,9 +264,9 @@ class Bed:
         self.protocols = frozenset(process.stdout.readline().split())
 
 
-def kernel_of(namespace: Namespace) -> NftProcess:
+def kernel_of(namespace: Namespace) -> NftClient:
     """What programs a namespace's rules; an asynchronous context manager."""
-    return NftProcess(command=(*namespace.enter, sys.executable, "-m", "zoneward.proxy.kernel.nft_process"))
+    return NftClient(command=(*namespace.enter, sys.executable, "-m", "zoneward.proxy.kernel.nft_process"))
 
 
 def _enter_a_new_one() -> int:

@@ -10,8 +10,8 @@ import pytest
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, ask
 
-from zoneward.proxy.model.node_service import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 SECONDS: Final = 2.0
 CLUSTER: Final = "10.96.0.1"
@@ -57,10 +57,10 @@ def test_no_connection_is_lost_or_goes_to_one_that_is_gone(affinity: int | None,
         node = bed.node("here", pods=("10.2.0.0/16",))
         client = node.pod(*SOURCES)
         enough, applied = Event(), []
-        with NodeRules(node, options=LayoutOptions()) as rules:
+        with NodeRules(node, options=RulesetOptions()) as rules:
             for turn in cycle(TURNS):
-                targets = tuple(Target(f"10.2.0.{number}", 8080, here=True) for number in turn)
-                port = ServedPort(
+                targets = tuple(Backend(f"10.2.0.{number}", 8080, here=True) for number in turn)
+                port = NodeServicePort(
                     name="",
                     protocol="tcp",
                     port=80,
@@ -73,7 +73,7 @@ def test_no_connection_is_lost_or_goes_to_one_that_is_gone(affinity: int | None,
                 began = time.monotonic()
                 rules.serve(
                     [
-                        Served(
+                        NodeService(
                             namespace="ns",
                             name="one",
                             family="ip",

@@ -15,8 +15,8 @@ from e2e.kube_proxy import KubeProxy
 from tests.contract.objects import a_namespace, a_node, a_service, an_endpoint_slice
 
 from zoneward.netlink.messages import FAMILIES
-from zoneward.proxy.health.proxy_health import TO_BE_DELETED, HealthzServer, ProxyHealth
-from zoneward.proxy.health.service_health import HealthPorts
+from zoneward.proxy.health.proxy_health import TO_BE_DELETED, ProxyHealth, ProxyHealthServer
+from zoneward.proxy.health.service_health import ServiceHealthServer
 
 NODE, NAMESPACE, SERVICE = "node-health", "proxy-health", "cart"
 HEALTHZ: Final = 10256
@@ -93,8 +93,8 @@ def real(control_plane: ControlPlane) -> Iterator[dict[str, Answer]]:
 
 
 async def ours(what: str) -> Answer:
-    health, ports = ProxyHealth(limit=60.0), HealthPorts(hosts=("127.0.0.1",), again=0.05)
-    async with asyncio.timeout(20), HealthzServer(health, host="127.0.0.1", port=0) as server:
+    health, ports = ProxyHealth(limit=60.0), ServiceHealthServer(hosts=("127.0.0.1",), again=0.05)
+    async with asyncio.timeout(20), ProxyHealthServer(health, host="127.0.0.1", port=0) as server:
         for family in FAMILIES:
             health.programmed(0.0, family)
         health.node(not what.startswith("leaving"))

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from tests.contract.objects import a_node, a_service
 from tests.proxy.hostile import DOCUMENT, documents, rulesets
 
-from zoneward.proxy.kernel.nft_client import Refused
-from zoneward.proxy.ruleset.difference import difference
+from zoneward.proxy.kernel.nft_client import KernelRefused
+from zoneward.proxy.ruleset.difference import diff_rulesets
 from zoneward.proxy.ruleset.nft_commands import render_commands
 
 _DNS = 53
@@ -36,7 +36,7 @@ def namespace() -> Iterator[Namespace]:
 
 def load(namespace: Namespace, document: Mapping[str, Any]) -> None:
     """As ``nft -f`` of ``proxy --print`` would, into a kernel that has nothing else."""
-    every = [render_commands(replace(difference(None, each), replaces=True)) for each in rulesets(document).values()]
+    every = [render_commands(replace(diff_rulesets(None, each), replaces=True)) for each in rulesets(document).values()]
     namespace.run("nft", "-f", "-", text="".join(every))
     assert namespace.run("nft", "list", "tables").splitlines() == ["table ip zoneward", "table ip6 zoneward"]
 
@@ -72,7 +72,7 @@ def test_a_word_in_the_place_of_an_address_is_refused_and_no_name_server_is_aske
         async def run() -> None:
             async with kernel_of(here) as kernel:
                 for word in ("garbage", "a.name.that.nobody.has.example"):
-                    with pytest.raises(Refused):
+                    with pytest.raises(KernelRefused):
                         await kernel.run(f"add table ip t\nadd chain ip t c\nadd rule ip t c ip daddr {word} drop\n")
                 await kernel.run("add table ip t\n")
 
@@ -92,7 +92,7 @@ def _listening(address: str) -> socket.socket:
 def test_commands_with_a_zero_byte_are_not_done_in_part(namespace: Namespace) -> None:
     async def run() -> None:
         async with kernel_of(namespace) as kernel:
-            with pytest.raises(Refused, match="zero byte"):
+            with pytest.raises(KernelRefused, match="zero byte"):
                 await kernel.run("add table ip half\n\0add table ip other\n")
 
     asyncio.run(run())

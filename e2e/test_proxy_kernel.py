@@ -22,13 +22,13 @@ from tests.proxy.kernel.kernel_checks import OPTIONS, check, check_batch, check_
 from tests.proxy.services import changes
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.nft_client import Kernel, Lost, NftProcess, Refused
-from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed, cleanup, planned
-from zoneward.proxy.kernel.table_writer import batch
-from zoneward.proxy.model.node_service import Key, Served, ServedPort, Target
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused, NftClient
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer, delete_tables, plan_changes
+from zoneward.proxy.kernel.table_writer import encode_transaction
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE as ZONEWARD
 from zoneward.proxy.ruleset.base_rules import base_sets
-from zoneward.proxy.ruleset.ruleset import Changes
+from zoneward.proxy.ruleset.ruleset import RulesetChanges
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def namespace() -> Iterator[Namespace]:
     found.close()
 
 
-def within(namespace: Namespace, what: Callable[[Kernel], Awaitable[None]]) -> None:
+def within(namespace: Namespace, what: Callable[[KernelClient], Awaitable[None]]) -> None:
     async def run() -> None:
         async with kernel_of(namespace) as kernel:
             await what(kernel)
@@ -73,24 +73,26 @@ def test_changes_in_transactions_of_some_come_to_a_fresh_load(
 # --- whatever happens -------------------------------------------------------------------------------------------------
 
 
-def a_service(number: int, *endpoints: int, **more: Any) -> Served:
-    targets = tuple(Target(f"10.0.1.{each}", 8080) for each in endpoints)
+def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
+    targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
     ports = tuple(
-        ServedPort(name=protocol, protocol=protocol, port=80, cluster=targets, has_any=True, affinity=each)
+        NodeServicePort(name=protocol, protocol=protocol, port=80, cluster=targets, has_any=True, affinity=each)
         for protocol, each in (("tcp", None), ("udp", 60))
     )
-    return Served(namespace="shop", name=f"s{number}", family="ip", cluster_ip=f"10.96.0.{number}", ports=ports, **more)
+    return NodeService(
+        namespace="shop", name=f"s{number}", family="ip", cluster_ip=f"10.96.0.{number}", ports=ports, **more
+    )
 
 
 class Kept:
     """A table that runs in a namespace, and all that was told of it."""
 
-    def __init__(self, kernel: NftProcess) -> None:
+    def __init__(self, kernel: NftClient) -> None:
         self.kernel = kernel
         self.told: list[tuple[str, Any]] = []
-        self.programmed: list[Programmed] = []
+        self.programmed: list[ProgrammedTransaction] = []
         self.trouble: list[str] = []
-        self.table = FamilyTable(
+        self.table = TableSyncer(
             kernel,
             "ip",
             options=OPTIONS,
@@ -99,9 +101,9 @@ class Kept:
             on_refused=lambda service, why: self.told.append((why, service)),
             on_trouble=self.trouble.append,
         )
-        self.served: dict[Key, Served] = {}
+        self.served: dict[ServiceKey, NodeService] = {}
 
-    def put(self, *every: Served) -> None:
+    def put(self, *every: NodeService) -> None:
         for each in every:
             key = each.namespace, each.name
             self.served[key] = each
@@ -109,24 +111,24 @@ class Kept:
 
     async def is_right(self) -> bool:
         """Whether the kernel has what is served, and nothing else."""
-        changes = await planned(self.kernel, "ip", self.served, options=OPTIONS)
+        changes = await plan_changes(self.kernel, "ip", self.served, options=OPTIONS)
         return not changes
 
     async def right_within(self, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while True:
-                with suppress(Lost):
+                with suppress(KernelOutcomeUnknown):
                     if await self.is_right():
                         return
                 await asyncio.sleep(0.1)
 
 
 def kept(
-    namespace: Namespace, what: Callable[[Kept], Awaitable[None]], *every: Served, is_last: bool = True
-) -> list[Programmed]:
+    namespace: Namespace, what: Callable[[Kept], Awaitable[None]], *every: NodeService, is_last: bool = True
+) -> list[ProgrammedTransaction]:
     """With a table that serves; it is gone afterwards where it is the last."""
 
-    async def run() -> list[Programmed]:
+    async def run() -> list[ProgrammedTransaction]:
         async with kernel_of(namespace) as kernel:
             found = Kept(kernel)
             found.put(*every)
@@ -139,7 +141,7 @@ def kept(
                 running.cancel()
                 await asyncio.wait([running])
                 if is_last:
-                    await cleanup(kernel)
+                    await delete_tables(kernel)
         return found.programmed
 
     return asyncio.run(run())
@@ -246,23 +248,23 @@ def test_an_element_that_the_kernel_refuses_is_named(namespace: Namespace) -> No
     kept(namespace, run, *SERVICES)
 
 
-def large(*, ports: int, endpoints: int, **more: Any) -> Served:
+def large(*, ports: int, endpoints: int, **more: Any) -> NodeService:
     """A Service of its own with that many endpoints of each port."""
     some = [f"10.2.{number >> 8}.{number & 255}" for number in range(endpoints)]
     affinity, addresses = more.pop("affinity", None), more.pop("addresses", 0)
     every = (
-        ServedPort(
+        NodeServicePort(
             name=f"p{number}",
             protocol="tcp",
             port=number,
-            cluster=tuple(Target(address, number) for address in some),
+            cluster=tuple(Backend(address, number) for address in some),
             has_any=True,
             affinity=affinity,
         )
         for number in range(1, ports + 1)
     )
     external = tuple(f"198.51.{number >> 8}.{number & 255}" for number in range(addresses))
-    return Served(
+    return NodeService(
         namespace="shop", name="large", family="ip", cluster_ip="10.96.1.1", external=external, ports=tuple(every)
     )
 
@@ -306,26 +308,28 @@ def test_what_the_kernel_says_of_a_large_transaction_is_not_taken_for_its_answer
 ) -> None:
     declared = base_sets("ip", OPTIONS)
 
-    def written(changes: Changes) -> bytes:
-        found = batch(changes, declared)
+    def written(changes: RulesetChanges) -> bytes:
+        found = encode_transaction(changes, declared)
         assert found is not None
         return found
 
-    async def run(kernel: Kernel) -> None:
+    async def run(kernel: KernelClient) -> None:
         # There is no such table. What is refused is sent back, and there is no room for all of it.
         endpoints = {f"10.96.{number >> 8}.{number & 255} . tcp . 80 . 0": "10.0.0.1 . 80" for number in range(20_000)}
-        with pytest.raises(Refused):
-            await kernel.send(written(Changes(family="ip", table="a-table", removed={"endpoints": endpoints})))
+        with pytest.raises(KernelRefused):
+            await kernel.send(written(RulesetChanges(family="ip", table="a-table", removed={"endpoints": endpoints})))
         await kernel.run("add table ip a-table\nadd set ip a-table cluster-ips { type ipv4_addr; }\n")
-        await kernel.send(written(Changes(family="ip", table="a-table", added={"cluster-ips": {"10.96.0.1": ""}})))
+        await kernel.send(
+            written(RulesetChanges(family="ip", table="a-table", added={"cluster-ips": {"10.96.0.1": ""}}))
+        )
         await kernel.run("delete table ip a-table\n")
 
     within(namespace, run)
 
 
 def test_the_process_that_programs_the_kernel_has_no_other_right(namespace: Namespace) -> None:
-    async def run(kernel: Kernel) -> None:
-        assert isinstance(kernel, NftProcess)
+    async def run(kernel: KernelClient) -> None:
+        assert isinstance(kernel, NftClient)
         told = Path(f"/proc/{kernel.pid}/status").read_text().splitlines()
         rights = dict(line.split(":\t") for line in told if line.startswith(("Cap", "NoNewPrivs")))
         assert {int(rights[each], 16) for each in ("CapEff", "CapPrm")} == {1 << 12}

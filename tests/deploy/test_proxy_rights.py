@@ -16,7 +16,7 @@ from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Silent
 from zoneward.proxy import node_lease
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.nft_client import NftProcess
+from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.running import NodeProxy
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration
@@ -46,7 +46,7 @@ def a_proxy(access: Access, kernel: Kernel, *, lease_namespace: str = "kube-syst
         settings=ProxySettings(listen=Listen("127.0.0.1", 0), healthz_listen=None),
         lease_namespace=lease_namespace,
         log=Silent(),
-        kernel=lambda _told: cast(NftProcess, kernel),
+        kernel=lambda _told: cast(NftClient, kernel),
     )
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import zoneward
-from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
+from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
 from zoneward.proxy.settings import DEFAULT_PORT, HEALTHZ_PORT
 
 SOURCE = Path(zoneward.__file__).parent
@@ -32,7 +32,7 @@ def test_the_page_has_every_line_of_the_log() -> None:
 
 
 def test_the_table_of_rules_has_every_map_and_set_and_no_other() -> None:
-    there = set(base_sets("ip", LayoutOptions(count_connections=True)))
+    there = set(base_sets("ip", RulesetOptions(count_connections=True)))
     table = section("How it works")
     rows = [row for row in re.findall(r"^\| (`.*)", table, re.MULTILINE) if "|" in row]
     told = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)}

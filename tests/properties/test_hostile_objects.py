@@ -18,11 +18,11 @@ from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.table_syncer import whole
-from zoneward.proxy.model.node_cache import Known
-from zoneward.proxy.model.node_service import Served
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.ruleset.ruleset_options import layout_options
+from zoneward.proxy.kernel.table_syncer import full_ruleset
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.ruleset_options import ruleset_options
 from zoneward.proxy.settings import ProxySettings
 from zoneward.report.decisions import decisions_document
 from zoneward.routing.configuration import Configuration, Gates
@@ -145,17 +145,17 @@ def listed(plans: Sequence[ServicePlan]) -> list[str]:
 
 async def proxied(plural: str, bad: Sequence[Object]) -> None:
     server = server_with(plural, bad)
-    known = Known("good", zone="a", gates=Gates())
+    known = NodeCache("good", zone="a", gates=Gates())
     await follow(server, known, known.resources)
-    found: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+    found: dict[Family, dict[Key, NodeService]] = {family: {} for family in FAMILIES}
     for key in list(known.keys()):
         for family, served in known.served(key).items():
             found[family][key] = served
     assert [each.address for each in found["ip"][GOOD].ports[0].cluster] == ["10.1.0.9"]
     for node in known.nodes:
-        layout_options(ProxySettings(), node)
+        ruleset_options(ProxySettings(), node)
     for family in FAMILIES:
-        whole(family, found[family], options=LayoutOptions())
+        full_ruleset(family, found[family], options=RulesetOptions())
 
 
 @pytest.mark.parametrize("plural", KINDS)

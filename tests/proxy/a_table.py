@@ -6,21 +6,21 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.table_reader import scratch
-from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed, whole
-from zoneward.proxy.model.node_service import Key, Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
+from zoneward.proxy.kernel.table_reader import scratch_table
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer, full_ruleset
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 
-OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
+OPTIONS: Final = RulesetOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 SOON: Final = 0.005
 """Seconds between looks at the kernel."""
 
 
-def a_service(number: int, *endpoints: int, **more: Any) -> Served:
+def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
     """A Service with endpoints on port 8080."""
-    targets = tuple(Target(f"10.0.1.{each}", 8080) for each in endpoints)
-    port = ServedPort(name="web", protocol="tcp", port=80, cluster=targets, has_any=bool(targets))
-    return Served(
+    targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
+    port = NodeServicePort(name="web", protocol="tcp", port=80, cluster=targets, has_any=bool(targets))
+    return NodeService(
         namespace="shop",
         name=f"s{number}",
         family="ip",
@@ -29,7 +29,7 @@ def a_service(number: int, *endpoints: int, **more: Any) -> Served:
     )
 
 
-def key(served: Served) -> Key:
+def key(served: NodeService) -> ServiceKey:
     return served.namespace, served.name
 
 
@@ -40,16 +40,16 @@ class Proxy:
         self,
         kernel: FakeKernel,
         *,
-        options: LayoutOptions = OPTIONS,
+        options: RulesetOptions = OPTIONS,
         look_every: float = SOON,
         audit_every: float = 3600.0,
     ) -> None:
         self.kernel = kernel
-        self.programmed: list[Programmed] = []
-        self.refused: list[tuple[Key, str]] = []
+        self.programmed: list[ProgrammedTransaction] = []
+        self.refused: list[tuple[ServiceKey, str]] = []
         self.mended: list[tuple[str, int]] = []
         self.trouble: list[str] = []
-        self.table = FamilyTable(
+        self.table = TableSyncer(
             kernel,
             "ip",
             on_programmed=self._programmed,
@@ -61,12 +61,12 @@ class Proxy:
             audit_every=audit_every,
         )
 
-    def _programmed(self, done: Programmed) -> None:
+    def _programmed(self, done: ProgrammedTransaction) -> None:
         """What there is without Services is of no matter here."""
         if done.services:
             self.programmed.append(done)
 
-    def put(self, *every: Served) -> None:
+    def put(self, *every: NodeService) -> None:
         for served in every:
             self.table.put(key(served), served)
 
@@ -75,11 +75,11 @@ class Proxy:
             while not condition():
                 await asyncio.sleep(SOON)
 
-    def has(self, *every: Served, options: LayoutOptions = OPTIONS) -> bool:
+    def has(self, *every: NodeService, options: RulesetOptions = OPTIONS) -> bool:
         """Whether the kernel has what these Services need, and nothing else; in whichever slots."""
-        wanted = whole("ip", {key(each): each for each in every}, options=options)
+        wanted = full_ruleset("ip", {key(each): each for each in every}, options=options)
         kernel = self.kernel
-        if ("ip", TABLE) not in kernel.tables or ("ip", scratch(TABLE)) in kernel.tables:
+        if ("ip", TABLE) not in kernel.tables or ("ip", scratch_table(TABLE)) in kernel.tables:
             return False
         chains = {name: chain.rules for name, chain in wanted.chains.items()}
         hooks = {name: chain.hook for name, chain in wanted.chains.items() if chain.hook}
@@ -94,7 +94,7 @@ class Proxy:
 
     def written(self) -> list[str]:
         """Transactions that the kernel took, but for those of a table made to compare with."""
-        return [each for each in self.kernel.ran if f" {scratch(TABLE)}" not in each]
+        return [each for each in self.kernel.ran if f" {scratch_table(TABLE)}" not in each]
 
 
 def unordered(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ async def settled(proxy: Proxy) -> None:
         await proxy.table.settled()
 
 
-async def restarted(kernel: FakeKernel, before: list[Served], after: list[Served], **more: Any) -> Proxy:
+async def restarted(kernel: FakeKernel, before: list[NodeService], after: list[NodeService], **more: Any) -> Proxy:
     """A table that takes over what another one left."""
     async with running(Proxy(kernel)) as first:
         first.put(*before)

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Node, Service
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.table_syncer import whole
-from zoneward.proxy.model.address_ownership import granted
-from zoneward.proxy.model.node_service import Node as This
-from zoneward.proxy.model.node_service import Served, served
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.kernel.table_syncer import full_ruleset
+from zoneward.proxy.model.address_ownership import resolve_ownership
+from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset import Ruleset
-from zoneward.proxy.ruleset.ruleset_options import layout_options, node_port_addresses
+from zoneward.proxy.ruleset.ruleset_options import node_port_addresses, ruleset_options
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
@@ -163,8 +162,8 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
     """What a node would program of it, family by family."""
     node = msgspec.convert(document["node"], Node)
-    options = layout_options(SETTINGS, node)
-    asked: dict[Family, list[Served]] = {family: [] for family in FAMILIES}
+    options = ruleset_options(SETTINGS, node)
+    asked: dict[Family, list[NodeService]] = {family: [] for family in FAMILIES}
     slices = list(_readable(document["slices"], EndpointSlice))
     for service in _readable(document["services"], Service):
         own = [
@@ -172,7 +171,7 @@ def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
             for each in slices
             if (each.metadata.labels or {}).get(SERVICE_NAME_LABEL) in (service.metadata.name, "cart")
         ]
-        for each in served(service, own, node=This(name="n1", zone="a"), consumer=ZONEWARD, gates=Gates()):
+        for each in node_services(service, own, node=ProxyNode(name="n1", zone="a"), consumer=ZONEWARD, gates=Gates()):
             asked[each.family].append(each)
     return {family: _whole(family, some, options, node) for family, some in asked.items()}
 
@@ -184,6 +183,6 @@ def _readable(documents: Iterable[Mapping[str, Any]], kind: type[T]) -> Iterator
             yield msgspec.convert(each, kind)
 
 
-def _whole(family: Family, some: list[Served], options: LayoutOptions, node: Node) -> Ruleset:
+def _whole(family: Family, some: list[NodeService], options: RulesetOptions, node: Node) -> Ruleset:
     own = node_port_addresses(options, node).get(family, frozenset())
-    return whole(family, granted(some, node_addresses=own, lost=lambda _what: None), options=options)
+    return full_ruleset(family, resolve_ownership(some, node_addresses=own, lost=lambda _what: None), options=options)

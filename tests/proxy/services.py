@@ -5,7 +5,7 @@ from functools import cache
 from hypothesis import strategies as st
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.node_service import Served, ServedPort, Target
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 
 _SMALL = st.integers(1, 6)
 
@@ -20,11 +20,11 @@ _AFFINITY = st.none() | st.just(60)
 
 
 @cache
-def targets(family: Family) -> st.SearchStrategy[tuple[Target, ...]]:
+def targets(family: Family) -> st.SearchStrategy[tuple[Backend, ...]]:
     """A few of a few endpoints; the first two are on this node."""
 
-    def some(numbers: list[int]) -> tuple[Target, ...]:
-        return tuple(Target(_address(family, number), 8080, number <= 2) for number in numbers)
+    def some(numbers: list[int]) -> tuple[Backend, ...]:
+        return tuple(Backend(_address(family, number), 8080, number <= 2) for number in numbers)
 
     return st.lists(_SMALL, max_size=6, unique=True).map(some)
 
@@ -38,11 +38,11 @@ def _outer(family: Family) -> st.SearchStrategy[tuple[str, ...]]:
 
 
 @st.composite
-def served_ports(draw: st.DrawFn, family: Family, *, name: str) -> ServedPort:
+def served_ports(draw: st.DrawFn, family: Family, *, name: str) -> NodeServicePort:
     cluster = draw(targets(family))
     weights = draw(st.none() | st.just(tuple(1.0 + 0.5 * (place % 3) for place in range(len(cluster)))))
     local = draw(targets(family))
-    return ServedPort(
+    return NodeServicePort(
         name=name,
         protocol=draw(st.sampled_from(["tcp", "udp", "sctp"])),
         port=80 + draw(_SMALL),
@@ -56,9 +56,9 @@ def served_ports(draw: st.DrawFn, family: Family, *, name: str) -> ServedPort:
 
 
 @st.composite
-def services(draw: st.DrawFn, family: Family, *, name: str) -> Served:
+def services(draw: st.DrawFn, family: Family, *, name: str) -> NodeService:
     ports = draw(st.lists(st.sampled_from(["a", "b"]), max_size=2, unique=True))
-    return Served(
+    return NodeService(
         namespace="shop",
         name=name,
         family=family,
@@ -72,10 +72,10 @@ def services(draw: st.DrawFn, family: Family, *, name: str) -> Served:
     )
 
 
-def changes(family: Family) -> st.SearchStrategy[list[tuple[str, Served | None]]]:
+def changes(family: Family) -> st.SearchStrategy[list[tuple[str, NodeService | None]]]:
     """Services that come, change and go, by their names."""
 
-    def one(name: str) -> st.SearchStrategy[tuple[str, Served | None]]:
+    def one(name: str) -> st.SearchStrategy[tuple[str, NodeService | None]]:
         return st.tuples(st.just(name), st.none() | services(family, name=name))
 
     return st.lists(st.sampled_from(["1", "2", "3"]).flatmap(one), max_size=8)

@@ -10,25 +10,25 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from zoneward.client.api_errors import Gone, Unreachable
 from zoneward.proxy.exposition import OURS, UPSTREAM, MetricsPage, Moment
-from zoneward.proxy.measure.connection_totals import Total
+from zoneward.proxy.measure.connection_totals import ZoneTotal
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.node_service import Served, ServedPort, Target
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.routing.selection.selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()
 ALERTS = ROOT / "deploy" / "alerts.yaml"
-SERVED = Served(
+SERVED = NodeService(
     namespace="shop",
     name="cart",
     family="ip",
     cluster_ip="10.96.0.1",
     ports=(
-        ServedPort(
+        NodeServicePort(
             name="http",
             protocol="tcp",
             port=80,
-            cluster=(Target("10.1.0.1", 8080), Target("10.1.0.2", 8080)),
+            cluster=(Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)),
             has_any=True,
             rule=SelectionRule.ZONE_HINTS,
         ),
@@ -42,7 +42,7 @@ MOMENT = Moment(
     lost={"ip": 2, "ip6": 0},
     left_out=3,
     served=(SERVED,),
-    connections=(Total(("shop", "cart"), "ip", True, "a", 5), Total(("shop", "cart"), "ip", False, "", 2)),
+    connections=(ZoneTotal(("shop", "cart"), "ip", True, "a", 5), ZoneTotal(("shop", "cart"), "ip", False, "", 2)),
     slices=3,
     sealed_slices=4,
     is_synced=True,

@@ -11,11 +11,11 @@ from tests.proxy.model.test_node_cache import CART, known, node, service, slice_
 
 from zoneward.client.resources import Key
 from zoneward.netlink.messages import Family
-from zoneward.proxy.kernel.table_syncer import Programmed
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.node_cache import Known
-from zoneward.proxy.model.node_service import Served
-from zoneward.proxy.proxier import BURST, CALM, GATHERED, ProxyLoop
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier
 
 MOST = 20
 """Entries of one Service."""
@@ -27,17 +27,17 @@ class Table:
     """Takes Services, and gives them to the kernel when it is told to."""
 
     def __init__(self) -> None:
-        self.waiting: dict[Key, Served | None] = {}
+        self.waiting: dict[Key, NodeService | None] = {}
 
-    def put(self, service: Key, served: Served | None) -> None:
+    def put(self, service: Key, served: NodeService | None) -> None:
         self.waiting[service] = served
 
     def waits(self, service: Key) -> bool:
         return service in self.waiting
 
-    def done(self) -> Programmed:
+    def done(self) -> ProgrammedTransaction:
         some, self.waiting = self.waiting, {}
-        return Programmed(some, 1, 0.001)
+        return ProgrammedTransaction(some, 1, 0.001)
 
 
 class Here:
@@ -46,14 +46,14 @@ class Here:
     def __init__(self) -> None:
         self.time = 0.0
         self.left_out: list[Key] = []
-        self.after: list[tuple[Key, Served | None, Served | None]] = []
+        self.after: list[tuple[Key, NodeService | None, NodeService | None]] = []
         self.too_large: list[tuple[Key, str]] = []
         self.lost: list[tuple[Family, Key, tuple[str, ...]]] = []
         self.metrics = Metrics()
         self.pauses: list[float] = []
         self.table, self.other = Table(), Table()
-        self.known: Known = known(max_entries=MOST, on_service=lambda key, trigger: self.loop.changed(key, trigger))
-        self.loop: ProxyLoop = ProxyLoop(
+        self.known: NodeCache = known(max_entries=MOST, on_service=lambda key, trigger: self.loop.changed(key, trigger))
+        self.loop: Proxier = Proxier(
             self.known,
             metrics=self.metrics,
             after=lambda *each: self.after.append(each),
@@ -384,7 +384,7 @@ def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(mo
     async def test(here: Here) -> None:
         here.list()
         await here.loop.selected.wait()
-        monkeypatch.setattr("zoneward.proxy.ruleset.service_size.served", never)
+        monkeypatch.setattr("zoneward.proxy.ruleset.service_size.node_services", never)
         here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST + 1)), version=2))
         await turned()
         assert here.too_large
@@ -395,7 +395,7 @@ def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(mo
 def test_a_service_that_is_refused_at_once_does_not_wait() -> None:
     async def test(here: Here) -> None:
         class Refusing(Table):
-            def put(self, service: Key, served: Served | None) -> None:  # noqa: ARG002 -- as a table has it
+            def put(self, service: Key, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it
                 here.loop.refused("ip", service)
 
         here.loop.tables["ip"] = Refusing()

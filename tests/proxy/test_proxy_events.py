@@ -18,7 +18,7 @@ from zoneward.proxy.proxy_events import (
     NOT_PROGRAMMED,
     PER_MINUTE,
     QUIET,
-    Teller,
+    ProxyEventRecorder,
 )
 from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.registry import Registry
@@ -31,7 +31,7 @@ class Scene:
 
     def __init__(self, writer: Writer, registry: Registry) -> None:
         self.registry, self.log, self.seconds, self.pauses = registry, Lines(), 1000.0, list[float]()
-        self.teller = Teller(
+        self.teller = ProxyEventRecorder(
             writer,
             node="n1",
             log=self.log,

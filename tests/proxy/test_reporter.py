@@ -5,8 +5,8 @@ from typing import Any
 from zoneward.daemon.log import Silent
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.reporter import Reports
-from zoneward.proxy.ruleset.service_size import TooLarge
+from zoneward.proxy.reporter import ProxyReporter
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 
 class Told:
@@ -31,8 +31,8 @@ class Lines(Silent):
         self.warnings.append({"event": event, **fields})
 
 
-def reporting(metrics: Metrics, told: Told, lines: Lines) -> Reports:
-    return Reports(
+def reporting(metrics: Metrics, told: Told, lines: Lines) -> ProxyReporter:
+    return ProxyReporter(
         metrics,
         log=lines,
         teller=told,  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def reporting(metrics: Metrics, told: Told, lines: Lines) -> Reports:
 
 def test_a_service_that_is_too_large_is_counted_logged_and_told() -> None:
     metrics, told, lines = Metrics(), Told(), Lines()
-    reporting(metrics, told, lines).too_large(("shop", "cart"), TooLarge("ip6", 300_000, 250_000))
+    reporting(metrics, told, lines).too_large(("shop", "cart"), ServiceTooLarge("ip6", 300_000, 250_000))
     assert metrics.refused == {"ip6": 1}
     ((name, reason, note),) = told.events
     assert (name, reason) == ("cart", "ServiceNotProgrammed")

@@ -22,7 +22,7 @@ from zoneward.netlink.messages import (
     request,
 )
 
-Place = tuple[bytes, int]
+SocketAddress = tuple[bytes, int]
 """An address, as it stands in a packet, and a port."""
 _SUBSYSTEM: Final = 1
 _NEW, _GET, _DELETE = 0, 1, 2
@@ -45,17 +45,17 @@ AT_ONCE: Final = 100
 class Flow:
     """One tracked flow: where its client sends to, who answers, and all that the kernel said of it."""
 
-    to: Place
-    answers: Place
+    to: SocketAddress
+    answers: SocketAddress
     said: bytes
 
 
-def packed(family: Family, address: str) -> bytes:
+def pack_address(family: Family, address: str) -> bytes:
     """An address as it stands in a packet. Raises OSError."""
     return socket.inet_pton(_FAMILIES[family], address)
 
 
-def listing(family: Family, *, address: bytes | None = None, port: int | None = None) -> bytes:
+def dump_request(family: Family, *, address: bytes | None = None, port: int | None = None) -> bytes:
     """What asks for all flows of a family; with ``port`` only for those whose clients send there.
 
     Kernels before 5.8 tell all flows, of every protocol, whatever is asked for. Of IPv6, those who send to any address
@@ -72,14 +72,14 @@ def listing(family: Family, *, address: bytes | None = None, port: int | None = 
     return request(_SUBSYSTEM, _GET, _FAMILIES[family], nested(_ORIGINAL, parts) + chosen, dump=True)
 
 
-def flows(family: Family, answer: bytes) -> Iterator[Flow]:
+def parse_flows(family: Family, answer: bytes) -> Iterator[Flow]:
     """The flows of UDP in a whole answer."""
     for kind, body in messages(answer):
         if kind == _SUBSYSTEM << 8 | _NEW and (found := _flow(family, body)) is not None:
             yield found
 
 
-def identity(flow: Flow) -> bytes:
+def flow_identity(flow: Flow) -> bytes:
     """The attributes by which the kernel knows a flow."""
     parts = dict(attributes(flow.said, GENERIC.size))
     # With its number, another flow that has taken the same place meanwhile stays.
@@ -87,8 +87,8 @@ def identity(flow: Flow) -> bytes:
     return found + attribute(_ZONE, parts[_ZONE]) if _ZONE in parts else found
 
 
-def deletions(family: Family, some: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Requests that delete flows by their `identity`, each with the number of those that it deletes.
+def delete_requests(family: Family, some: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Requests that delete flows by their `flow_identity`, each with the number of those that it deletes.
 
     The kernel does all of a request, and answers to the last of it, or before that to one that is not there any more.
     """

@@ -26,7 +26,7 @@ from zoneward.netlink.messages import (
     request,
     string_attribute,
 )
-from zoneward.proxy.ruleset.ruleset import Declared, Hook
+from zoneward.proxy.ruleset.ruleset import Hook, SetDeclaration
 
 SUBSYSTEM: Final = 10
 FAMILY_NUMBERS: Final[dict[Family, int]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
@@ -49,7 +49,7 @@ _ACCEPT: Final = 1
 _ANONYMOUS: Final = "__"
 
 
-class Incomplete(Exception):  # noqa: N818 -- it is an answer
+class DumpInterrupted(Exception):  # noqa: N818 -- it is an answer
     """Somebody changed something while the kernel told of it."""
 
 
@@ -112,21 +112,21 @@ def rules_request(family: Family, table: str, chain: str | None = None) -> bytes
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def generation(answer: bytes) -> int:
+def parse_generation(answer: bytes) -> int:
     """The number of transactions that this network namespace has seen, from a beginning of the kernel's choice."""
     for _, found in _told(answer, NEW_GENERATION):
         return _number(found[GENERATION_ID])
     return 0
 
 
-def found_table(answer: bytes) -> FoundTable:
+def parse_table(answer: bytes) -> FoundTable:
     """Of one table."""
     for _, found in _told(answer, NEW_TABLE):
         return FoundTable(bool(_number(found.get(TABLE_FLAGS, b""))), _number(found.get(TABLE_USE, b"")))
     return FoundTable(False, 0)
 
 
-def chains(answer: bytes, table: str) -> dict[str, Hook | None]:
+def parse_chains(answer: bytes, table: str) -> dict[str, Hook | None]:
     """The chains of a table with their hooks. Raises Incomplete."""
     found: dict[str, Hook | None] = {}
     for _, each in _told(answer, NEW_CHAIN):
@@ -135,7 +135,7 @@ def chains(answer: bytes, table: str) -> dict[str, Hook | None]:
     return found
 
 
-def sets(answer: bytes, table: str) -> dict[str, FoundSet]:
+def parse_sets(answer: bytes, table: str) -> dict[str, FoundSet]:
     """The sets and maps of a table that have a name. Raises Incomplete."""
     found: dict[str, FoundSet] = {}
     for _, each in _told(answer, NEW_SET):
@@ -146,7 +146,7 @@ def sets(answer: bytes, table: str) -> dict[str, FoundSet]:
     return found
 
 
-def rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
+def parse_rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
     """The rules of each chain of a table that has some. Raises Incomplete."""
     found: dict[str, list[FoundRule]] = {}
     for _, each in _told(answer, NEW_RULE):
@@ -159,7 +159,7 @@ def rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
 
 def _told(answer: bytes, message: int) -> Iterator[tuple[int, Mapping[int, bytes]]]:
     if not is_consistent(answer):
-        raise Incomplete("somebody changed the rules while they were read")
+        raise DumpInterrupted("somebody changed the rules while they were read")
     for kind, body in messages(answer):
         if kind == SUBSYSTEM << 8 | message:
             yield kind, dict(attributes(body, GENERIC.size))
@@ -229,11 +229,11 @@ _NUMBER: Final = struct.Struct("=I")
 _PORT: Final = struct.Struct(">HH")
 _START: Final = 12
 """Bytes of an element before its key: three attributes begin, one inside of the other."""
-Fields = tuple[str, ...]
+FieldTypes = tuple[str, ...]
 
 
 @lru_cache(maxsize=256)
-def fields(declared: Declared) -> tuple[Fields, Fields] | None:
+def parse_field_types(declared: SetDeclaration) -> tuple[FieldTypes, FieldTypes] | None:
     """The parts of keys and of values; None for a set that the kernel fills by itself."""
     spec, *others = declared.spec.split("; ")
     if any(each.startswith("flags") and "dynamic" in each for each in others):
@@ -243,7 +243,7 @@ def fields(declared: Declared) -> tuple[Fields, Fields] | None:
     return _parts(key), _parts(data)
 
 
-def _parts(types: str) -> Fields:
+def _parts(types: str) -> FieldTypes:
     return tuple(_FIELDS.get(each.split()[-1], NUMBER) for each in types.split(" . ") if each)
 
 
@@ -253,10 +253,10 @@ def elements_request(family: Family, table: str, name: str) -> bytes:
     return request(SUBSYSTEM, GET_ELEMENTS, FAMILY_NUMBERS[family], where, dump=True)
 
 
-def raw_elements(answer: bytes) -> list[bytes]:
+def split_elements(answer: bytes) -> list[bytes]:
     """Each element of an answer, as the kernel has it. Raises Incomplete."""
     if not is_consistent(answer):
-        raise Incomplete("somebody changed the elements while they were read")
+        raise DumpInterrupted("somebody changed the elements while they were read")
     return [
         element
         for kind, body in messages(answer)
@@ -268,9 +268,9 @@ def raw_elements(answer: bytes) -> list[bytes]:
 
 
 class ElementReader:
-    """Reads elements of one set; ``parts`` are those of its keys and values, see `fields`."""
+    """Reads elements of one set; ``parts`` are those of its keys and values, see `parse_field_types`."""
 
-    def __init__(self, family: Family, parts: tuple[Fields, Fields]) -> None:
+    def __init__(self, family: Family, parts: tuple[FieldTypes, FieldTypes]) -> None:
         self._family = family
         self._key, self._data = parts
         self._numbered = bool(self._key) and self._key[-1] == NUMBER
@@ -312,7 +312,7 @@ def _verdict(verdict: bytes) -> str:
     return f"{VERDICTS.get(code, code)} {read_string(parts.get(CHAIN, b''))}".strip()
 
 
-def _words(family: Family, data: bytes, parts: Fields) -> str:
+def _words(family: Family, data: bytes, parts: FieldTypes) -> str:
     """Each part is filled up to four bytes."""
     found, place = [], 0
     for part in parts:
@@ -334,9 +334,9 @@ def _words(family: Family, data: bytes, parts: Fields) -> str:
 
 
 class ElementWriter:
-    """Writes elements of one set; ``parts`` are those of its keys and values, see `fields`."""
+    """Writes elements of one set; ``parts`` are those of its keys and values, see `parse_field_types`."""
 
-    def __init__(self, family: Family, parts: tuple[Fields, Fields]) -> None:
+    def __init__(self, family: Family, parts: tuple[FieldTypes, FieldTypes]) -> None:
         self._family = FAMILY_NUMBERS[family]
         self._key, self._data = parts
         self._numbered = bool(self._key) and self._key[-1] == NUMBER
@@ -374,7 +374,7 @@ class ElementWriter:
         found = [attribute(CODE, struct.pack(">i", _CODES[code]))]
         return nested(VERDICT, [*found, string_attribute(CHAIN, chain)] if chain else found)
 
-    def _packed(self, value: str, parts: Fields) -> bytes:
+    def _packed(self, value: str, parts: FieldTypes) -> bytes:
         found = b""
         for part, each in zip(parts, value.split(" . "), strict=True):
             if part == ADDRESS:

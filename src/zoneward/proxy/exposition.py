@@ -15,9 +15,9 @@ from prometheus_client.metrics_core import Metric
 from zoneward import __version__
 from zoneward.daemon.metric_text import Value, counter, gauge, histogram, text_of
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.measure.connection_totals import Total
+from zoneward.proxy.measure.connection_totals import ZoneTotal
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, Served
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService
 
 UPSTREAM: Final = "kubeproxy_"
 OURS: Final = "zoneward_proxy_"
@@ -35,7 +35,7 @@ class Moment:
     refused: Mapping[Family, int] = field(default_factory=dict)
     lost: Mapping[Family, int] = field(default_factory=dict)
     left_out: int = 0
-    served: Iterable[Served] = ()
+    served: Iterable[NodeService] = ()
     slices: int = 0
     sealed_slices: int = 0
     is_synced: bool = False
@@ -44,7 +44,7 @@ class Moment:
     unreadable: Mapping[str, int] = field(default_factory=dict)
     """Objects that cannot be read, by kind."""
     zone: str | None = None
-    connections: Iterable[Total] = ()
+    connections: Iterable[ZoneTotal] = ()
 
 
 class MetricsPage:
@@ -146,7 +146,7 @@ def _of_the_moment(moment: Moment) -> Iterator[Metric]:
     )
 
 
-def _of_services(served: Iterable[Served]) -> Metric:
+def _of_services(served: Iterable[NodeService]) -> Metric:
     values: list[Value] = []
     for each in served:
         labels = {"namespace": each.namespace, "service": each.name, "address_type": ADDRESS_TYPES[each.family]}

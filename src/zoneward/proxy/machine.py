@@ -8,7 +8,7 @@ from typing import Final
 from zoneward.netlink.messages import Family
 
 
-def families() -> tuple[Family, ...]:
+def address_families() -> tuple[Family, ...]:
     """Of addresses: those that its kernel knows."""
     return ("ip", "ip6") if Path("/proc/net/if_inet6").exists() else ("ip",)
 
@@ -26,7 +26,7 @@ class _Sets(ctypes.Structure):
     _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
-def set_aside(capability: int = CAP_NET_ADMIN) -> None:
+def drop_effective_capability(capability: int = CAP_NET_ADMIN) -> None:
     """This thread, and threads that it starts, act without it from now on; programs that they start have it.
 
     It stays permitted: a process that programs the kernel has to be started again where one dies. So what a mistake

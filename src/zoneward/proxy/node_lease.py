@@ -21,7 +21,7 @@ from zoneward.kube.objects import ObjectMeta, OwnerReference
 KINDS: Final = (SERVICES.kind, SLICES.kind)
 
 
-class Watermark:
+class ProgrammedVersion:
     """Tell it of every change, in order: `changed` when a Service or a slice of it changed, then `received`."""
 
     def __init__(self) -> None:

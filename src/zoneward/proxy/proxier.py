@@ -15,12 +15,12 @@ from zoneward.client.resources import Key
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.table_syncer import Programmed
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.address_ownership import Claims
-from zoneward.proxy.model.node_cache import Known
-from zoneward.proxy.model.node_service import Served
-from zoneward.proxy.ruleset.service_size import TooLarge, with_endpoints
+from zoneward.proxy.model.address_ownership import AddressOwnership
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge, keep_endpoints
 
 GATHERED: Final = 0.05
 """Seconds for which changes are gathered where they come too fast: a transaction costs more than a change in it."""
@@ -34,14 +34,14 @@ _AT_ONCE: Final = 200
 """Services that are selected before others get their turn: some ten milliseconds."""
 
 
-class Table(Protocol):
+class ProgrammedTable(Protocol):
     """Where the Services of one family are put; `zoneward.proxy.kernel.table_syncer.FamilyTable` is one."""
 
-    def put(self, service: Key, served: Served | None) -> None: ...
+    def put(self, service: Key, served: NodeService | None) -> None: ...
     def waits(self, service: Key) -> bool: ...
 
 
-class ProxyLoop:
+class Proxier:
     """`changed` what changed, and `run`. ``tables`` may call `programmed` at any time.
 
     ``on_too_large`` is told once of a Service that is too large, and why: it keeps what it had, but for endpoints that
@@ -53,12 +53,12 @@ class ProxyLoop:
 
     def __init__(
         self,
-        known: Known,
+        known: NodeCache,
         *,
         metrics: Metrics,
         log: Log | None = None,
-        after: Callable[[Key, Served | None, Served | None], None] = lambda *_: None,
-        on_too_large: Callable[[Key, TooLarge], None] = lambda *_: None,
+        after: Callable[[Key, NodeService | None, NodeService | None], None] = lambda *_: None,
+        on_too_large: Callable[[Key, ServiceTooLarge], None] = lambda *_: None,
         on_lost: Callable[[Family, Key, tuple[str, ...]], None] = lambda *_: None,
         on_selection_failed: Callable[[Key, str], None] = lambda _service, _why: None,
         clock: Callable[[], float] = time.monotonic,
@@ -73,33 +73,33 @@ class ProxyLoop:
             on_lost,
         )
         self._mistakes = MistakeLog(log or Silent())
-        self.tables: Final[dict[Family, Table]] = {}
+        self.tables: Final[dict[Family, ProgrammedTable]] = {}
         self._begun = now()
         self._changed: dict[Key, float] = {}
         """Not selected anew yet, and since when."""
         self._put: dict[Family, dict[Key, float]] = {family: {} for family in FAMILIES}
         """On the way to the kernel, and since when."""
         self._triggers: dict[Key, datetime] = {}
-        self._claims = {family: Claims() for family in FAMILIES}
+        self._claims = {family: AddressOwnership() for family in FAMILIES}
         self.lost: Final[dict[Family, dict[Key, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
         """What other Services have of all that one asks for, in words (`Claims.lost`)."""
-        self._served: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+        self._served: dict[Family, dict[Key, NodeService]] = {family: {} for family in FAMILIES}
         """As last put."""
-        self._programmed: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+        self._programmed: dict[Family, dict[Key, NodeService]] = {family: {} for family in FAMILIES}
         """As the kernel has it."""
         self._something = asyncio.Event()
         self.left_out: Final[set[Key]] = set()
         """Services that could not be selected for, and are in the kernel as they were before."""
         self._tries: dict[Key, int] = {}
         """Of these, in a row."""
-        self.too_large: Final[dict[Key, TooLarge]] = {}
+        self.too_large: Final[dict[Key, ServiceTooLarge]] = {}
         """Services that are in the kernel as they were before, but for endpoints that are gone."""
         self.selected: Final = asyncio.Event()
         """Set once all Services that were listed are put into the tables; it stays set."""
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
-    def served(self, family: Family) -> Mapping[Key, Served]:
+    def served(self, family: Family) -> Mapping[Key, NodeService]:
         """All Services as they are served."""
         return self._served[family]
 
@@ -134,7 +134,7 @@ class ProxyLoop:
             found = self._claims[family].set_node_addresses(addresses.get(family, frozenset()))
             self._put_in(family, found, self._clock())
 
-    def programmed(self, family: Family, done: Programmed) -> None:
+    def programmed(self, family: Family, done: ProgrammedTransaction) -> None:
         """A transaction is in the kernel."""
         metrics, now, put = self._metrics, self._clock(), self._put[family]
         metrics.apply.observe(done.seconds)
@@ -190,7 +190,7 @@ class ProxyLoop:
     def _put_one(self, service: Key, since: float) -> None:
         try:
             found = self._known.served(service)
-        except TooLarge as error:
+        except ServiceTooLarge as error:
             found = self._left(service, error)
         except Exception as error:
             self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
@@ -210,7 +210,7 @@ class ProxyLoop:
         if not any(service in put for put in self._put.values()):
             self._triggers.pop(service, None)
 
-    def _left(self, service: Key, error: TooLarge) -> dict[Family, Served]:
+    def _left(self, service: Key, error: ServiceTooLarge) -> dict[Family, NodeService]:
         """What stays of one that is too large: the ports and addresses that it had, and those of its endpoints that are
         still there."""
         is_new = service not in self.too_large
@@ -218,12 +218,12 @@ class ProxyLoop:
         if is_new:
             self._on_too_large(service, error)
         return {
-            family: with_endpoints(asked, error.addresses)
+            family: keep_endpoints(asked, error.addresses)
             for family, claims in self._claims.items()
             if (asked := claims.asked(service)) is not None
         }
 
-    def _put_in(self, family: Family, found: Mapping[Key, Served | None], since: float) -> None:
+    def _put_in(self, family: Family, found: Mapping[Key, NodeService | None], since: float) -> None:
         """Services as they are served from now on, in one family."""
         before, table = self._served[family], self.tables[family]
         for service, served in found.items():

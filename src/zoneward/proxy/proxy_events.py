@@ -42,7 +42,7 @@ _Told = tuple[str, str]
 """The uid of a Service, and a reason."""
 
 
-class Teller:
+class ProxyEventRecorder:
     """`tell` what is to be told, and `run`. ``node`` is whose proxy this is.
 
     Failures are for ``log``; they are tried again, but for what the server refuses. ``clock`` counts seconds; ``now``

@@ -11,11 +11,17 @@ from zoneward.kube.input_error import show
 from zoneward.kube.objects import Service
 from zoneward.netlink.messages import Family
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.proxy_events import ADDRESS_CONTESTED, NO_HEALTH_PORT, NOT_PROGRAMMED, PARTLY_PROGRAMMED, Teller
-from zoneward.proxy.ruleset.service_size import TooLarge
+from zoneward.proxy.proxy_events import (
+    ADDRESS_CONTESTED,
+    NO_HEALTH_PORT,
+    NOT_PROGRAMMED,
+    PARTLY_PROGRAMMED,
+    ProxyEventRecorder,
+)
+from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 
-class Reports:
+class ProxyReporter:
     """One method for each that may happen. ``service`` finds one by its key, ``said`` words a failed call."""
 
     def __init__(
@@ -23,7 +29,7 @@ class Reports:
         metrics: Metrics,
         *,
         log: Log,
-        teller: Teller,
+        teller: ProxyEventRecorder,
         service: Callable[[Key], Service | None],
         said: Callable[[CallFailed], str],
     ) -> None:
@@ -37,7 +43,7 @@ class Reports:
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
         self._tell(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
-    def too_large(self, service: Key, error: TooLarge) -> None:
+    def too_large(self, service: Key, error: ServiceTooLarge) -> None:
         """One asks for more than one may have."""
         self._metrics.refused[error.family] += 1
         why = f"it is too large: {error}"

@@ -32,27 +32,27 @@ from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.exposition import MetricsPage, Moment
-from zoneward.proxy.health.proxy_health import HealthzServer, ProxyHealth, is_eligible
+from zoneward.proxy.health.proxy_health import ProxyHealth, ProxyHealthServer, is_node_eligible
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
-from zoneward.proxy.health.service_health import HealthPorts
-from zoneward.proxy.kernel.conntrack_cleaner import Conntrack, is_local
-from zoneward.proxy.kernel.nft_client import NftProcess
-from zoneward.proxy.kernel.table_syncer import FamilyTable, Programmed
-from zoneward.proxy.machine import families
-from zoneward.proxy.measure.connection_collector import Counting
+from zoneward.proxy.health.service_health import ServiceHealthServer
+from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner, is_machine_address
+from zoneward.proxy.kernel.nft_client import NftClient
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
+from zoneward.proxy.machine import address_families
+from zoneward.proxy.measure.connection_collector import ConnectionCollector
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.node_cache import Known
-from zoneward.proxy.model.node_service import Served, selections
-from zoneward.proxy.node_lease import NodeLease, Watermark
-from zoneward.proxy.proxier import ProxyLoop
-from zoneward.proxy.proxy_events import Teller
-from zoneward.proxy.reporter import Reports
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService, selection_document
+from zoneward.proxy.node_lease import NodeLease, ProgrammedVersion
+from zoneward.proxy.proxier import Proxier
+from zoneward.proxy.proxy_events import ProxyEventRecorder
+from zoneward.proxy.reporter import ProxyReporter
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset_options import (
     all_node_addresses,
-    layout_options,
+    is_node_port_address,
     node_port_addresses,
-    serves_node_ports,
+    ruleset_options,
 )
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration
@@ -80,7 +80,7 @@ class NodeProxy:
         settings: ProxySettings,
         lease_namespace: str,
         log: Log,
-        kernel: Callable[[Callable[[str], None]], NftProcess] = lambda told: NftProcess(on_trouble=told),
+        kernel: Callable[[Callable[[str], None]], NftClient] = lambda told: NftClient(on_trouble=told),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._access, self._node, self._configuration, self._settings = access, node, configuration, settings
@@ -133,10 +133,10 @@ class NodeProxy:
     def _compose(self, transport: Transport) -> None:
         settings, gates, log = self._settings, self._configuration.gates, self._log
         self._standing = Standing(transport, clock=self._clock)
-        self._watermark = Watermark()
+        self._watermark = ProgrammedVersion()
         self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=lambda family: self._loop.waiting_since(family))
-        self._health.node(is_eligible(self._own))
-        self._known = Known(
+        self._health.node(is_node_eligible(self._own))
+        self._known = NodeCache(
             self._node,
             zone=zone_of(self._own) if self._own is not None else None,
             gates=gates,
@@ -148,15 +148,15 @@ class NodeProxy:
             on_left_out=lambda service, what: self._reports.left_out(service, what),
             on_unreadable=lambda found: self._reports.unreadable(found),
         )
-        self._teller = Teller(Writer(transport), node=self._node, log=log, clock=self._clock)
-        self._reports = Reports(
+        self._teller = ProxyEventRecorder(Writer(transport), node=self._node, log=log, clock=self._clock)
+        self._reports = ProxyReporter(
             self._metrics,
             log=log,
             teller=self._teller,
             service=lambda key: self._known.services.get(*key),
             said=self._said,
         )
-        self._loop = ProxyLoop(
+        self._loop = Proxier(
             self._known,
             metrics=self._metrics,
             log=log,
@@ -166,23 +166,23 @@ class NodeProxy:
             on_selection_failed=self._reports.selection_failed,
             clock=self._clock,
         )
-        options = layout_options(settings, self._own)
-        self._tables = {family: self._table(family, options) for family in families()}
+        options = ruleset_options(settings, self._own)
+        self._tables = {family: self._table(family, options) for family in address_families()}
         for family, table in self._tables.items():
             self._loop.tables[family] = table
         self._look_at_addresses(options, self._own)
-        self._conntrack = Conntrack(
+        self._conntrack = ConntrackCleaner(
             self._kernel,
             is_node_address=self._is_node_address,
             on_removed=self._reports.flows_removed,
             on_trouble=self._reports.flows_not_seen,
         )
-        self._health_ports = HealthPorts(
+        self._health_ports = ServiceHealthServer(
             proxy_is_healthy=lambda: self._health.is_healthy(self._clock()), on_trouble=self._reports.no_health_port
         )
         self._counting = None
         if settings.count_connections:
-            self._counting = Counting(
+            self._counting = ConnectionCollector(
                 self._kernel, self._tables, known=self._known, on_trouble=self._reports.connections_not_seen
             )
         self._heartbeat = Heartbeat()
@@ -220,7 +220,7 @@ class NodeProxy:
         host, port = server.addresses[0]
         self._log.info("status server listens", host=host, port=port, version=__version__, context=self._access.context)
         if (listen := settings.healthz_listen) is not None:
-            healthz = HealthzServer(self._health, host=listen.host, port=listen.port, clock=self._clock)
+            healthz = ProxyHealthServer(self._health, host=listen.host, port=listen.port, clock=self._clock)
             try:
                 await stack.enter_async_context(healthz)
             except OSError as error:
@@ -293,7 +293,7 @@ class NodeProxy:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _counted(self, counting: Counting) -> None:
+    async def _counted(self, counting: ConnectionCollector) -> None:
         await self._in_kernel()
         await counting.run()
 
@@ -322,8 +322,8 @@ class NodeProxy:
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    def _table(self, family: Family, options: LayoutOptions) -> FamilyTable:
-        return FamilyTable(
+    def _table(self, family: Family, options: RulesetOptions) -> TableSyncer:
+        return TableSyncer(
             self._kernel,
             family,
             options=options,
@@ -340,26 +340,26 @@ class NodeProxy:
 
     def _node_is(self, node: LiveNode | None) -> None:
         before, self._own = self._own, node or self._own
-        self._health.node(is_eligible(node))
+        self._health.node(is_node_eligible(node))
         if node is not None and self._known.node.zone is None:
             self._log.warning("the Node has no zone: all endpoints are used", node=self._node)
         if node is not None and before is not None:
-            old, new = (layout_options(self._settings, each) for each in (before, node))
+            old, new = (ruleset_options(self._settings, each) for each in (before, node))
             if old != new:
                 for table in self._tables.values():
                     table.options = new
             if _addresses(before) != _addresses(node):
                 self._look_at_addresses(new, node)
 
-    def _look_at_addresses(self, options: LayoutOptions, node: LiveNode | None) -> None:
+    def _look_at_addresses(self, options: RulesetOptions, node: LiveNode | None) -> None:
         self._loop.set_node_addresses(node_port_addresses(options, node))
         all_node_addresses(node, left_out=self._reports.node_address_left_out)
 
-    def _programmed(self, family: Family, done: Programmed) -> None:
+    def _programmed(self, family: Family, done: ProgrammedTransaction) -> None:
         self._loop.programmed(family, done)
         self._health.programmed(self._clock(), family)
 
-    def _is_programmed(self, service: Key, before: Served | None, after: Served | None) -> None:
+    def _is_programmed(self, service: Key, before: NodeService | None, after: NodeService | None) -> None:
         one = after or before
         if self._counting is not None and one is not None:
             self._counting.programmed(service, one.family, after)
@@ -382,7 +382,9 @@ class NodeProxy:
         self._log.warning("the process that programs the kernel is started again", error=why)
 
     def _is_node_address(self, family: Family, address: bytes) -> bool:
-        return serves_node_ports(self._tables[family].options, family, address) and is_local(family, address)
+        return is_node_port_address(self._tables[family].options, family, address) and is_machine_address(
+            family, address
+        )
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
@@ -408,7 +410,7 @@ class NodeProxy:
     async def _selections(self) -> bytes:
         """Made in a thread: of many Services it takes long."""
         node, some = self._known.node, [each for family in FAMILIES for each in self._loop.served(family).values()]
-        return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selections(node, some)))
+        return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selection_document(node, some)))
 
     def _moment(self) -> Moment:
         lasting = self._standing.lasting

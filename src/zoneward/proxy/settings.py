@@ -19,7 +19,7 @@ from zoneward.daemon.section import (
     read_section,
 )
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.node_service import family_of
+from zoneward.proxy.model.node_service import family_of_address
 from zoneward.proxy.ruleset.nft_commands import quote
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES
 from zoneward.routing.configuration import ConfigurationError
@@ -109,7 +109,7 @@ def by_family(ranges: Iterable[str]) -> dict[Family, str]:
     """The range of each family. Raises ConfigurationError for two of one."""
     found: dict[Family, str] = {}
     for each in ranges:
-        family = family_of(each)
+        family = family_of_address(each)
         if family in found:
             raise ConfigurationError(
                 f"{SECTION}.clusterCIDRs: expected one of each family, got {found[family]} and {each}"

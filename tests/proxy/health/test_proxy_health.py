@@ -11,7 +11,7 @@ import pytest
 
 from zoneward.kube.objects import Node
 from zoneward.netlink.messages import Family
-from zoneward.proxy.health.proxy_health import HealthzServer, ProxyHealth, document, is_eligible
+from zoneward.proxy.health.proxy_health import ProxyHealth, ProxyHealthServer, health_document, is_node_eligible
 
 TODAY = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ def a_health(*, eligible: bool = True, waiting: Mapping[Family, float] | None = 
 
 
 def told(health: ProxyHealth, now: float, *, of_node: bool = True) -> tuple[int, dict[str, Any]]:
-    return document(health, now=now, today=TODAY, of_node=of_node)
+    return health_document(health, now=now, today=TODAY, of_node=of_node)
 
 
 # --- the state --------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_one_family_does_not_answer_for_the_other() -> None:
     ids=["unknown", "plain", "no-taints", "deleted", "other-taint", "to-be-deleted"],
 )
 def test_a_node_that_goes_is_not_sent_to(node: dict[str, Any] | None, eligible: bool) -> None:
-    assert is_eligible(None if node is None else msgspec.convert(node, Node)) == eligible
+    assert is_node_eligible(None if node is None else msgspec.convert(node, Node)) == eligible
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_both_are_served_and_nothing_else() -> None:
 
     async def test() -> None:
         health = a_health(eligible=False)
-        server = HealthzServer(health, host="127.0.0.1", port=0)
+        server = ProxyHealthServer(health, host="127.0.0.1", port=0)
         async with asyncio.timeout(20), server, aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
             assert await ask(session, "/healthz") == (503, "nosniff", True)
             assert await ask(session, "/livez") == (200, "nosniff", True)

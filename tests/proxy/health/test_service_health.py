@@ -10,19 +10,19 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
-from zoneward.proxy.health.service_health import HealthPorts
-from zoneward.proxy.model.node_service import Key
+from zoneward.proxy.health.service_health import ServiceHealthServer
+from zoneward.proxy.model.node_service import ServiceKey
 
 CART, LIST = ("shop", "cart"), ("shop", "list")
-Test = Callable[[HealthPorts], Awaitable[None]]
+Test = Callable[[ServiceHealthServer], Awaitable[None]]
 
 
-class Troubles(list[tuple[Key, int, str]]):
-    def __call__(self, service: Key, port: int, why: str) -> None:
+class Troubles(list[tuple[ServiceKey, int, str]]):
+    def __call__(self, service: ServiceKey, port: int, why: str) -> None:
         self.append((service, port, why))
 
 
-def run(test: Test, ports: HealthPorts) -> None:
+def run(test: Test, ports: ServiceHealthServer) -> None:
     async def limited() -> None:
         running = asyncio.create_task(ports.run())
         try:
@@ -49,7 +49,7 @@ def free_port() -> int:
     raise AssertionError("no port is free")
 
 
-async def opened(ports: HealthPorts, *expected: int) -> None:
+async def opened(ports: ServiceHealthServer, *expected: int) -> None:
     while ports.open_ports != frozenset(expected):
         await asyncio.sleep(0.002)
 
@@ -77,7 +77,7 @@ def test_it_says_how_many_endpoints_are_here_as_kube_proxy_does(
 ) -> None:
     port = free_port()
 
-    async def test(ports: HealthPorts) -> None:
+    async def test(ports: ServiceHealthServer) -> None:
         ports.put(CART, port, healthy)
         await opened(ports, port)
         answer = await ask(port, host)
@@ -91,26 +91,26 @@ def test_it_says_how_many_endpoints_are_here_as_kube_proxy_does(
             "serviceProxyHealthy": proxy,
         }
 
-    run(test, HealthPorts(proxy_is_healthy=lambda: proxy))
+    run(test, ServiceHealthServer(proxy_is_healthy=lambda: proxy))
 
 
 def test_what_is_asked_next_has_what_changed() -> None:
     port = free_port()
 
-    async def test(ports: HealthPorts) -> None:
+    async def test(ports: ServiceHealthServer) -> None:
         ports.put(CART, port, 1)
         await opened(ports, port)
         assert (await ask(port)).status == 200
         ports.put(CART, port, 0)
         assert (await ask(port)).status == 503
 
-    run(test, HealthPorts())
+    run(test, ServiceHealthServer())
 
 
 def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
     first, second = free_port(), free_port()
 
-    async def test(ports: HealthPorts) -> None:
+    async def test(ports: ServiceHealthServer) -> None:
         ports.put(CART, first, 1)
         await opened(ports, first)
         ports.put(CART, second, 1)
@@ -122,13 +122,13 @@ def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
         assert await refused(second)
         ports.put(CART, None)
 
-    run(test, HealthPorts())
+    run(test, ServiceHealthServer())
 
 
 def test_a_port_that_somebody_has_is_told_once_and_taken_when_it_is_free() -> None:
     troubles = Troubles()
 
-    async def test(ports: HealthPorts) -> None:
+    async def test(ports: ServiceHealthServer) -> None:
         with socket.create_server(("", 0)) as other:
             port = other.getsockname()[1]
             ports.put(CART, port, 1)
@@ -141,7 +141,7 @@ def test_a_port_that_somebody_has_is_told_once_and_taken_when_it_is_free() -> No
         await opened(ports, port)
         assert (await ask(port)).status == 200
 
-    run(test, HealthPorts(on_trouble=troubles, again=0.01))
+    run(test, ServiceHealthServer(on_trouble=troubles, again=0.01))
 
 
 def test_of_two_services_with_one_port_the_first_by_name_has_it() -> None:
@@ -150,7 +150,7 @@ def test_of_two_services_with_one_port_the_first_by_name_has_it() -> None:
     async def name() -> str:
         return str(json.loads(await (await ask(port)).text())["service"]["name"])
 
-    async def test(ports: HealthPorts) -> None:
+    async def test(ports: ServiceHealthServer) -> None:
         ports.put(LIST, port, 1)
         await opened(ports, port)
         assert await name() == "list"
@@ -161,13 +161,13 @@ def test_of_two_services_with_one_port_the_first_by_name_has_it() -> None:
         assert await name() == "list"
         assert ports.open_ports == {port}
 
-    run(test, HealthPorts(on_trouble=troubles))
+    run(test, ServiceHealthServer(on_trouble=troubles))
 
 
 def test_a_connection_that_outlives_its_service_is_ended() -> None:
     port = free_port()
 
-    async def test(ports: HealthPorts) -> None:
+    async def test(ports: ServiceHealthServer) -> None:
         ports.put(CART, port, 1)
         await opened(ports, port)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
@@ -178,14 +178,14 @@ def test_a_connection_that_outlives_its_service_is_ended() -> None:
             async with session.get(f"http://127.0.0.1:{port}/") as answer:
                 assert (answer.status, answer.headers["Connection"]) == (503, "close")
 
-    run(test, HealthPorts())
+    run(test, ServiceHealthServer())
 
 
 def test_a_thousand_services_are_served_each_at_its_port() -> None:
     # Whatever else this machine has there is tried again, and is not waited for.
     numbers, enough = range(20_000, 21_100), 1000
 
-    async def test(ports: HealthPorts) -> None:
+    async def test(ports: ServiceHealthServer) -> None:
         for number in numbers:
             ports.put(("shop", f"s-{number}"), number, number)
         while len(ports.open_ports) < enough:
@@ -193,14 +193,14 @@ def test_a_thousand_services_are_served_each_at_its_port() -> None:
         for number in sorted(ports.open_ports)[::300]:
             assert (await ask(number, "127.9.8.7")).headers["X-Load-Balancing-Endpoint-Weight"] == str(number)
 
-    run(test, HealthPorts(hosts=("127.9.8.7",)))
+    run(test, ServiceHealthServer(hosts=("127.9.8.7",)))
 
 
 def test_who_is_stopped_in_the_middle_of_opening_leaves_nothing_open() -> None:
     numbers = range(22_000, 22_003)
 
     async def stopped_after(turns: int) -> None:
-        ports = HealthPorts(hosts=("127.9.8.7",))
+        ports = ServiceHealthServer(hosts=("127.9.8.7",))
         for number in numbers:
             ports.put(("shop", f"s-{number}"), number, 1)
         running = asyncio.create_task(ports.run())

@@ -8,26 +8,26 @@ from tests.proxy.kernel.kernel_cases import BEGIN, IN, SETS, TABLE, Batch, Case
 
 from zoneward.netlink.messages import Family
 from zoneward.netlink.nftables import elements_request, sets_request, table_request
-from zoneward.proxy.kernel.nft_client import Kernel, Refused
-from zoneward.proxy.kernel.table_reader import differing, read_rules, read_table
-from zoneward.proxy.kernel.table_writer import batch
-from zoneward.proxy.model.node_service import Served
-from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
-from zoneward.proxy.ruleset.difference import difference, merged
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelRefused
+from zoneward.proxy.kernel.table_reader import find_wrong_chains, read_rules, read_table
+from zoneward.proxy.kernel.table_writer import encode_transaction
+from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
+from zoneward.proxy.ruleset.difference import diff_rulesets, merge_changes
 from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset import NOTHING, Changes, Hook, Ruleset
-from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
-from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
+from zoneward.proxy.ruleset.ruleset import NO_RULES, Hook, Ruleset, RulesetChanges
+from zoneward.proxy.ruleset.ruleset_state import RulesetState
+from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
 
-OPTIONS = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
+OPTIONS = RulesetOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 
 
-async def check_batch(kernel: Kernel, case: Batch) -> None:
+async def check_batch(kernel: KernelClient, case: Batch) -> None:
     """A kernel does with elements what a case says. The table is gone afterwards."""
     await kernel.run(BEGIN)
     before = kernel.taken
-    found = batch(
-        Changes(family="ip", table=TABLE, removed=case.removed, added=case.added),
+    found = encode_transaction(
+        RulesetChanges(family="ip", table=TABLE, removed=case.removed, added=case.added),
         SETS | {"nobody": SETS["services"]},
     )
     assert found is not None
@@ -35,7 +35,7 @@ async def check_batch(kernel: Kernel, case: Batch) -> None:
         if case.refused is None:
             await kernel.send(found)
         else:
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(KernelRefused) as refused:
                 await kernel.send(found)
             assert refused.value.number == case.refused
         assert kernel.taken == before + (case.refused is None)
@@ -47,7 +47,7 @@ async def check_batch(kernel: Kernel, case: Batch) -> None:
         await kernel.run(f"delete table {IN}\n")
 
 
-async def check(kernel: Kernel, case: Case) -> None:
+async def check(kernel: KernelClient, case: Case) -> None:
     """A kernel does with a transaction what a case says. The table is gone afterwards."""
     await kernel.run(BEGIN)
     before = kernel.taken
@@ -55,7 +55,7 @@ async def check(kernel: Kernel, case: Case) -> None:
         if case.refused is None:
             await kernel.run("\n".join((*case.lines, "")))
         else:
-            with pytest.raises(Refused, match=case.refused):
+            with pytest.raises(KernelRefused, match=case.refused):
                 await kernel.run("\n".join((*case.lines, "")))
         assert kernel.taken == before + (case.refused is None)
         found = await read_table(kernel, "ip", TABLE, SETS)
@@ -77,34 +77,34 @@ async def check(kernel: Kernel, case: Case) -> None:
             await kernel.run(f"delete table {IN}\n")
 
 
-async def check_what_is_not_there(kernel: Kernel) -> None:
+async def check_what_is_not_there(kernel: KernelClient) -> None:
     """Asking for what is not there is refused with the number that says so, or answered with nothing."""
     for request in (table_request("ip", TABLE), elements_request("ip", TABLE, "services")):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(KernelRefused) as refused:
             await kernel.ask(request)
         assert refused.value.number == errno.ENOENT
     assert await read_table(kernel, "ip", TABLE, SETS) is None
     assert not await read_rules(kernel, "ip", TABLE)
     await kernel.run(BEGIN)
     assert await kernel.ask(sets_request("ip", TABLE))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(KernelRefused) as refused:
         await kernel.ask(elements_request("ip", TABLE, "nobody"))
     assert refused.value.number == errno.ENOENT
     await kernel.run(f"delete table {IN}\n")
 
 
 async def check_changes(
-    kernel: Kernel, family: Family, steps: Iterable[tuple[str, Served | None]], *, at_once: int
+    kernel: KernelClient, family: Family, steps: Iterable[tuple[str, NodeService | None]], *, at_once: int
 ) -> None:
     """Changes, some of them in each transaction, come to what a fresh load comes to. The table is gone afterwards."""
-    kept = KeptRuleset(family, TABLE, OPTIONS)
-    there: dict[str, Slots] = {}
+    kept = RulesetState(family, TABLE, OPTIONS)
+    there: dict[str, EndpointSlots] = {}
     every = list(steps)
     try:
         await kernel.run(render_commands(kept.begin()))
         for start in range(0, len(every), at_once):
-            changes = merged([_put(kept, there, *each) for each in every[start : start + at_once]])
-            found = batch(changes, base_sets(family, OPTIONS))
+            changes = merge_changes([_put(kept, there, *each) for each in every[start : start + at_once]])
+            found = encode_transaction(changes, base_sets(family, OPTIONS))
             if found is not None:
                 await kernel.send(found)
             elif changes:
@@ -112,22 +112,22 @@ async def check_changes(
             await _has(kernel, kept.whole(), with_rules=False)
         whole = kept.whole()
         await _has(kernel, whole)
-        await kernel.run(render_commands(Changes(family=family, table=TABLE, is_new=True, replaces=True)))
-        await kernel.run(render_commands(difference(None, whole)))
+        await kernel.run(render_commands(RulesetChanges(family=family, table=TABLE, is_new=True, replaces=True)))
+        await kernel.run(render_commands(diff_rulesets(None, whole)))
         await _has(kernel, whole)
     finally:
         await kernel.run(f"add table {family} {TABLE}\ndelete table {family} {TABLE}\n")
 
 
-def _put(kept: KeptRuleset, there: dict[str, Slots], name: str, service: Served | None) -> Changes:
+def _put(kept: RulesetState, there: dict[str, EndpointSlots], name: str, service: NodeService | None) -> RulesetChanges:
     if service is None:
         there.pop(name, None)
-        return kept.put(("shop", name), NOTHING)
-    there[name] = slots_of((service,), there.get(name, {}))
-    return kept.put(("shop", name), portion((service,), there[name], OPTIONS))
+        return kept.put(("shop", name), NO_RULES)
+    there[name] = assign_slots((service,), there.get(name, {}))
+    return kept.put(("shop", name), service_rules((service,), there[name], OPTIONS))
 
 
-async def _has(kernel: Kernel, whole: Ruleset, *, with_rules: bool = True) -> None:
+async def _has(kernel: KernelClient, whole: Ruleset, *, with_rules: bool = True) -> None:
     """A kernel has what a ruleset says, and nothing else, and no rule that is written in other words."""
     found = await read_table(kernel, whole.family, whole.table, base_sets(whole.family, OPTIONS))
     assert found is not None
@@ -141,5 +141,5 @@ async def _has(kernel: Kernel, whole: Ruleset, *, with_rules: bool = True) -> No
     if not with_rules:
         return
     live = await read_rules(kernel, whole.family, whole.table)
-    wrong = await differing(kernel, whole.family, whole.table, live=live, chains=whole.chains, sets=whole.sets)
+    wrong = await find_wrong_chains(kernel, whole.family, whole.table, live=live, chains=whole.chains, sets=whole.sets)
     assert not wrong

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from threading import Thread
 
-from zoneward.proxy.machine import CAP_NET_ADMIN, set_aside
+from zoneward.proxy.machine import CAP_NET_ADMIN, drop_effective_capability
 
 STATUS = Path("/proc/thread-self/status")
 BIT = 1 << CAP_NET_ADMIN
@@ -21,7 +21,7 @@ def test_a_thread_that_sets_it_aside_acts_without_it_and_what_it_starts_has_it_a
     before, told = has(STATUS.read_text()), list[dict[str, bool]]()
 
     def run() -> None:
-        set_aside()
+        drop_effective_capability()
         told.append(has(STATUS.read_text()))
         program = f"print(open({str(STATUS)!r}).read())"
         started = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,26 +13,43 @@ import msgspec
 import pytest
 
 from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.netlink.conntrack import AT_ONCE, Flow, Place, deletions, flows, identity, listing, packed
+from zoneward.netlink.conntrack import (
+    AT_ONCE,
+    Flow,
+    SocketAddress,
+    delete_requests,
+    dump_request,
+    flow_identity,
+    pack_address,
+    parse_flows,
+)
 from zoneward.netlink.messages import DONE, ERROR, FAMILIES, GENERIC, HEADER, Family, attribute, attributes, nested
-from zoneward.proxy.kernel.conntrack_cleaner import Conntrack, Judge, Suspects, fronts, is_local
-from zoneward.proxy.kernel.nft_client import Lost, Refused
-from zoneward.proxy.model.node_service import Node, Served, ServedPort, Target, served
+from zoneward.proxy.kernel.conntrack_cleaner import (
+    ConntrackCleaner,
+    PendingFrontends,
+    StaleFlowDetector,
+    is_machine_address,
+    udp_frontends,
+)
+from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ProxyNode, node_services
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
 
-A, B, C = (Target(f"10.0.0.{number}", 8053) for number in (1, 2, 3))
+A, B, C = (Backend(f"10.0.0.{number}", 8053) for number in (1, 2, 3))
 
 
 def a_service(
-    *serving: Target,
+    *serving: Backend,
     name: str = "dns",
     address: str = "10.96.0.10",
     node_port: int | None = None,
     protocol: str = "udp",
-) -> Served:
-    port = ServedPort(name="dns", protocol=protocol, port=53, node_port=node_port, serving=serving)
-    return Served(namespace="shop", name=name, family="ip", cluster_ip=address, external=("192.0.2.7",), ports=(port,))
+) -> NodeService:
+    port = NodeServicePort(name="dns", protocol=protocol, port=53, node_port=node_port, serving=serving)
+    return NodeService(
+        namespace="shop", name=name, family="ip", cluster_ip=address, external=("192.0.2.7",), ports=(port,)
+    )
 
 
 # --- what has to be looked at -----------------------------------------------------------------------------------------
@@ -72,9 +89,9 @@ def a_service(
     ],
 )
 def test_only_a_change_that_may_strand_a_flow_is_looked_at(
-    before: Served | None, after: Served | None, looked_at: bool
+    before: NodeService | None, after: NodeService | None, looked_at: bool
 ) -> None:
-    suspects = Suspects()
+    suspects = PendingFrontends()
     suspects.changed(before, after)
     assert bool(suspects) == looked_at
     assert bool(suspects.of("ip")) == looked_at
@@ -82,17 +99,17 @@ def test_only_a_change_that_may_strand_a_flow_is_looked_at(
 
 
 def test_every_front_that_lost_somebody_is_looked_at_and_no_other() -> None:
-    suspects = Suspects()
+    suspects = PendingFrontends()
     before = replace(a_service(A, B, node_port=30_053), balancers=("192.0.2.8",))
     suspects.changed(before, replace(before, ports=(replace(before.ports[0], serving=(A,)),)))
     assert suspects.of("ip").keys() == {("10.96.0.10", 53), ("192.0.2.7", 53), ("192.0.2.8", 53), (None, 30_053)}
-    suspects = Suspects()
+    suspects = PendingFrontends()
     suspects.changed(a_service(A), replace(a_service(A), balancers=("192.0.2.8",)))
     assert suspects.of("ip").keys() == {("192.0.2.8", 53)}
 
 
 def test_what_changes_before_it_is_looked_at_counts_as_it_is_then() -> None:
-    suspects = Suspects()
+    suspects = PendingFrontends()
     suspects.changed(a_service(A, B), a_service(A))
     suspects.changed(a_service(A), a_service(A, C))
     assert suspects.of("ip")["10.96.0.10", 53] == (A, C)
@@ -101,7 +118,7 @@ def test_what_changes_before_it_is_looked_at_counts_as_it_is_then() -> None:
 
 
 def test_an_address_that_another_service_has_got_is_still_looked_at() -> None:
-    suspects = Suspects()
+    suspects = PendingFrontends()
     suspects.changed(None, a_service(A, name="old"))
     suspects.changed(None, a_service(B, name="new"))
     suspects.changed(a_service(A, name="old"), None)
@@ -109,12 +126,12 @@ def test_an_address_that_another_service_has_got_is_still_looked_at() -> None:
 
 
 def test_what_changed_while_it_was_looked_at_is_looked_at_again() -> None:
-    suspects = Suspects()
+    suspects = PendingFrontends()
     suspects.changed(None, a_service(A))
     looked_at = suspects.of("ip")
     suspects.changed(a_service(A), a_service(B))
     suspects.clear("ip", looked_at)
-    assert suspects.of("ip") == fronts(a_service(B))
+    assert suspects.of("ip") == udp_frontends(a_service(B))
     suspects.clear("ip", suspects.of("ip"))
     assert not suspects
 
@@ -136,10 +153,10 @@ def test_whoever_serves_keeps_its_flows_selected_or_not() -> None:
     ]
     ports = [{"name": name, "protocol": name.upper(), "port": 53} for name in ("udp", "tcp")]
     document = {"metadata": {"name": "dns"}, "spec": {"clusterIP": "10.96.0.10", "ports": ports}}
-    (found,) = served(
+    (found,) = node_services(
         msgspec.convert(document, Service),
         msgspec.convert(slices, list[EndpointSlice]),
-        node=Node(name="n", zone="a"),
+        node=ProxyNode(name="n", zone="a"),
         consumer=ZONEWARD,
         gates=Gates(),
     )
@@ -153,7 +170,7 @@ def test_whoever_serves_keeps_its_flows_selected_or_not() -> None:
 
 
 def a_flow(to: str, port: int, answers: str, answering_port: int) -> Flow:
-    return Flow((packed("ip", to), port), (packed("ip", answers), answering_port), b"")
+    return Flow((pack_address("ip", to), port), (pack_address("ip", answers), answering_port), b"")
 
 
 @pytest.mark.parametrize(
@@ -184,8 +201,8 @@ def a_flow(to: str, port: int, answers: str, answering_port: int) -> Flow:
     ],
 )
 def test_a_flow_of_ours_that_nobody_who_serves_answers_is_stale(flow: Flow, stale: bool) -> None:
-    suspects = fronts(a_service(A, node_port=30_053))
-    judge = Judge("ip", suspects, lambda address: address == packed("ip", "198.51.100.1"))
+    suspects = udp_frontends(a_service(A, node_port=30_053))
+    judge = StaleFlowDetector("ip", suspects, lambda address: address == pack_address("ip", "198.51.100.1"))
     assert judge.is_stale(flow) == stale
 
 
@@ -194,7 +211,7 @@ def test_a_flow_of_ours_that_nobody_who_serves_answers_is_stale(flow: Flow, stal
     [("ip", "127.0.0.1", False), ("ip6", "::1", False), ("ip", "192.0.2.1", False), ("ip6", "2001:db8::1", False)],
 )
 def test_loopback_and_other_machines_have_no_node_ports_of_ours(family: Family, address: str, local: bool) -> None:
-    assert is_local(family, packed(family, address)) == local
+    assert is_machine_address(family, pack_address(family, address)) == local
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -213,10 +230,10 @@ def recorded() -> bytes:
 
 
 def test_a_flow_is_read_as_the_kernel_tells_it() -> None:
-    (flow,) = flows("ip", recorded())
-    assert flow.to == (packed("ip", "10.96.0.10"), 53)
-    assert flow.answers == (packed("ip", "127.0.0.1"), 5353)
-    named = dict(attributes(identity(flow)))
+    (flow,) = parse_flows("ip", recorded())
+    assert flow.to == (pack_address("ip", "10.96.0.10"), 53)
+    assert flow.answers == (pack_address("ip", "127.0.0.1"), 5353)
+    named = dict(attributes(flow_identity(flow)))
     assert named.keys() == {1, 12}
     assert named[12] == bytes.fromhex("cb48c8be")
 
@@ -228,13 +245,13 @@ def test_a_flow_that_is_told_in_another_form_is_read_the_same(family: Family) ->
     one = Tracked(family, client, (address, 53), (endpoint, 8053), 1)
     original, reply, number = one.body_parts()
 
-    def read(*parts: bytes) -> list[tuple[Place, Place, bytes]]:
+    def read(*parts: bytes) -> list[tuple[SocketAddress, SocketAddress, bytes]]:
         said = GENERIC.pack(0, 0, 0) + b"".join(parts)
         answer = HEADER.pack(HEADER.size + len(said), 1 << 8, 2, 0, 0) + said
-        return [(each.to, each.answers, identity(each)) for each in flows(family, answer)]
+        return [(each.to, each.answers, flow_identity(each)) for each in parse_flows(family, answer)]
 
     usual = read(original, reply, number)
-    assert usual == [((packed(family, address), 53), (packed(family, endpoint), 8053), original + number)]
+    assert usual == [((pack_address(family, address), 53), (pack_address(family, endpoint), 8053), original + number)]
     assert read(number, original, reply) == usual
     zone = attribute(18, b"\0\7")
     assert read(original, reply, number, zone) == [(*usual[0][:2], original + number + zone)]
@@ -243,11 +260,11 @@ def test_a_flow_that_is_told_in_another_form_is_read_the_same(family: Family) ->
 
 def test_many_flows_are_deleted_by_few_requests_and_each_once() -> None:
     some = [attribute(12, struct.pack(">I", number)) for number in range(2 * AT_ONCE + 1)]
-    requests = list(deletions("ip", some))
+    requests = list(delete_requests("ip", some))
     assert [count for count, _ in requests] == [AT_ONCE, AT_ONCE, 1]
     named = [body[GENERIC.size :] for _, request in requests for _, _, body in taken_apart(request)]
     assert named == some
-    assert not list(deletions("ip", []))
+    assert not list(delete_requests("ip", []))
 
 
 # --- the work ---------------------------------------------------------------------------------------------------------
@@ -287,7 +304,7 @@ class Tracked:
     def _tuple(self, source: tuple[str, int], destination: tuple[str, int]) -> bytes:
         kinds = (1, 2) if self.family == "ip" else (3, 4)
         ends = source, destination
-        addresses = [attribute(kind, packed(self.family, end[0])) for kind, end in zip(kinds, ends, strict=True)]
+        addresses = [attribute(kind, pack_address(self.family, end[0])) for kind, end in zip(kinds, ends, strict=True)]
         ports = [attribute(kind, struct.pack(">H", end[1])) for kind, end in zip((2, 3), ends, strict=True)]
         return nested(1, addresses) + nested(2, [attribute(1, bytes([self.protocol])), *ports])
 
@@ -321,7 +338,7 @@ class Kernel:
                 )
                 self.on_dump()
             elif not self._delete(family, asked):
-                raise Refused("no such file", errno.ENOENT)
+                raise KernelRefused("no such file", errno.ENOENT)
             elif flags & 0x4:
                 answer += HEADER.pack(HEADER.size + 4, ERROR, 0, 0, 0) + struct.pack("=i", 0)
         return answer + HEADER.pack(HEADER.size + 4, DONE, 2, 0, 0) + b"\0\0\0\0"
@@ -331,7 +348,7 @@ class Kernel:
         (flags,) = struct.unpack("=I", dict(attributes(asked[25]))[1])
         wanted = dict(attributes(asked[1]))
         address, protocol = dict(attributes(wanted.get(1, b""))), dict(attributes(wanted[2]))
-        if flags & 1 << 1 and address[2 if flow.family == "ip" else 4] != packed(flow.family, flow.to[0]):
+        if flags & 1 << 1 and address[2 if flow.family == "ip" else 4] != pack_address(flow.family, flow.to[0]):
             return False
         if flags & 1 << 5 and protocol[3] != struct.pack(">H", flow.to[1]):
             return False
@@ -345,7 +362,7 @@ class Kernel:
         return False
 
 
-def tracked(number: int, answers: Target, *, to: tuple[str, int] = ("10.96.0.10", 53), protocol: int = 17) -> Tracked:
+def tracked(number: int, answers: Backend, *, to: tuple[str, int] = ("10.96.0.10", 53), protocol: int = 17) -> Tracked:
     return Tracked("ip", "10.9.0.1", to, (answers.address, answers.port), number, protocol)
 
 
@@ -353,7 +370,9 @@ async def no_pause(_seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-def run(conntrack: Conntrack, until: Callable[[], bool], beside: Callable[[], Awaitable[None]] | None = None) -> None:
+def run(
+    conntrack: ConntrackCleaner, until: Callable[[], bool], beside: Callable[[], Awaitable[None]] | None = None
+) -> None:
     async def limited() -> None:
         running = asyncio.create_task(conntrack.run())
         try:
@@ -385,7 +404,7 @@ def test_stale_flows_go_and_others_stay(filters: bool, services: int) -> None:
         replace(tracked(303, B), family="ip6", client="fd00::9", to=("fd00::10", 53), answers=("fd00::2", 8053)),
     ]
     kernel, removed = Kernel(*stale, *others, filters=filters), list[int]()
-    conntrack = Conntrack(kernel, on_removed=removed.append, sleep=no_pause)
+    conntrack = ConntrackCleaner(kernel, on_removed=removed.append, sleep=no_pause)
     for number in range(services):
         address = f"10.96.0.{10 + number}"
         conntrack.changed(a_service(A, B, address=address), a_service(A, address=address))
@@ -403,16 +422,16 @@ def test_both_families_are_looked_after(family: Family) -> None:
         Tracked(family, "10.9.0.1" if family == "ip" else "fd00::9", (address, 53), (address, 53), 1),
         Tracked(family, "10.9.0.1" if family == "ip" else "fd00::9", (address, 53), (endpoint, 8053), 2),
     )
-    conntrack = Conntrack(kernel, sleep=no_pause)
-    port = ServedPort(name="dns", protocol="udp", port=53, serving=(Target(endpoint, 8053),))
-    conntrack.changed(None, Served(namespace="shop", name="dns", family=family, cluster_ip=address, ports=(port,)))
+    conntrack = ConntrackCleaner(kernel, sleep=no_pause)
+    port = NodeServicePort(name="dns", protocol="udp", port=53, serving=(Backend(endpoint, 8053),))
+    conntrack.changed(None, NodeService(namespace="shop", name="dns", family=family, cluster_ip=address, ports=(port,)))
     run(conntrack, lambda: len(kernel.flows) == 1)
     assert [each.number for each in kernel.flows] == [2]
 
 
 def test_nothing_is_asked_of_the_kernel_where_nothing_can_be_stale() -> None:
     kernel = Kernel(tracked(1, B))
-    conntrack = Conntrack(kernel, sleep=no_pause)
+    conntrack = ConntrackCleaner(kernel, sleep=no_pause)
     conntrack.changed(a_service(A), a_service(A, B))
     conntrack.changed(a_service(A, protocol="tcp"), a_service(protocol="tcp"))
     run(conntrack, lambda: True)
@@ -427,7 +446,7 @@ def test_many_changes_cost_one_look_a_second() -> None:
         await asyncio.sleep(0)
 
     kernel = Kernel()
-    conntrack = Conntrack(kernel, sleep=pause)
+    conntrack = ConntrackCleaner(kernel, sleep=pause)
     for _ in range(100):
         conntrack.changed(a_service(A, B), a_service(A))
         conntrack.changed(a_service(A), a_service(A, B))
@@ -444,8 +463,8 @@ def test_a_kernel_that_fails_is_asked_again_ever_later() -> None:
         await asyncio.sleep(0)
 
     kernel = Kernel(tracked(1, B))
-    kernel.failures = [Lost("it died"), Refused("not permitted", errno.EPERM)]
-    conntrack = Conntrack(kernel, on_trouble=troubles.append, sleep=pause)
+    kernel.failures = [KernelOutcomeUnknown("it died"), KernelRefused("not permitted", errno.EPERM)]
+    conntrack = ConntrackCleaner(kernel, on_trouble=troubles.append, sleep=pause)
     conntrack.changed(a_service(A, B), a_service(A))
     run(conntrack, lambda: not kernel.flows)
     assert troubles == ["not permitted", "it died"]
@@ -454,7 +473,7 @@ def test_a_kernel_that_fails_is_asked_again_ever_later() -> None:
 
 def test_an_endpoint_that_comes_while_the_kernel_answers_keeps_its_flow() -> None:
     kernel, removed = Kernel(tracked(1, B), tracked(2, C)), list[int]()
-    conntrack = Conntrack(kernel, on_removed=removed.append, sleep=no_pause)
+    conntrack = ConntrackCleaner(kernel, on_removed=removed.append, sleep=no_pause)
     conntrack.changed(a_service(A, B), a_service(A))
     kernel.on_dump = lambda: conntrack.changed(a_service(A), a_service(A, C))
     run(conntrack, lambda: len(kernel.flows) == 1)
@@ -465,7 +484,7 @@ def test_an_endpoint_that_comes_while_the_kernel_answers_keeps_its_flow() -> Non
 def test_a_flow_that_went_by_itself_meanwhile_is_no_trouble() -> None:
     kernel, removed, troubles = Kernel(tracked(1, B), tracked(2, B)), list[int](), list[str]()
     kernel.on_dump = lambda: kernel.flows.__delitem__(slice(1, None))
-    conntrack = Conntrack(kernel, on_removed=removed.append, on_trouble=troubles.append, sleep=no_pause)
+    conntrack = ConntrackCleaner(kernel, on_removed=removed.append, on_trouble=troubles.append, sleep=no_pause)
     conntrack.changed(a_service(A, B), a_service(A))
     run(conntrack, lambda: not kernel.flows)
     assert (sum(removed), troubles) == (1, [])
@@ -475,14 +494,14 @@ def test_a_listing_asks_for_no_more_than_it_says() -> None:
     kernel = Kernel(tracked(1, A), tracked(2, A, to=("10.96.0.10", 54)), tracked(3, A, to=("192.0.2.7", 53)))
 
     async def told(request: bytes) -> list[tuple[bytes, int]]:
-        return [each.to for each in flows("ip", await kernel.ask(request))]
+        return [each.to for each in parse_flows("ip", await kernel.ask(request))]
 
     async def test() -> None:
-        assert len(await told(listing("ip"))) == 3
-        assert await told(listing("ip", port=54)) == [(packed("ip", "10.96.0.10"), 54)]
-        assert await told(listing("ip", address=packed("ip", "10.96.0.10"), port=53)) == [
-            (packed("ip", "10.96.0.10"), 53)
+        assert len(await told(dump_request("ip"))) == 3
+        assert await told(dump_request("ip", port=54)) == [(pack_address("ip", "10.96.0.10"), 54)]
+        assert await told(dump_request("ip", address=pack_address("ip", "10.96.0.10"), port=53)) == [
+            (pack_address("ip", "10.96.0.10"), 53)
         ]
-        assert not await told(listing("ip6"))
+        assert not await told(dump_request("ip6"))
 
     asyncio.run(test())

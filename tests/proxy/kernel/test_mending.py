@@ -9,8 +9,8 @@ import pytest
 from tests.proxy.a_table import OPTIONS, SOON, Proxy, a_service, key, restarted, settled, within
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.table_reader import scratch
-from zoneward.proxy.kernel.table_syncer import AT_ONCE, cleanup, planned
+from zoneward.proxy.kernel.table_reader import scratch_table
+from zoneward.proxy.kernel.table_syncer import AT_ONCE, delete_tables, plan_changes
 from zoneward.proxy.ruleset.base_rules import TABLE
 from zoneward.proxy.ruleset.nft_commands import render_commands
 
@@ -181,7 +181,7 @@ def test_options_may_change_until_the_last_moment_of_a_start() -> None:
 
         def changing(commands: str) -> None:
             load(commands)
-            if commands.startswith("delete table") and scratch(TABLE) in commands:
+            if commands.startswith("delete table") and scratch_table(TABLE) in commands:
                 proxy.table.options = other
 
         proxy.kernel.load = changing  # type: ignore[method-assign]
@@ -211,12 +211,12 @@ def test_what_would_change_is_told_and_nothing_is_written() -> None:
         proxy = await restarted(kernel, every, every)
         wanted = {key(each): each for each in (every[0], a_service(2, 4))}
         ran = len(kernel.ran)
-        changes = await planned(kernel, "ip", wanted, options=OPTIONS)
+        changes = await plan_changes(kernel, "ip", wanted, options=OPTIONS)
         assert len(kernel.ran) == ran
         assert changes.size == 2
         kernel.load(render_commands(changes))
         assert proxy.has(*wanted.values())
-        assert not await planned(kernel, "ip", wanted, options=OPTIONS)
+        assert not await plan_changes(kernel, "ip", wanted, options=OPTIONS)
 
     asyncio.run(run())
 
@@ -226,8 +226,8 @@ def test_cleanup_takes_away_what_is_ours_and_tells_it() -> None:
         kernel = FakeKernel()
         await restarted(kernel, [a_service(1, 1)], [a_service(1, 1)])
         kernel.load(f"add table ip other\nadd table ip6 {TABLE}\n")
-        assert await cleanup(kernel) == (("ip", TABLE), ("ip6", TABLE))
+        assert await delete_tables(kernel) == (("ip", TABLE), ("ip6", TABLE))
         assert list(kernel.tables) == [("ip", "other")]
-        assert await cleanup(kernel) == ()
+        assert await delete_tables(kernel) == ()
 
     asyncio.run(run())

@@ -13,7 +13,14 @@ import pytest
 
 from zoneward.netlink.messages import request
 from zoneward.netlink.nftables import generation_request
-from zoneward.proxy.kernel.nft_client import LONGEST_LIMIT, Lost, NftProcess, Refused, Unusable, refusal
+from zoneward.proxy.kernel.nft_client import (
+    LONGEST_LIMIT,
+    KernelOutcomeUnknown,
+    KernelRefused,
+    NftablesUnavailable,
+    NftClient,
+    describe_refusal,
+)
 from zoneward.proxy.kernel.nft_process import UNUSABLE
 
 PROCESS = """
@@ -59,7 +66,7 @@ def command(*, script: str = PROCESS, asked: int = 0) -> tuple[str, ...]:
     return sys.executable, "-I", "-S", "-c", script.replace("ASKED", str(asked))
 
 
-def within(what: Callable[[NftProcess], Awaitable[None]], process: NftProcess) -> None:
+def within(what: Callable[[NftClient], Awaitable[None]], process: NftClient) -> None:
     async def run() -> None:
         async with asyncio.timeout(30), process:
             await what(process)
@@ -68,26 +75,26 @@ def within(what: Callable[[NftProcess], Awaitable[None]], process: NftProcess) -
 
 
 def test_what_is_refused_has_the_part_at_fault_and_the_process_goes_on() -> None:
-    async def run(process: NftProcess) -> None:
+    async def run(process: NftClient) -> None:
         pid = process.pid
-        with pytest.raises(Refused, match=r"File exists: 2 \(add element ip t s\)"):
+        with pytest.raises(KernelRefused, match=r"File exists: 2 \(add element ip t s\)"):
             await process.run("refuse this")
         await process.run("take this")
         assert (process.taken, process.pid) == (1, pid)
 
-    within(run, NftProcess(command=command()))
+    within(run, NftClient(command=command()))
 
 
 def test_one_that_dies_is_started_again_and_that_is_told() -> None:
     told: list[str] = []
 
-    async def run(process: NftProcess) -> None:
+    async def run(process: NftClient) -> None:
         for how in ("by itself", "killed"):
             before = process.pid
             assert before is not None
             if how == "killed":
                 asyncio.get_running_loop().call_later(0.05, os.kill, before, signal.SIGKILL)
-            with pytest.raises(Lost):
+            with pytest.raises(KernelOutcomeUnknown):
                 await process.run("hang" if how == "killed" else "die")
             await process.run("take this")
             assert process.pid != before
@@ -95,30 +102,30 @@ def test_one_that_dies_is_started_again_and_that_is_told() -> None:
         assert any("no more" in each for each in told)
         assert any("started again" in each for each in told)
 
-    within(run, NftProcess(command=command(), on_trouble=told.append))
+    within(run, NftClient(command=command(), on_trouble=told.append))
 
 
 def test_one_that_died_while_nobody_asked_is_started_again() -> None:
-    async def run(process: NftProcess) -> None:
+    async def run(process: NftClient) -> None:
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
-        with suppress(Lost):
+        with suppress(KernelOutcomeUnknown):
             # Whether its death is known by now is chance.
             await process.run("take this")
         await process.run("take this")
 
-    within(run, NftProcess(command=command()))
+    within(run, NftClient(command=command()))
 
 
 def test_one_that_hangs_is_replaced_and_the_next_has_twice_the_time_until_one_answers() -> None:
     told: list[str] = []
 
-    async def run(process: NftProcess) -> None:
+    async def run(process: NftClient) -> None:
         for _ in range(3):
-            with pytest.raises(Lost):
+            with pytest.raises(KernelOutcomeUnknown):
                 await process.run("hang")
         await process.run("take this")
-        with pytest.raises(Lost):
+        with pytest.raises(KernelOutcomeUnknown):
             await process.run("hang")
         limits = [each for each in told if "within" in each]
         assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.1", "0.2", "0.4", "0.1"]
@@ -126,24 +133,24 @@ def test_one_that_hangs_is_replaced_and_the_next_has_twice_the_time_until_one_an
     async def sleep(_: float) -> None:
         pass
 
-    within(run, NftProcess(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep))
+    within(run, NftClient(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep))
     assert LONGEST_LIMIT == 60
 
 
 def test_a_long_request_gets_more_time_though_shorter_ones_are_answered_meanwhile(tmp_path: Path) -> None:
     told: list[str] = []
 
-    async def run(process: NftProcess) -> None:
+    async def run(process: NftClient) -> None:
         long = f"third {tmp_path / 'tries'}"
         for _ in range(2):
-            with pytest.raises(Lost):
+            with pytest.raises(KernelOutcomeUnknown):
                 await process.run(long)
             await process.run("short")
         await process.run(long)
         limits = [each for each in told if "within" in each]
         assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.5", "1"]
 
-    within(run, NftProcess(command=command(), limit=0.5, on_trouble=told.append))
+    within(run, NftClient(command=command(), limit=0.5, on_trouble=told.append))
 
 
 def test_the_time_that_a_request_needed_is_kept_for_the_next() -> None:
@@ -155,38 +162,38 @@ def test_the_time_that_a_request_needed_is_kept_for_the_next() -> None:
         now += needed
         return now
 
-    async def run(process: NftProcess) -> None:
+    async def run(process: NftClient) -> None:
         nonlocal needed
         for each in (0.3, 0.0):
-            with pytest.raises(Lost):
+            with pytest.raises(KernelOutcomeUnknown):
                 await process.run("hang")
             needed = each
             await process.run("take this")
-        with pytest.raises(Lost):
+        with pytest.raises(KernelOutcomeUnknown):
             await process.run("hang")
         limits = [each for each in told if "within" in each]
         assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.2", "0.4", "0.2"]
 
-    within(run, NftProcess(command=command(), limit=0.2, on_trouble=told.append, clock=clock))
+    within(run, NftClient(command=command(), limit=0.2, on_trouble=told.append, clock=clock))
 
 
 def test_an_answer_may_take_longer_as_long_as_it_goes_on() -> None:
-    async def run(process: NftProcess) -> None:
+    async def run(process: NftClient) -> None:
         await process.run("piecewise")
 
-    within(run, NftProcess(command=command(), limit=1.0))
+    within(run, NftClient(command=command(), limit=1.0))
 
 
 def test_a_request_that_is_cancelled_takes_no_answer_of_the_next() -> None:
-    async def run(process: NftProcess) -> None:
+    async def run(process: NftClient) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await process.run("hang")
         await process.run("take this")
-        with pytest.raises(Refused):
+        with pytest.raises(KernelRefused):
             await process.run("refuse this")
 
-    within(run, NftProcess(command=command()))
+    within(run, NftClient(command=command()))
 
 
 @pytest.mark.parametrize(
@@ -205,8 +212,8 @@ def test_a_request_that_is_cancelled_takes_no_answer_of_the_next() -> None:
 )
 def test_where_rules_cannot_be_programmed_one_line_says_why(asked: int, script: str, why: str) -> None:
     async def run() -> None:
-        with pytest.raises(Unusable, match=why) as unusable:
-            async with NftProcess(command=command(script=script, asked=asked)):
+        with pytest.raises(NftablesUnavailable, match=why) as unusable:
+            async with NftClient(command=command(script=script, asked=asked)):
                 raise AssertionError("it is usable")
         assert "\n" not in str(unusable.value)
 
@@ -215,22 +222,22 @@ def test_where_rules_cannot_be_programmed_one_line_says_why(asked: int, script: 
 
 def test_a_command_that_cannot_be_run_is_unusable(tmp_path: Path) -> None:
     async def run() -> None:
-        async with NftProcess(command=(str(tmp_path / "nothing"),)):
+        async with NftClient(command=(str(tmp_path / "nothing"),)):
             pass
 
-    with pytest.raises(Unusable, match="cannot be started"):
+    with pytest.raises(NftablesUnavailable, match="cannot be started"):
         asyncio.run(run())
 
 
 def test_an_error_of_a_netlink_request_is_told_with_its_number() -> None:
-    async def run(process: NftProcess) -> None:
+    async def run(process: NftClient) -> None:
         assert await process.ask(generation_request())
 
-    within(run, NftProcess(command=command()))
+    within(run, NftClient(command=command()))
 
     async def refused() -> None:
-        process = NftProcess(command=command(asked=-errno.ENOENT))
-        with pytest.raises(Refused) as error:
+        process = NftClient(command=command(asked=-errno.ENOENT))
+        with pytest.raises(KernelRefused) as error:
             await process.ask(request(1, 2, 2))
         assert error.value.number == errno.ENOENT
         await process.__aexit__()
@@ -248,4 +255,4 @@ def test_an_error_of_a_netlink_request_is_told_with_its_number() -> None:
     ],
 )
 def test_a_refusal_is_one_line(words: str, line: str) -> None:
-    assert refusal(words) == line
+    assert describe_refusal(words) == line

@@ -21,10 +21,10 @@ from tests.proxy.a_table import (
 from tests.proxy.services import services
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.table_syncer import AT_ONCE, MOST_ENTRIES, MOST_LOST, whole
-from zoneward.proxy.model.node_service import Served, ServedPort, Target
+from zoneward.proxy.kernel.table_syncer import AT_ONCE, MOST_ENTRIES, MOST_LOST, full_ruleset
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.ruleset.base_rules import TABLE
-from zoneward.proxy.ruleset.service_rules import portion
+from zoneward.proxy.ruleset.service_rules import service_rules
 
 # --- changes ----------------------------------------------------------------------------------------------------------
 
@@ -126,9 +126,9 @@ def test_a_mistake_about_one_service_holds_up_no_other_and_is_told(monkeypatch: 
     def mistaken(served: Any, *rest: Any) -> Any:
         if "10.96.0.2" in repr(served):
             raise LookupError("nobody thought of this")
-        return portion(served, *rest)
+        return service_rules(served, *rest)
 
-    monkeypatch.setattr("zoneward.proxy.kernel.table_syncer.portion", mistaken)
+    monkeypatch.setattr("zoneward.proxy.kernel.table_syncer.service_rules", mistaken)
 
     async def run(proxy: Proxy) -> None:
         good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
@@ -230,12 +230,12 @@ def test_a_refused_service_in_a_found_table_keeps_what_was_found() -> None:
 # --- large Services ---------------------------------------------------------------------------------------------------
 
 
-def large(*, ports: int = 30, shift: int = 0, **more: Any) -> Served:
+def large(*, ports: int = 30, shift: int = 0, **more: Any) -> NodeService:
     """Of more than two transactions, with 1,000 endpoints of each port."""
     numbers = range(shift, 1000 + shift)
-    targets = tuple(Target(f"10.2.{number // 250}.{number % 250}", 8080) for number in numbers)
+    targets = tuple(Backend(f"10.2.{number // 250}.{number % 250}", 8080) for number in numbers)
     every = (
-        ServedPort(name=f"p{number}", protocol="tcp", port=1000 + number, cluster=targets, has_any=True)
+        NodeServicePort(name=f"p{number}", protocol="tcp", port=1000 + number, cluster=targets, has_any=True)
         for number in range(ports)
     )
     return a_service(1, **{"ports": tuple(every)} | more)
@@ -391,7 +391,7 @@ def test_after_deaths_the_kernel_has_what_it_should(fault: str, number: int) -> 
 @given(data=st.data())
 def test_whatever_happens_the_kernel_ends_with_what_is_served(data: st.DataObject) -> None:
     async def run(proxy: Proxy) -> None:
-        wanted: dict[str, Served] = {}
+        wanted: dict[str, NodeService] = {}
         for _ in range(data.draw(st.integers(1, 5))):
             name = data.draw(st.sampled_from(["1", "2", "3"]))
             served = data.draw(st.none() | services("ip", name=name))
@@ -421,7 +421,7 @@ def test_whatever_happens_the_kernel_ends_with_what_is_served(data: st.DataObjec
         proxy.table.audit()
         await settled(proxy)
         kernel = proxy.kernel
-        ruleset = whole("ip", {key(each): each for each in wanted.values()}, options=OPTIONS)
+        ruleset = full_ruleset("ip", {key(each): each for each in wanted.values()}, options=OPTIONS)
         assert kernel.chains("ip", TABLE) == {name: chain.rules for name, chain in ruleset.chains.items()}
         assert unordered(kernel.elements("ip", TABLE)) == unordered(ruleset.elements)
 

@@ -11,23 +11,23 @@ import pytest
 
 from zoneward.kube.measured_traffic import read_measured_traffic
 from zoneward.netlink.messages import FAMILIES, GENERIC, HEADER, Family, attribute, nested, string_attribute
-from zoneward.netlink.nftables import ELEMENT, ELEMENTS, KEY, NEW_ELEMENTS, SUBSYSTEM, VALUE, fields
+from zoneward.netlink.nftables import ELEMENT, ELEMENTS, KEY, NEW_ELEMENTS, SUBSYSTEM, VALUE, parse_field_types
 from zoneward.proxy.measure import connection_totals as measured
-from zoneward.proxy.measure.connection_collector import Places, places
+from zoneward.proxy.measure.connection_collector import ServiceLookup, service_lookups
 from zoneward.proxy.measure.connection_set import (
-    CONNECTIONS,
-    COUNTING,
+    CONNECTIONS_SET,
+    COUNTING_CHAIN,
     EXPRESSION,
     EXPRESSION_DATA,
     EXPRESSIONS,
     PACKETS,
-    Connection,
-    connection,
-    counts,
+    CountedConnection,
+    parse_connection,
+    parse_counts,
 )
-from zoneward.proxy.measure.connection_totals import Measuring, Total
-from zoneward.proxy.model.node_service import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_chains, base_sets
+from zoneward.proxy.measure.connection_totals import ConnectionTotals, ZoneTotal
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_chains, base_sets
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 CART = ("shop", "cart")
@@ -53,30 +53,32 @@ def _element(endpoint: str, address: str, port: int, protocol: str, number: int,
     return nested(ELEMENT, [nested(KEY, [attribute(VALUE, key)]), attribute(5, struct.pack(">Q", 1000)), told])
 
 
-def served(family: Family, *, cluster_ip: str, node_port: int | None = None) -> Served:
-    target = Target("10.1.0.1" if family == "ip" else "fd00::1", 8080)
-    port = ServedPort(name="http", protocol="tcp", port=80, node_port=node_port, cluster=(target,), has_any=True)
+def served(family: Family, *, cluster_ip: str, node_port: int | None = None) -> NodeService:
+    target = Backend("10.1.0.1" if family == "ip" else "fd00::1", 8080)
+    port = NodeServicePort(name="http", protocol="tcp", port=80, node_port=node_port, cluster=(target,), has_any=True)
     outer = ("192.0.2.9",) if family == "ip" else ()
-    return Served(namespace="shop", name="cart", family=family, cluster_ip=cluster_ip, balancers=outer, ports=(port,))
+    return NodeService(
+        namespace="shop", name="cart", family=family, cluster_ip=cluster_ip, balancers=outer, ports=(port,)
+    )
 
 
 @pytest.fixture
-def known() -> dict[Family, Places]:
-    found = places()
+def known() -> dict[Family, ServiceLookup]:
+    found = service_lookups()
     found["ip"].put(CART, served("ip", cluster_ip="10.96.0.1", node_port=30_080))
     found["ip6"].put(CART, served("ip6", cluster_ip="fd00::96"))
     return found
 
 
-def measuring(known: Mapping[Family, Places]) -> Measuring:
-    return Measuring(
+def measuring(known: Mapping[Family, ServiceLookup]) -> ConnectionTotals:
+    return ConnectionTotals(
         since=START,
         service_of=lambda family, one: known[family].service(one.address, one.protocol, one.port),
         zone_of=lambda _service, endpoint: ZONES.get(endpoint),
     )
 
 
-def taken(known: Mapping[Family, Places], *answers: Mapping[tuple[str, str], int]) -> dict[str, int]:
+def taken(known: Mapping[Family, ServiceLookup], *answers: Mapping[tuple[str, str], int]) -> dict[str, int]:
     """Totals of internal traffic by zone after the kernel's answers; the first is what was there before."""
     some = measuring(known)
     for each in answers:
@@ -93,37 +95,37 @@ A, B, UNKNOWN = ("10.1.0.1", "10.96.0.1"), ("10.2.0.1", "10.96.0.1"), ("10.9.9.9
 def test_the_kernels_answer_is_read(endpoint: str, address: str, protocol: str, expressions: int) -> None:
     # Counts of which each looks as if it began where another does.
     wanted = {(endpoint, address): 7, (address, endpoint): 2**40, (address, address): 0}
-    found = counts(an_answer(wanted, port=443, protocol=protocol, expressions=expressions))
+    found = parse_counts(an_answer(wanted, port=443, protocol=protocol, expressions=expressions))
     family: Family = "ip6" if ":" in endpoint else "ip"
-    assert {connection(family, key): number for key, number in found.items()} == {
-        Connection(one, asked, 443, protocol): number for (one, asked), number in wanted.items()
+    assert {parse_connection(family, key): number for key, number in found.items()} == {
+        CountedConnection(one, asked, 443, protocol): number for (one, asked), number in wanted.items()
     }
 
 
-def test_what_was_counted_before_the_first_look_is_not_ours(known: dict[Family, Places]) -> None:
+def test_what_was_counted_before_the_first_look_is_not_ours(known: dict[Family, ServiceLookup]) -> None:
     assert taken(known, {A: 100, B: 7}, {A: 130, B: 7}) == {"a": 30}
 
 
-def test_what_comes_later_is_counted_from_nothing(known: dict[Family, Places]) -> None:
+def test_what_comes_later_is_counted_from_nothing(known: dict[Family, ServiceLookup]) -> None:
     assert taken(known, {}, {A: 3}, {A: 5, B: 1}) == {"a": 5, "b": 1}
 
 
-def test_what_the_kernel_forgets_stays_counted_and_what_begins_anew_adds_up(known: dict[Family, Places]) -> None:
+def test_what_the_kernel_forgets_stays_counted_and_what_begins_anew_adds_up(known: dict[Family, ServiceLookup]) -> None:
     assert taken(known, {}, {A: 10}, {A: 4}) == {"a": 14}
     assert taken(known, {}, {A: 10}, {}, {}, {A: 12}) == {"a": 22}
 
 
-def test_one_that_is_left_out_by_chance_is_not_counted_twice(known: dict[Family, Places]) -> None:
+def test_one_that_is_left_out_by_chance_is_not_counted_twice(known: dict[Family, ServiceLookup]) -> None:
     assert taken(known, {}, {A: 10}, {}, {A: 12}) == {"a": 12}
 
 
-def test_an_endpoint_that_nobody_knows_is_counted_apart(known: dict[Family, Places]) -> None:
+def test_an_endpoint_that_nobody_knows_is_counted_apart(known: dict[Family, ServiceLookup]) -> None:
     assert taken(known, {}, {UNKNOWN: 2, A: 1}) == {"": 2, "a": 1}
 
 
-def test_an_endpoint_that_was_known_keeps_its_zone(known: dict[Family, Places]) -> None:
+def test_an_endpoint_that_was_known_keeps_its_zone(known: dict[Family, ServiceLookup]) -> None:
     zones: dict[str, str] = dict(ZONES)
-    some = Measuring(
+    some = ConnectionTotals(
         since=START,
         service_of=lambda family, one: known[family].service(one.address, one.protocol, one.port),
         zone_of=lambda _service, endpoint: zones.get(endpoint),
@@ -134,23 +136,23 @@ def test_an_endpoint_that_was_known_keeps_its_zone(known: dict[Family, Places]) 
     assert [each.connections for each in some.totals()] == [5]
 
 
-def test_what_others_send_on_is_not_counted(known: dict[Family, Places]) -> None:
+def test_what_others_send_on_is_not_counted(known: dict[Family, ServiceLookup]) -> None:
     assert taken(known, {}, {("10.1.0.1", "203.0.113.5"): 9}) == {}
 
 
-def test_traffic_by_other_addresses_is_external(known: dict[Family, Places]) -> None:
+def test_traffic_by_other_addresses_is_external(known: dict[Family, ServiceLookup]) -> None:
     some = measuring(known)
     some.take("ip", an_answer({}), now=START)
     some.take("ip", an_answer({A: 1, ("10.2.0.1", "192.0.2.9"): 2}), now=START)
     some.take("ip", an_answer({("10.1.0.1", "192.0.2.200"): 4}, port=30_080), now=START)
     assert list(some.totals()) == [
-        Total(CART, "ip", True, "a", 1),
-        Total(CART, "ip", False, "a", 4),
-        Total(CART, "ip", False, "b", 2),
+        ZoneTotal(CART, "ip", True, "a", 1),
+        ZoneTotal(CART, "ip", False, "a", 4),
+        ZoneTotal(CART, "ip", False, "b", 2),
     ]
 
 
-def test_a_service_that_is_gone_is_forgotten(known: dict[Family, Places]) -> None:
+def test_a_service_that_is_gone_is_forgotten(known: dict[Family, ServiceLookup]) -> None:
     some = measuring(known)
     for each in ({}, {A: 1}):
         some.take("ip", an_answer(each), now=START)
@@ -162,7 +164,9 @@ def test_a_service_that_is_gone_is_forgotten(known: dict[Family, Places]) -> Non
     assert known["ip6"].service("fd00::96", "tcp", 80) == (CART, True)
 
 
-def test_a_service_that_gets_the_address_of_one_that_is_gone_gets_its_connections(known: dict[Family, Places]) -> None:
+def test_a_service_that_gets_the_address_of_one_that_is_gone_gets_its_connections(
+    known: dict[Family, ServiceLookup],
+) -> None:
     some, other = measuring(known), ("shop", "basket")
     for each in ({}, {A: 1}):
         some.take("ip", an_answer(each), now=START)
@@ -170,10 +174,10 @@ def test_a_service_that_gets_the_address_of_one_that_is_gone_gets_its_connection
     known["ip"].put(other, served("ip", cluster_ip="10.96.0.1", node_port=30_080))
     some.forget(lambda service: service == CART)
     some.take("ip", an_answer({A: 5}), now=START)
-    assert list(some.totals()) == [Total(other, "ip", True, "a", 4)]
+    assert list(some.totals()) == [ZoneTotal(other, "ip", True, "a", 4)]
 
 
-def test_the_document_is_what_plan_reads(known: dict[Family, Places]) -> None:
+def test_the_document_is_what_plan_reads(known: dict[Family, ServiceLookup]) -> None:
     some = measuring(known)
     some.take("ip6", an_answer({}), now=START)
     for number in (0, 6):
@@ -188,8 +192,8 @@ def test_the_document_is_what_plan_reads(known: dict[Family, Places]) -> None:
     ]
 
 
-def test_a_full_set_is_told(known: dict[Family, Places], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured, "MOST", 2)
+def test_a_full_set_is_told(known: dict[Family, ServiceLookup], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "MAX_ELEMENTS", 2)
     some = measuring(known)
     for there, complete in (({A: 1}, True), ({A: 1, B: 1}, False), ({A: 2}, False)):
         some.take("ip", an_answer(there), now=START)
@@ -198,11 +202,11 @@ def test_a_full_set_is_told(known: dict[Family, Places], monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_connections_are_counted_before_anything_is_masqueraded_unless_switched_off(family: Family) -> None:
-    chains = base_chains(family, LayoutOptions())
+    chains = base_chains(family, RulesetOptions())
     for name in ("nat-postrouting", "nat-input"):
-        assert chains[name].rules[0] == f"ct status dnat jump {COUNTING}"
+        assert chains[name].rules[0] == f"ct status dnat jump {COUNTING_CHAIN}"
     # The kernel fills it: whoever compares tables leaves its elements alone.
-    assert fields(base_sets(family, LayoutOptions())[CONNECTIONS]) is None
-    off = LayoutOptions(count_connections=False)
-    assert CONNECTIONS not in base_sets(family, off)
-    assert not any(COUNTING in rule for chain in base_chains(family, off).values() for rule in chain.rules)
+    assert parse_field_types(base_sets(family, RulesetOptions())[CONNECTIONS_SET]) is None
+    off = RulesetOptions(count_connections=False)
+    assert CONNECTIONS_SET not in base_sets(family, off)
+    assert not any(COUNTING_CHAIN in rule for chain in base_chains(family, off).values() for rule in chain.rules)

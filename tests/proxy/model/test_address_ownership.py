@@ -6,30 +6,33 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.proxy.kernel.table_syncer import whole
-from zoneward.proxy.model.address_ownership import Claims, granted
-from zoneward.proxy.model.node_service import Key, Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.kernel.table_syncer import full_ruleset
+from zoneward.proxy.model.address_ownership import AddressOwnership, resolve_ownership
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
 DNS: Final = "10.96.0.10"
 OUTER: Final = "198.51.100.7"
 NODE: Final = "192.0.2.1"
-OPTIONS: Final = LayoutOptions()
+OPTIONS: Final = RulesetOptions()
 
 
-def a_service(name: str, cluster_ip: str, *ports: int, created: str = "2026-01-01T00:00:00Z", **more: Any) -> Served:
+def a_service(
+    name: str, cluster_ip: str, *ports: int, created: str = "2026-01-01T00:00:00Z", **more: Any
+) -> NodeService:
     namespace, _, name = name.rpartition("/")
-    return Served(
+    return NodeService(
         namespace=namespace or "shop",
         name=name,
         family="ip",
         cluster_ip=cluster_ip,
         created=created,
-        **{"ports": tuple(ServedPort(name=str(each), protocol="udp", port=each) for each in ports or (53,))} | more,
+        **{"ports": tuple(NodeServicePort(name=str(each), protocol="udp", port=each) for each in ports or (53,))}
+        | more,
     )
 
 
-def key(served: Served) -> Key:
+def key(served: NodeService) -> ServiceKey:
     return served.namespace, served.name
 
 
@@ -40,31 +43,31 @@ class Cluster:
     """Services as they are served, while they come and go."""
 
     def __init__(self, *, node: frozenset[str] = frozenset()) -> None:
-        self.claims = Claims()
+        self.claims = AddressOwnership()
         self.claims.set_node_addresses(node)
-        self.served: dict[Key, Served] = {}
+        self.served: dict[ServiceKey, NodeService] = {}
 
-    def take(self, found: Mapping[Key, Served | None]) -> None:
+    def take(self, found: Mapping[ServiceKey, NodeService | None]) -> None:
         for service, served in found.items():
             self.served.pop(service, None)
             if served is not None:
                 self.served[service] = served
 
-    def put(self, *every: Served) -> "Cluster":
+    def put(self, *every: NodeService) -> "Cluster":
         for each in every:
             self.take(self.claims.put(key(each), each))
         return self
 
-    def remove(self, served: Served) -> None:
+    def remove(self, served: NodeService) -> None:
         self.take(self.claims.put(key(served), None))
 
-    def spots(self, served: Served) -> set[tuple[str, int]]:
+    def spots(self, served: NodeService) -> set[tuple[str, int]]:
         """Outer addresses and ports that a Service has."""
         found = self.served.get(key(served))
         ports = () if found is None else found.ports
         return {(address, port.port) for port in ports for address in found.outer(port)} if found else set()
 
-    def lost(self, served: Served) -> tuple[str, ...]:
+    def lost(self, served: NodeService) -> tuple[str, ...]:
         return self.claims.lost(key(served))
 
 
@@ -80,7 +83,7 @@ def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_whoever_wa
         assert here.spots(thief) == {(OUTER, 53), (OUTER, 9153)}
         assert here.served[key(other)].balancers == ()
         assert here.lost(thief) == (f"{DNS} of kube-system/kube-dns",)
-        elements = whole("ip", here.served, options=OPTIONS).elements
+        elements = full_ruleset("ip", here.served, options=OPTIONS).elements
         assert [each for some in elements.values() for each in some if DNS in each] == [DNS, f"{DNS} . udp . 53"]
         here.remove(KUBE_DNS)
         # Of the two who are left, and as old as each other, the first by name has the port that both ask for.
@@ -92,11 +95,11 @@ def test_a_cluster_ip_wins_over_external_and_load_balancers_addresses_whoever_wa
 
 
 def test_a_cluster_ip_that_has_nobody_to_serve_it_is_not_taken_over() -> None:
-    endpoint = (Target("10.0.0.6", 53),)
-    port = ServedPort(name="dns", protocol="udp", port=53, cluster=endpoint, has_any=True)
+    endpoint = (Backend("10.0.0.6", 53),)
+    port = NodeServicePort(name="dns", protocol="udp", port=53, cluster=endpoint, has_any=True)
     thief = a_service("a/thief", "10.96.0.99", external=(DNS,), ports=(port,))
     here = Cluster().put(thief, KUBE_DNS)
-    elements = whole("ip", here.served, options=OPTIONS).elements
+    elements = full_ruleset("ip", here.served, options=OPTIONS).elements
     assert elements["refused"] == {f"{DNS} . udp . 53": "goto nobody"}
     assert f"{DNS} . udp . 53" not in elements["services"]
 
@@ -128,7 +131,7 @@ def test_a_services_own_cluster_ip_as_an_external_one_changes_nothing() -> None:
 
 
 def test_on_an_address_of_the_node_a_node_port_is_its_services() -> None:
-    port = ServedPort(name="web", protocol="udp", port=80, node_port=30_080)
+    port = NodeServicePort(name="web", protocol="udp", port=80, node_port=30_080)
     victim = a_service("z/victim", "10.96.0.1", ports=(port,), created="2026-01-03T00:00:00Z")
     thief = a_service("a/thief", "10.96.0.2", 443, 30_080, external=(NODE, OUTER))
     for every in ((victim, thief), (thief, victim)):
@@ -143,14 +146,14 @@ def test_on_an_address_of_the_node_a_node_port_is_its_services() -> None:
 
 
 def test_a_services_own_node_port_may_be_its_port_too() -> None:
-    port = ServedPort(name="web", protocol="udp", port=30_080, node_port=30_080)
+    port = NodeServicePort(name="web", protocol="udp", port=30_080, node_port=30_080)
     one = a_service("one", "10.96.0.1", ports=(port,), external=(NODE,))
     here = Cluster(node=frozenset({NODE})).put(one)
     assert here.spots(one) == {(NODE, 30_080)}
 
 
 def test_of_two_with_one_cluster_ip_or_node_port_the_older_has_it() -> None:
-    port = ServedPort(name="web", protocol="udp", port=80, node_port=30_080)
+    port = NodeServicePort(name="web", protocol="udp", port=80, node_port=30_080)
     old = a_service("z", "10.96.0.1", ports=(port,), created="2025-01-01T00:00:00Z")
     same_address, same_port = a_service("a", "10.96.0.1"), a_service("b", "10.96.0.2", ports=(port,))
     for every in ((old, same_address, same_port), (same_port, same_address, old)):
@@ -193,7 +196,7 @@ ADDRESSES: Final = ("10.96.0.1", "10.96.0.2", "10.96.0.3", OUTER, NODE)
 
 
 @st.composite
-def services(draw: st.DrawFn, name: str) -> Served:
+def services(draw: st.DrawFn, name: str) -> NodeService:
     ports = draw(st.lists(st.sampled_from([80, 30_080, 30_081]), min_size=1, max_size=2, unique=True))
     node_ports = draw(st.lists(st.sampled_from([None, 30_080, 30_081]), min_size=2, max_size=2))
     some = st.lists(st.sampled_from(ADDRESSES), max_size=3, unique=True).map(tuple)
@@ -204,7 +207,7 @@ def services(draw: st.DrawFn, name: str) -> Served:
         external=draw(some),
         balancers=draw(some),
         ports=tuple(
-            ServedPort(name=str(port), protocol="tcp", port=port, node_port=node_port)
+            NodeServicePort(name=str(port), protocol="tcp", port=port, node_port=node_port)
             for port, node_port in zip(ports, node_ports, strict=False)
         ),
     )
@@ -218,10 +221,10 @@ steps = st.lists(
 @settings(max_examples=200)
 @given(steps=steps, node=st.sampled_from([frozenset[str](), frozenset({NODE})]), data=st.data())
 def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
-    steps: list[tuple[str, Served | None]], node: frozenset[str], data: st.DataObject
+    steps: list[tuple[str, NodeService | None]], node: frozenset[str], data: st.DataObject
 ) -> None:
     here = Cluster(node=node)
-    there: dict[str, Served] = {}
+    there: dict[str, NodeService] = {}
     for name, served in steps:
         there.pop(name, None)
         if served is None:
@@ -231,7 +234,7 @@ def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
             there[name] = served
     order = data.draw(st.permutations(sorted(there)))
     lost: list[str] = []
-    assert granted((there[name] for name in order), node_addresses=node, lost=lost.append) == here.served
+    assert resolve_ownership((there[name] for name in order), node_addresses=node, lost=lost.append) == here.served
     told = {
         f"Service shop/{name}: it does not get {what}" for name in there for what in here.claims.lost(("shop", name))
     }

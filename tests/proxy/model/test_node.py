@@ -16,17 +16,17 @@ from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.table_syncer import FamilyTable, whole
+from zoneward.proxy.kernel.table_syncer import TableSyncer, full_ruleset
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.address_ownership import granted
-from zoneward.proxy.model.node_cache import Known
-from zoneward.proxy.model.node_service import Node, Served, served
-from zoneward.proxy.proxier import ProxyLoop
-from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
+from zoneward.proxy.model.address_ownership import resolve_ownership
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
+from zoneward.proxy.proxier import Proxier
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
 
-OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
+OPTIONS: Final = RulesetOptions(pod_ranges={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
 NAMES: Final = ("cart", "mail")
 PREFIX: Final[dict[Family, str]] = {"ip": "10.244.0.", "ip6": "fd00:244::"}
 TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
@@ -139,14 +139,14 @@ def _no_pauses() -> Iterator[None]:
 
 def fresh(
     family: Family, services: Mapping[str, Service], slices: Mapping[str, SealedSlice], zone: str
-) -> dict[tuple[str, str], Served]:
+) -> dict[tuple[str, str], NodeService]:
     """What a node serves that sees all slices, and begins with them."""
     found = []
     for name, one in services.items():
         some = [opened(each) for key, each in slices.items() if key.partition("-")[0] == name]
-        every = served(one, some, node=Node(name="n1", zone=zone), consumer=ZONEWARD, gates=Gates())
+        every = node_services(one, some, node=ProxyNode(name="n1", zone=zone), consumer=ZONEWARD, gates=Gates())
         found += [each for each in every if each.family == family]
-    return granted(found, lost=lambda _what: None)
+    return resolve_ownership(found, lost=lambda _what: None)
 
 
 def opened(each: SealedSlice) -> EndpointSlice:
@@ -160,9 +160,9 @@ def test_any_changes_end_as_a_fresh_start_would(
 ) -> None:
     async def run() -> None:
         kernel = FakeKernel()
-        known = Known("n1", zone="a", gates=Gates(), on_service=lambda key, trigger: loop.changed(key, trigger))
-        loop: ProxyLoop = ProxyLoop(known, metrics=Metrics())
-        tables = {family: FamilyTable(kernel, family, options=OPTIONS) for family in FAMILIES}
+        known = NodeCache("n1", zone="a", gates=Gates(), on_service=lambda key, trigger: loop.changed(key, trigger))
+        loop: Proxier = Proxier(known, metrics=Metrics())
+        tables = {family: TableSyncer(kernel, family, options=OPTIONS) for family in FAMILIES}
         loop.tables.update(tables)
         known.nodes.put(node("a", 1))
         for store in (known.services, known.slices):
@@ -209,7 +209,7 @@ def test_any_changes_end_as_a_fresh_start_would(
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
         for family in FAMILIES:
-            wanted = whole(family, fresh(family, services, slices, zone), options=OPTIONS)
+            wanted = full_ruleset(family, fresh(family, services, slices, zone), options=OPTIONS)
             assert unslotted(kernel.elements(family, TABLE)) == unslotted(wanted.elements)
 
     asyncio.run(run())

@@ -7,8 +7,8 @@ import msgspec
 from zoneward.client.resources import Key, LiveNode, SealedSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import Service
-from zoneward.proxy.model.node_cache import Known
-from zoneward.proxy.model.node_service import Served
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import SelectionRule
 
@@ -46,11 +46,11 @@ def node(zone: str, version: int = 1) -> LiveNode:
     return msgspec.convert({"metadata": metadata}, LiveNode)
 
 
-def known(*, zone: str | None = "a", **told: Any) -> Known:
-    return Known("n1", zone=zone, gates=Gates(), **told)
+def known(*, zone: str | None = "a", **told: Any) -> NodeCache:
+    return NodeCache("n1", zone=zone, gates=Gates(), **told)
 
 
-def addresses(found: dict[Any, Served]) -> list[str]:
+def addresses(found: dict[Any, NodeService]) -> list[str]:
     return sorted(each.address for each in found["ip"].ports[0].cluster)
 
 

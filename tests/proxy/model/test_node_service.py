@@ -21,7 +21,7 @@ from zoneward.kube.objects import (
     ServiceStatus,
     SessionAffinityConfig,
 )
-from zoneward.proxy.model.node_service import Node, Served, Target, served
+from zoneward.proxy.model.node_service import Backend, NodeService, ProxyNode, node_services
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD, SelectionRule
 
@@ -58,12 +58,12 @@ def a_slice(
     )
 
 
-def in_families(service: Service, *slices: EndpointSlice, zone: str | None = "a") -> dict[str, Served]:
-    node = Node(name="n1", zone=zone)
-    return {each.family: each for each in served(service, slices, node=node, consumer=ZONEWARD, gates=Gates())}
+def in_families(service: Service, *slices: EndpointSlice, zone: str | None = "a") -> dict[str, NodeService]:
+    node = ProxyNode(name="n1", zone=zone)
+    return {each.family: each for each in node_services(service, slices, node=node, consumer=ZONEWARD, gates=Gates())}
 
 
-def in_v4(service: Service, *slices: EndpointSlice) -> Served:
+def in_v4(service: Service, *slices: EndpointSlice) -> NodeService:
     return in_families(service, *slices)["ip"]
 
 
@@ -80,8 +80,8 @@ def test_a_service_is_served_in_each_of_its_families_by_endpoints_of_that_one() 
         service, a_slice(an_endpoint("10.0.0.1")), a_slice(an_endpoint("fd00::1", node="n2"), address_type="IPv6")
     )
     assert {family: (each.cluster_ip, each.external, each.ports[0].cluster) for family, each in found.items()} == {
-        "ip": ("10.96.0.1", ("198.51.100.1",), (Target("10.0.0.1", 8080, here=True),)),
-        "ip6": ("fd96::1", ("2001:db8::1",), (Target("fd00::1", 8080),)),
+        "ip": ("10.96.0.1", ("198.51.100.1",), (Backend("10.0.0.1", 8080, here=True),)),
+        "ip6": ("fd96::1", ("2001:db8::1",), (Backend("fd00::1", 8080),)),
     }
 
 
@@ -95,7 +95,7 @@ def test_every_address_of_a_service_is_written_so() -> None:
         a_slice(an_endpoint("FD00::1"), address_type="IPv6"),
     )["ip6"]
     assert (found.cluster_ip, found.external, found.balancers) == ("fd96::1", ("2001:db8::1",), ("2001:db8::2",))
-    assert found.ports[0].cluster == (Target("fd00::1", 8080, here=True),)
+    assert found.ports[0].cluster == (Backend("fd00::1", 8080, here=True),)
 
 
 def test_a_load_balancers_address_that_is_a_proxys_is_left_out() -> None:
@@ -208,11 +208,11 @@ def test_a_node_without_a_zone_uses_all_endpoints() -> None:
 # --- what is left out -------------------------------------------------------------------------------------------------
 
 
-def left_out(service: Service, *slices: EndpointSlice) -> tuple[dict[str, Served], list[str]]:
+def left_out(service: Service, *slices: EndpointSlice) -> tuple[dict[str, NodeService], list[str]]:
     """What is served, and what is not, each once."""
     told: dict[str, None] = {}
-    node = Node(name="n1", zone="a")
-    every = served(
+    node = ProxyNode(name="n1", zone="a")
+    every = node_services(
         service, slices, node=node, consumer=ZONEWARD, gates=Gates(), left_out=lambda what: told.setdefault(what)
     )
     return {each.family: each for each in every}, list(told)
@@ -252,10 +252,10 @@ def test_external_addresses_in_the_range_of_cluster_ips_are_left_out() -> None:
     """Who has one is not known where others' Services are not served."""
     told: list[str] = []
     service = a_service(external_ips=("10.96.0.10", "192.0.2.1"), ingress=[LoadBalancerIngress(ip="fd96::a")])
-    (found,) = served(
+    (found,) = node_services(
         service,
         (),
-        node=Node(name="n1", zone="a"),
+        node=ProxyNode(name="n1", zone="a"),
         consumer=ZONEWARD,
         gates=Gates(),
         service_ranges=("10.96.0.0/12", "fd96::/108"),
@@ -277,7 +277,7 @@ def test_what_is_no_address_is_left_out_and_told_in_one_line_each() -> None:
     )
     found, told = left_out(service, a_slice(an_endpoint(hostile), an_endpoint("fd00::1"), an_endpoint("10.0.0.1")))
     assert (found["ip"].cluster_ip, found["ip"].external) == ("10.96.0.1", ("192.0.2.1",))
-    assert found["ip"].ports[0].cluster == (Target("10.0.0.1", 8080, here=True),)
+    assert found["ip"].ports[0].cluster == (Backend("10.0.0.1", 8080, here=True),)
     assert [each.partition("'")[0] for each in told] == [
         "cluster IP ",
         "external IP ",

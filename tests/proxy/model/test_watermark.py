@@ -7,18 +7,20 @@ from hypothesis import strategies as st
 
 from zoneward.client.node_leases import MOST_REFUSED, Programmed
 from zoneward.client.resources import Key
-from zoneward.proxy.node_lease import Watermark
+from zoneward.proxy.node_lease import ProgrammedVersion
 
 CART, WISHLIST = ("shop", "cart"), ("shop", "wishlist")
 SERVICE, SLICE = "Service", "EndpointSlice"
 
 
-def claimed(mark: Watermark, *, waits: Set[Key] = frozenset(), refused: Set[Key] = frozenset()) -> Programmed | None:
+def claimed(
+    mark: ProgrammedVersion, *, waits: Set[Key] = frozenset(), refused: Set[Key] = frozenset()
+) -> Programmed | None:
     return mark.programmed(waits=lambda key: key in waits, refused=refused)
 
 
-def listed(services: int = 10, slices: int = 20) -> Watermark:
-    mark = Watermark()
+def listed(services: int = 10, slices: int = 20) -> ProgrammedVersion:
+    mark = ProgrammedVersion()
     mark.changed(CART)
     mark.received(SERVICE, services)
     mark.changed(CART)
@@ -27,7 +29,7 @@ def listed(services: int = 10, slices: int = 20) -> Watermark:
 
 
 def test_nothing_is_claimed_before_all_was_listed_and_programmed_once() -> None:
-    mark = Watermark()
+    mark = ProgrammedVersion()
     assert claimed(mark) is None
     mark.changed(CART)
     mark.received(SERVICE, 10)

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from tests.proxy.hostile import DOCUMENT, INJECTED, PLACES, documents, rulesets
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.table_writer import batch
-from zoneward.proxy.ruleset.difference import difference
+from zoneward.proxy.kernel.table_writer import encode_transaction
+from zoneward.proxy.ruleset.difference import diff_rulesets
 from zoneward.proxy.ruleset.nft_commands import comment_line, quote, render_commands, safe_name
-from zoneward.proxy.ruleset.ruleset import Changes, Ruleset
+from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges
 
 _OWN_NAME: Final = re.compile(r"[a-z-]+-[A-Z2-7]{12}-[A-Za-z0-9/_.-]*")
 _SHARED_NAME: Final = re.compile(r"[a-z-]+-\d+|layout-[0-9a-f]{16}")
@@ -24,7 +24,7 @@ _ENDPOINT: Final = re.compile(r"([0-9.]+|\[[0-9a-f:]+\]):\d+")
 
 
 def emitted(ruleset: Ruleset) -> str:
-    return render_commands(replace(difference(None, ruleset), replaces=True))
+    return render_commands(replace(diff_rulesets(None, ruleset), replaces=True))
 
 
 def words(line: str) -> list[str]:
@@ -65,8 +65,8 @@ def check(document: Mapping[str, Any]) -> None:
         kernel.load(whole)
         assert kernel.chains(family, ruleset.table) == {name: each.rules for name, each in ruleset.chains.items()}
         # The kernel is told the same without nft's words.
-        changes = Changes(family=family, table=ruleset.table, added=ruleset.elements)
-        assert (batch(changes, ruleset.sets) is not None) == any(ruleset.elements.values())
+        changes = RulesetChanges(family=family, table=ruleset.table, added=ruleset.elements)
+        assert (encode_transaction(changes, ruleset.sets) is not None) == any(ruleset.elements.values())
 
 
 @settings(max_examples=100)

@@ -9,25 +9,25 @@ from tests.proxy.services import services
 
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.model.node_service import Served
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.ruleset.difference import apart, difference
+from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.difference import diff_rulesets, split_changes
 from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset import NOTHING, Ruleset
-from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
-from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
+from zoneward.proxy.ruleset.ruleset import NO_RULES, Ruleset
+from zoneward.proxy.ruleset.ruleset_state import RulesetState
+from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
 
-OPTIONS = LayoutOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
+OPTIONS = RulesetOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 NAMES = ["1", "2", "3"]
 _HOWEVER_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 """A busy machine is no fault of what is drawn."""
-Steps = list[tuple[str, Served | None]]
+Steps = list[tuple[str, NodeService | None]]
 
 
 def steps(family: Family) -> st.SearchStrategy[Steps]:
     """Services that come, change and go."""
 
-    def one(name: str) -> st.SearchStrategy[tuple[str, Served | None]]:
+    def one(name: str) -> st.SearchStrategy[tuple[str, NodeService | None]]:
         return st.tuples(st.just(name), st.none() | services(family, name=name))
 
     return st.lists(st.sampled_from(NAMES).flatmap(one), max_size=8)
@@ -45,26 +45,26 @@ def has(kernel: FakeKernel, ruleset: Ruleset) -> None:
 @settings(max_examples=50, suppress_health_check=_HOWEVER_SLOW)
 @given(data=st.data())
 def test_any_changes_one_after_the_other_come_to_a_fresh_load(family: Family, data: st.DataObject) -> None:
-    kept, kernel = KeptRuleset(family, "zoneward", OPTIONS), FakeKernel()
+    kept, kernel = RulesetState(family, "zoneward", OPTIONS), FakeKernel()
     kernel.load(render_commands(kept.begin()))
-    there: dict[str, Slots] = {}
+    there: dict[str, EndpointSlots] = {}
     for name, service in data.draw(steps(family)):
         before = kept.whole()
         if service is None:
             there.pop(name, None)
-            changes = kept.put(("shop", name), NOTHING)
+            changes = kept.put(("shop", name), NO_RULES)
         else:
-            there[name] = slots_of((service,), there.get(name, {}))
-            changes = kept.put(("shop", name), portion((service,), there[name], OPTIONS))
-        for transaction in apart(changes):
+            there[name] = assign_slots((service,), there.get(name, {}))
+            changes = kept.put(("shop", name), service_rules((service,), there[name], OPTIONS))
+        for transaction in split_changes(changes):
             kernel.load(render_commands(transaction))
         has(kernel, kept.whole())
         other = FakeKernel()
-        other.load(render_commands(difference(None, before)))
-        other.load(render_commands(difference(before, kept.whole())))
+        other.load(render_commands(diff_rulesets(None, before)))
+        other.load(render_commands(diff_rulesets(before, kept.whole())))
         has(other, kept.whole())
     fresh = FakeKernel()
-    fresh.load(render_commands(difference(None, kept.whole())))
+    fresh.load(render_commands(diff_rulesets(None, kept.whole())))
     has(fresh, kept.whole())
 
 
@@ -83,18 +83,18 @@ def test_a_table_that_is_found_is_taken_over(family: Family, data: st.DataObject
 def begun(
     kernel: FakeKernel,
     family: Family,
-    found: Mapping[str, Served | None],
+    found: Mapping[str, NodeService | None],
     *,
     present: Ruleset | None,
     only_what_is_needed: bool = False,
-) -> KeptRuleset:
+) -> RulesetState:
     """A start with some Services, in a kernel that has a table or none."""
-    kept = KeptRuleset(family, "zoneward", OPTIONS, present=present)
+    kept = RulesetState(family, "zoneward", OPTIONS, present=present)
     steps = [kept.begin()]
     # By name, as the first one gets what two ask for.
     for name, service in sorted(found.items()):
         if service is not None:
-            steps.append(kept.put(("shop", name), portion((service,), slots_of((service,), {}), OPTIONS)))
+            steps.append(kept.put(("shop", name), service_rules((service,), assign_slots((service,), {}), OPTIONS)))
     steps.append(kept.tidy())
     for each in steps:
         if only_what_is_needed:

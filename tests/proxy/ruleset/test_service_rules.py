@@ -8,30 +8,34 @@ from hypothesis import strategies as st
 from tests.proxy.services import services
 
 from zoneward.netlink.messages import FAMILIES
-from zoneward.proxy.model.node_service import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.ruleset.ruleset import Portion
-from zoneward.proxy.ruleset.service_rules import portion, slots_of
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.ruleset import ServiceRules
+from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 
-HERE, THERE = Target("10.1.0.1", 8080, here=True), Target("10.2.0.1", 8080)
+HERE, THERE = Backend("10.1.0.1", 8080, here=True), Backend("10.2.0.1", 8080)
 
 
 def a_portion(
-    *, cluster: tuple[Target, ...] = (HERE, THERE), local: tuple[Target, ...] = (), own: str | None = None, **about: Any
-) -> Portion:
+    *,
+    cluster: tuple[Backend, ...] = (HERE, THERE),
+    local: tuple[Backend, ...] = (),
+    own: str | None = None,
+    **about: Any,
+) -> ServiceRules:
     """Of a Service with one port, with an external address unless told otherwise."""
     port: dict[str, Any] = {"node_port": about.pop("node_port", None), "affinity": about.pop("affinity", None)}
     port |= {"has_any": about.pop("has_any", bool(cluster or local)), "weights": about.pop("weights", None)}
-    served = Served(
+    served = NodeService(
         namespace="shop",
         name="cart",
         family="ip",
         cluster_ip="10.96.0.1",
-        ports=(ServedPort(name="", protocol="tcp", port=80, cluster=cluster, local=local, **port),),
+        ports=(NodeServicePort(name="", protocol="tcp", port=80, cluster=cluster, local=local, **port),),
         **({"external": ("198.51.100.1",)} | about),
     )
-    options = LayoutOptions(own_addresses=None if own is None else {"ip": own})
-    return portion((served,), slots_of((served,), {}), options)
+    options = RulesetOptions(own_addresses=None if own is None else {"ip": own})
+    return service_rules((served,), assign_slots((served,), {}), options)
 
 
 INNER, OUTER, NODE = "10.96.0.1 . tcp . 80", "198.51.100.1 . tcp . 80", "tcp . 30080"
@@ -54,7 +58,7 @@ def test_all_addresses_of_a_port_share_one_list_of_endpoints() -> None:
 def test_a_further_address_takes_as_much_with_a_hundred_endpoints_as_with_one() -> None:
     def size(addresses: int, endpoints: int) -> int:
         external = tuple(f"198.51.100.{number}" for number in range(1, addresses + 1))
-        cluster = tuple(Target(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
+        cluster = tuple(Backend(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
         return sum(map(len, a_portion(external=external, cluster=cluster).elements.values()))
 
     assert size(200, 100) - size(100, 100) == size(200, 1) - size(100, 1) == 200
@@ -144,7 +148,7 @@ def test_a_client_keeps_its_endpoint_for_each_port_of_its_own() -> None:
 def test_every_address_leads_somewhere_or_is_refused(family: Any, data: st.DataObject) -> None:
     """And where slots are drawn, each of them is there."""
     served = data.draw(services(family, name="1"))
-    found = portion((served,), slots_of((served,), {}), LayoutOptions())
+    found = service_rules((served,), assign_slots((served,), {}), RulesetOptions())
     addresses = (served.cluster_ip, *served.external, *served.balancers)
     elements = found.elements
     for port in served.ports:

@@ -9,26 +9,41 @@ from hypothesis import strategies as st
 from tests.proxy.services import services
 
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceSpec
-from zoneward.proxy.model.node_service import Served, ServedPort, Target
-from zoneward.proxy.ruleset.service_size import Parts, TooLarge, check_endpoints, next_parts, size, with_endpoints
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.service_size import (
+    ServiceParts,
+    ServiceTooLarge,
+    check_endpoint_count,
+    count_entries,
+    keep_endpoints,
+    next_parts,
+)
 
 
-def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> Served:
-    targets = tuple(Target(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
+def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> NodeService:
+    targets = tuple(Backend(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
     every = (
-        ServedPort(name=f"p{number}", protocol="tcp", port=number, cluster=targets, has_any=True)
+        NodeServicePort(name=f"p{number}", protocol="tcp", port=number, cluster=targets, has_any=True)
         for number in range(1, ports + 1)
     )
-    return Served(namespace="shop", name="s", family="ip", cluster_ip="10.96.0.1", ports=tuple(every), **about)
+    return NodeService(namespace="shop", name="s", family="ip", cluster_ip="10.96.0.1", ports=tuple(every), **about)
 
 
 def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
-    assert size(a_service(1)) == 1 + 1 + 2
-    assert size(a_service(3, endpoints=5, external=("198.51.100.1",), balancers=("203.0.113.1",))) == 1 + 3 * (3 + 5)
+    assert count_entries(a_service(1)) == 1 + 1 + 2
+    assert count_entries(a_service(3, endpoints=5, external=("198.51.100.1",), balancers=("203.0.113.1",))) == 1 + 3 * (
+        3 + 5
+    )
     port = a_service(1).ports[0]
-    assert size(replace(a_service(1), ports=(replace(port, node_port=30_000),))) == size(a_service(1)) + 1
-    assert size(replace(a_service(1), ports=(replace(port, weights=(1.0, 3.0)),))) == size(a_service(1)) + 2
-    assert size(replace(a_service(1), ports=(replace(port, affinity=60),))) == size(a_service(1)) + 40
+    assert (
+        count_entries(replace(a_service(1), ports=(replace(port, node_port=30_000),)))
+        == count_entries(a_service(1)) + 1
+    )
+    assert (
+        count_entries(replace(a_service(1), ports=(replace(port, weights=(1.0, 3.0)),)))
+        == count_entries(a_service(1)) + 2
+    )
+    assert count_entries(replace(a_service(1), ports=(replace(port, affinity=60),))) == count_entries(a_service(1)) + 40
 
 
 def test_what_fits_into_one_transaction_is_made_at_once() -> None:
@@ -44,7 +59,7 @@ def test_of_a_large_service_only_ports_that_change_count() -> None:
     assert next_parts((old,), (new,), most=20) == (new,)
 
 
-def way(there: Parts, wanted: Parts, *, most: int) -> list[Parts]:
+def way(there: ServiceParts, wanted: ServiceParts, *, most: int) -> list[ServiceParts]:
     found = []
     while there != wanted:
         there = next_parts(there, wanted, most=most)
@@ -64,7 +79,7 @@ def test_a_large_service_comes_changes_and_goes_some_ports_at_a_time() -> None:
 
 
 @given(old=st.none() | services("ip", name="1"), new=st.none() | services("ip", name="1"), most=st.integers(1, 30))
-def test_every_way_ends_where_it_should(old: Served | None, new: Served | None, most: int) -> None:
+def test_every_way_ends_where_it_should(old: NodeService | None, new: NodeService | None, most: int) -> None:
     there, wanted = (() if each is None else (each,) for each in (old, new))
     assert way(there, wanted, most=most)[-1:] in ([], [wanted])
 
@@ -81,12 +96,14 @@ def cluster_objects(ports: int, endpoints: int) -> tuple[Service, list[EndpointS
 
 def test_endpoints_are_counted_for_each_port_that_their_slice_has() -> None:
     service, slices = cluster_objects(4, 5)
-    check_endpoints(service, slices, most=20)
-    with pytest.raises(TooLarge, match=r"20 entries in IPv4, expected at most 19 \(--max-service-entries\)") as error:
-        check_endpoints(service, slices, most=19)
+    check_endpoint_count(service, slices, most=20)
+    with pytest.raises(
+        ServiceTooLarge, match=r"20 entries in IPv4, expected at most 19 \(--max-service-entries\)"
+    ) as error:
+        check_endpoint_count(service, slices, most=19)
     assert error.value.addresses == {f"10.0.0.{each}" for each in range(5)}
     one_port = replace_ports(slices[0], slices[0].ports[:1] if slices[0].ports else ())
-    check_endpoints(service, [one_port], most=5)
+    check_endpoint_count(service, [one_port], most=5)
 
 
 def replace_ports(slice_: EndpointSlice, ports: tuple[EndpointPort, ...]) -> EndpointSlice:
@@ -94,9 +111,9 @@ def replace_ports(slice_: EndpointSlice, ports: tuple[EndpointPort, ...]) -> End
 
 
 def test_endpoints_that_are_gone_are_taken_away_with_their_weights() -> None:
-    one, two = Target("10.1.0.1", 8080), Target("10.1.0.2", 8080)
-    port = ServedPort(
+    one, two = Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)
+    port = NodeServicePort(
         name="", protocol="udp", port=53, cluster=(one, two), weights=(1.0, 3.0), local=(one,), serving=(one, two)
     )
-    (left,) = with_endpoints(replace(a_service(1), ports=(port,)), {"10.1.0.2"}).ports
+    (left,) = keep_endpoints(replace(a_service(1), ports=(port,)), {"10.1.0.2"}).ports
     assert left == replace(port, cluster=(two,), weights=(3.0,), local=(), serving=(two,))

@@ -29,7 +29,7 @@ _LAST_MOMENT: Final = 0.5
 _ALIVE: Final = 30.0
 
 
-def is_eligible(node: Node | None) -> bool:
+def is_node_eligible(node: Node | None) -> bool:
     """Whether load balancers may send to a Node: it is known, is not being deleted, and is not about to be."""
     if node is None or node.metadata.deletion_timestamp:
         return False
@@ -61,7 +61,7 @@ class ProxyHealth:
         self._updated[family] = now
 
     def node(self, eligible: bool) -> None:
-        """What `is_eligible` says of the Node; until told, no."""
+        """What `is_node_eligible` says of the Node; until told, no."""
         self._eligible = eligible
 
     @property
@@ -81,7 +81,7 @@ class ProxyHealth:
         return all(each.healthy for each in self.families(now).values())
 
 
-def document(health: ProxyHealth, *, now: float, today: datetime, of_node: bool) -> tuple[int, dict[str, Any]]:
+def health_document(health: ProxyHealth, *, now: float, today: datetime, of_node: bool) -> tuple[int, dict[str, Any]]:
     """Status and body of an answer: ``of_node`` for ``/healthz``. ``today`` is the time of day that ``now`` is."""
     families = health.families(now)
     healthy = health.is_healthy(now)
@@ -107,7 +107,7 @@ def document(health: ProxyHealth, *, now: float, today: datetime, of_node: bool)
     return 200 if well else 503, found
 
 
-class HealthzServer:
+class ProxyHealthServer:
     """Answers from entering the block to leaving it. ``host`` None: on all addresses; ``port`` 0: any.
 
     ``clock`` is the one that ``health`` is told of.
@@ -153,7 +153,7 @@ class HealthzServer:
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         if request.path not in ("/healthz", "/livez"):
             return web.Response(status=404, text="expected /healthz or /livez\n")
-        status, body = document(
+        status, body = health_document(
             self._health, now=self._clock(), today=self._today(), of_node=request.path == "/healthz"
         )
         return web.Response(status=status, body=msgspec.json.encode(body), headers=HEADERS)

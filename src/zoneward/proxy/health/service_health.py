@@ -15,8 +15,8 @@ from aiohttp import web
 
 from zoneward.netlink.messages import Family
 from zoneward.proxy.health.proxy_health import HEADERS
-from zoneward.proxy.machine import families
-from zoneward.proxy.model.node_service import Key
+from zoneward.proxy.machine import address_families
+from zoneward.proxy.model.node_service import ServiceKey
 
 _ALL: Final[dict[Family, str]] = {"ip": "0.0.0.0", "ip6": "::"}
 _AGAIN: Final = 5.0
@@ -26,7 +26,7 @@ _LAST_MOMENT: Final = 0.5
 _MOST_FILES: Final = 1 << 20
 
 
-class HealthPorts:
+class ServiceHealthServer:
     """One server a Service, opened and closed while it `run`s.
 
     ``hosts``: addresses to listen on; None: all. ``proxy_is_healthy``: what ``serviceProxyHealthy`` says.
@@ -39,22 +39,22 @@ class HealthPorts:
         *,
         hosts: Sequence[str] | None = None,
         proxy_is_healthy: Callable[[], bool] = lambda: True,
-        on_trouble: Callable[[Key, int, str], None] = lambda _service, _port, _why: None,
+        on_trouble: Callable[[ServiceKey, int, str], None] = lambda _service, _port, _why: None,
         again: float = _AGAIN,
     ) -> None:
-        self._hosts = tuple(hosts if hosts is not None else (_ALL[family] for family in families()))
+        self._hosts = tuple(hosts if hosts is not None else (_ALL[family] for family in address_families()))
         self._proxy_is_healthy, self._on_trouble, self._again = proxy_is_healthy, on_trouble, again
-        self._ports: dict[Key, int] = {}
-        self._healthy: dict[Key, int] = {}
-        self._asking: dict[int, list[Key]] = {}
+        self._ports: dict[ServiceKey, int] = {}
+        self._healthy: dict[ServiceKey, int] = {}
+        self._asking: dict[int, list[ServiceKey]] = {}
         """By port, sorted: the first one has it."""
         self._servers: dict[int, asyncio.Server] = {}
-        self._told: dict[tuple[Key, int], str] = {}
+        self._told: dict[tuple[ServiceKey, int], str] = {}
         self._waiting: dict[int, None] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._something = asyncio.Event()
 
-    def put(self, service: Key, port: int | None, healthy: int = 0) -> None:
+    def put(self, service: ServiceKey, port: int | None, healthy: int = 0) -> None:
         """A Service as it is now: its port, None for none, and its ready endpoints on this node."""
         self._healthy[service] = healthy
         before = self._ports.get(service)
@@ -131,7 +131,7 @@ class HealthPorts:
         else:
             self._told.pop((asking[0], port), None)
 
-    def _tell(self, service: Key, port: int, why: str) -> None:
+    def _tell(self, service: ServiceKey, port: int, why: str) -> None:
         if self._told.get((service, port)) != why:
             self._told[service, port] = why
             self._on_trouble(service, port, why)

@@ -8,20 +8,28 @@ from contextlib import suppress
 from functools import cache
 from typing import Final, Protocol
 
-from zoneward.netlink.conntrack import Flow, Place, deletions, flows, identity, listing, packed
+from zoneward.netlink.conntrack import (
+    Flow,
+    SocketAddress,
+    delete_requests,
+    dump_request,
+    flow_identity,
+    pack_address,
+    parse_flows,
+)
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.nft_client import Lost, Refused
-from zoneward.proxy.model.node_service import Served, Target
+from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.model.node_service import Backend, NodeService
 
-Front = tuple[str | None, int]
+Frontend = tuple[str | None, int]
 """Where clients send to: an address and a port. Without an address: a port of the node."""
-Serving = tuple[Target, ...]
+ServingEndpoints = tuple[Backend, ...]
 _UDP: Final = "udp"
 
 
-def fronts(served: Served | None) -> dict[Front, Serving]:
+def udp_frontends(served: NodeService | None) -> dict[Frontend, ServingEndpoints]:
     """Where clients of UDP send to, and who serves each."""
-    found: dict[Front, Serving] = {}
+    found: dict[Frontend, ServingEndpoints] = {}
     for port in served.ports if served is not None else ():
         if served is not None and port.protocol == _UDP:
             for address in served.addresses(port):
@@ -31,21 +39,23 @@ def fronts(served: Served | None) -> dict[Front, Serving]:
     return found
 
 
-class Suspects:
+class PendingFrontends:
     """The fronts whose flows have to be looked at, and who serves them now."""
 
     def __init__(self) -> None:
-        self._found: dict[Family, dict[Front, tuple[tuple[str, str], Serving]]] = {each: {} for each in FAMILIES}
+        self._found: dict[Family, dict[Frontend, tuple[tuple[str, str], ServingEndpoints]]] = {
+            each: {} for each in FAMILIES
+        }
 
     def __bool__(self) -> bool:
         return any(self._found.values())
 
-    def changed(self, before: Served | None, after: Served | None) -> None:
+    def changed(self, before: NodeService | None, after: NodeService | None) -> None:
         """A Service changed, and the kernel's rules with it. Either may be None, and both are of one family."""
         one = after or before
         if one is None:
             return
-        was, now = fronts(before), fronts(after)
+        was, now = udp_frontends(before), udp_frontends(after)
         if not was and not now:
             return
         found, service = self._found[one.family], (one.namespace, one.name)
@@ -57,10 +67,10 @@ class Suspects:
             if not now.get(front) and front in found and found[front][0] == service:
                 del found[front]
 
-    def of(self, family: Family) -> dict[Front, Serving]:
+    def of(self, family: Family) -> dict[Frontend, ServingEndpoints]:
         return {front: serving for front, (_, serving) in self._found[family].items()}
 
-    def clear(self, family: Family, looked_at: Mapping[Front, Serving]) -> None:
+    def clear(self, family: Family, looked_at: Mapping[Frontend, ServingEndpoints]) -> None:
         """They were looked at; what changed meanwhile stays."""
         found = self._found[family]
         for front, serving in looked_at.items():
@@ -68,21 +78,21 @@ class Suspects:
                 del found[front]
 
 
-class Judge:
+class StaleFlowDetector:
     """Judges flows by fronts. ``is_node_address``: whether an address is one of the node's, by its bytes."""
 
     def __init__(
-        self, family: Family, suspects: Mapping[Front, Serving], is_node_address: Callable[[bytes], bool]
+        self, family: Family, suspects: Mapping[Frontend, ServingEndpoints], is_node_address: Callable[[bytes], bool]
     ) -> None:
-        made: dict[int, frozenset[Place]] = {}
+        made: dict[int, frozenset[SocketAddress]] = {}
 
-        def places(serving: Serving) -> frozenset[Place]:
+        def places(serving: ServingEndpoints) -> frozenset[SocketAddress]:
             if id(serving) not in made:
                 made[id(serving)] = frozenset(_places(family, serving))
             return made[id(serving)]
 
         self._by_address = {
-            (packed(family, address), port): places(serving)
+            (pack_address(family, address), port): places(serving)
             for (address, port), serving in suspects.items()
             if address is not None
         }
@@ -99,14 +109,14 @@ class Judge:
         return flow.answers not in serving
 
 
-def _places(family: Family, serving: Serving) -> Iterator[Place]:
+def _places(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress]:
     """Endpoints as flows tell them; one whose address the system does not take answers nobody."""
     for each in serving:
         with suppress(OSError):
-            yield packed(family, each.address), each.port
+            yield pack_address(family, each.address), each.port
 
 
-def _lost(before: Serving, now: Serving) -> bool:
+def _lost(before: ServingEndpoints, now: ServingEndpoints) -> bool:
     """Whether flows may be there that none of those who serve now answers."""
     return before is not now and (not before or not set(before) <= set(now))
 
@@ -123,7 +133,7 @@ _AT_ONCE: Final = 500
 _ADDRESSES: Final[dict[Family, socket.AddressFamily]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
 
 
-class Asked(Protocol):
+class NetlinkClient(Protocol):
     """The part of a `zoneward.proxy.kernel.nft_client.Kernel` that is needed here."""
 
     async def ask(self, request: bytes) -> bytes:
@@ -131,7 +141,7 @@ class Asked(Protocol):
         ...
 
 
-def is_local(family: Family, address: bytes) -> bool:
+def is_machine_address(family: Family, address: bytes) -> bool:
     """Whether an address is this machine's, and not loopback, on which no node port is served."""
     if address[0] == 127 if family == "ip" else address == b"\0" * 15 + b"\1":
         return False
@@ -144,7 +154,7 @@ def is_local(family: Family, address: bytes) -> bool:
     return True
 
 
-class Conntrack:
+class ConntrackCleaner:
     """Forgets flows of UDP that go where nobody answers. Tell it what `changed`, and `run` it.
 
     ``on_removed`` is told how many flows were removed, each time that some were; ``on_trouble`` why they could not be
@@ -154,19 +164,19 @@ class Conntrack:
 
     def __init__(
         self,
-        kernel: Asked,
+        kernel: NetlinkClient,
         *,
-        is_node_address: Callable[[Family, bytes], bool] = is_local,
+        is_node_address: Callable[[Family, bytes], bool] = is_machine_address,
         on_removed: Callable[[int], None] = lambda _count: None,
         on_trouble: Callable[[str], None] = lambda _trouble: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._kernel, self._is_node_address, self._sleep = kernel, is_node_address, sleep
         self._on_removed, self._on_trouble = on_removed, on_trouble
-        self._suspects = Suspects()
+        self._suspects = PendingFrontends()
         self._something = asyncio.Event()
 
-    def changed(self, before: Served | None, after: Served | None) -> None:
+    def changed(self, before: NodeService | None, after: NodeService | None) -> None:
         """The kernel has the rules of a Service as it is now, in one family; either is None where it was or is not.
 
         To be called once they are there: flows that began under the rules of before would come back.
@@ -186,7 +196,7 @@ class Conntrack:
                 for family in FAMILIES:
                     await self._clean(family)
                 failures = 0
-            except (Refused, Lost) as error:
+            except (KernelRefused, KernelOutcomeUnknown) as error:
                 self._on_trouble(str(error))
                 failures += 1
                 self._something.set()
@@ -199,7 +209,7 @@ class Conntrack:
         stale: dict[bytes, None] = {}
         for request in _requests(family, suspects):
             await self._find(family, await self._kernel.ask(request), stale)
-        for count, request in deletions(family, stale):
+        for count, request in delete_requests(family, stale):
             removed = await self._delete(count, request)
             if removed:
                 self._on_removed(removed)
@@ -208,10 +218,12 @@ class Conntrack:
     async def _find(self, family: Family, answer: bytes, stale: dict[bytes, None]) -> None:
         """Add what identifies each stale flow: one may be told for several fronts."""
         # Endpoints may have come since it was asked for.
-        judge = Judge(family, self._suspects.of(family), lambda address: self._is_node_address(family, address))
-        for number, flow in enumerate(flows(family, answer), start=1):
+        judge = StaleFlowDetector(
+            family, self._suspects.of(family), lambda address: self._is_node_address(family, address)
+        )
+        for number, flow in enumerate(parse_flows(family, answer), start=1):
             if judge.is_stale(flow):
-                stale[identity(flow)] = None
+                stale[flow_identity(flow)] = None
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -219,18 +231,18 @@ class Conntrack:
         """How many were removed; where some had gone by themselves, one of them is known."""
         try:
             await self._kernel.ask(request)
-        except Refused as error:
+        except KernelRefused as error:
             if error.number != errno.ENOENT:
                 raise
             return count - 1
         return count
 
 
-def _requests(family: Family, suspects: dict[Front, Serving]) -> list[bytes]:
+def _requests(family: Family, suspects: dict[Frontend, ServingEndpoints]) -> list[bytes]:
     if len(suspects) > _FEW:
-        return [listing(family)]
+        return [dump_request(family)]
     found = (
-        listing(family, address=None if address is None else packed(family, address), port=port)
+        dump_request(family, address=None if address is None else pack_address(family, address), port=port)
         for address, port in suspects
     )
     return list(dict.fromkeys(found))

@@ -71,29 +71,29 @@ from zoneward.netlink.nftables import (
     TABLE_USE,
     ElementReader,
     ElementWriter,
-    fields,
+    parse_field_types,
 )
-from zoneward.proxy.kernel.nft_client import Lost, Refused
+from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
 from zoneward.proxy.kernel.table_writer import BEGIN, END
-from zoneward.proxy.ruleset.ruleset import Declared, Hook
+from zoneward.proxy.ruleset.ruleset import Hook, SetDeclaration
 
 _VERBS: Final = {SUBSYSTEM << 8 | NEW_ELEMENTS: "add", SUBSYSTEM << 8 | DEL_ELEMENTS: "delete"}
 _FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
 
 
 @dataclass
-class Table:
+class FakeTable:
     """``chains`` have their rules, each with a number that no other rule has; ``flags`` 1: it sleeps."""
 
-    sets: dict[str, Declared] = field(default_factory=dict)
+    sets: dict[str, SetDeclaration] = field(default_factory=dict)
     chains: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     hooks: dict[str, Hook] = field(default_factory=dict)
     elements: dict[str, dict[str, str]] = field(default_factory=dict)
     flags: int = 0
 
-    def copy(self) -> "Table":
+    def copy(self) -> "FakeTable":
         """Another one, that is as this one is now."""
-        return Table(
+        return FakeTable(
             sets=dict(self.sets),
             chains={name: list(rules) for name, rules in self.chains.items()},
             hooks=dict(self.hooks),
@@ -102,10 +102,10 @@ class Table:
         )
 
 
-Tables = Mapping[tuple[str, str], Table]
+FakeTables = Mapping[tuple[str, str], FakeTable]
 
 
-def answer(request: bytes, tables: Tables, generation: int) -> bytes:
+def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes:
     """The answer to one request, with what ends it. What is not of nf_tables is done, and nothing is told."""
     _, kind, flags, _, _ = HEADER.unpack_from(request)
     number, _, _ = GENERIC.unpack_from(request, HEADER.size)
@@ -121,7 +121,7 @@ def answer(request: bytes, tables: Tables, generation: int) -> bytes:
     return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if found is None else found + end
 
 
-def commands_of(batch: bytes, tables: Tables) -> str:
+def decode_transaction(batch: bytes, tables: FakeTables) -> str:
     """A transaction of elements alone as nft would have it."""
     found = []
     kinds = []
@@ -135,9 +135,9 @@ def commands_of(batch: bytes, tables: Tables) -> str:
         table, name = read_string(parts[TABLE]), read_string(parts[SET])
         there = tables.get((family, table))
         declared = None if there is None else there.sets.get(name)
-        known = None if declared is None else fields(declared)
+        known = None if declared is None else parse_field_types(declared)
         if known is None:
-            raise Refused(error_message(errno.ENOENT), errno.ENOENT)
+            raise KernelRefused(error_message(errno.ENOENT), errno.ENOENT)
         raw = [element for _, element in attributes(parts[ELEMENTS])]
         some = ElementReader(family, known).read(raw)
         elements = ", ".join(f"{key} : {value}" if value else key for key, value in some.items())
@@ -146,7 +146,7 @@ def commands_of(batch: bytes, tables: Tables) -> str:
     return "".join(found)
 
 
-def _found(kind: int, family: Family, asked: Mapping[int, str], tables: Tables) -> bytes | None:
+def _found(kind: int, family: Family, asked: Mapping[int, str], tables: FakeTables) -> bytes | None:
     number = FAMILY_NUMBERS[family]
     if kind == GET_CHAIN:
         every = (
@@ -179,7 +179,7 @@ def _message(kind: int, body: bytes) -> bytes:
     return HEADER.pack(HEADER.size + len(body), kind, 2, 1, 0) + body + b"\0" * (-len(body) % 4)
 
 
-def _chain(name: str, chain: str, table: Table) -> bytes:
+def _chain(name: str, chain: str, table: FakeTable) -> bytes:
     found = string_attribute(CHAIN_TABLE, name) + string_attribute(CHAIN_NAME, chain)
     hook = table.hooks.get(chain)
     if hook is not None:
@@ -189,7 +189,7 @@ def _chain(name: str, chain: str, table: Table) -> bytes:
     return found
 
 
-def _rules(name: str, table: Table, of: str | None) -> Iterator[bytes]:
+def _rules(name: str, table: FakeTable, of: str | None) -> Iterator[bytes]:
     for chain, rules in table.chains.items():
         if of in (None, chain):
             for handle, rule in rules:
@@ -198,14 +198,14 @@ def _rules(name: str, table: Table, of: str | None) -> Iterator[bytes]:
                 yield where + attribute(RULE_HANDLE, struct.pack(">Q", handle)) + what
 
 
-def _set(name: str, each: str, table: Table) -> bytes:
+def _set(name: str, each: str, table: FakeTable) -> bytes:
     flags = attribute(SET_FLAGS, struct.pack(">I", IS_MAP if table.sets[each].kind == "map" else 0))
     count = attribute(SET_COUNT, struct.pack(">I", len(table.elements[each])))
     return string_attribute(SET_TABLE, name) + string_attribute(SET_NAME, each) + flags + count
 
 
-def _elements(family: Family, table: str, name: str, there: Table) -> Iterator[bytes]:
-    parts = fields(there.sets[name])
+def _elements(family: Family, table: str, name: str, there: FakeTable) -> Iterator[bytes]:
+    parts = parse_field_types(there.sets[name])
     if parts is None:
         return
     writer = ElementWriter(family, parts)
@@ -225,7 +225,7 @@ _NOT_THERE, _THERE, _IN_USE = errno.ENOENT, errno.EEXIST, errno.EBUSY
 
 
 @dataclass(slots=True)
-class Faults:
+class KernelFaults:
     """What goes wrong with the next requests. ``refused``: words; a transaction that has one of them is refused.
 
     ``lost``: words; a transaction that has one of them is not done, and takes longer than anybody waits.
@@ -244,8 +244,8 @@ class FakeKernel:
     """A Kernel. ``tables`` by family and name; ``ran``: the transactions that it took, of as many as were ``begun``."""
 
     def __init__(self) -> None:
-        self.tables: dict[tuple[str, str], Table] = {}
-        self.faults = Faults()
+        self.tables: dict[tuple[str, str], FakeTable] = {}
+        self.faults = KernelFaults()
         self.ran: list[str] = []
         self.begun = self.taken = 0
         self.generation = 1
@@ -261,28 +261,28 @@ class FakeKernel:
             await faults.held.wait()
         if faults.deaths:
             faults.deaths -= 1
-            raise Lost("it died")
+            raise KernelOutcomeUnknown("it died")
         if any(word in commands for word in faults.lost):
-            raise Lost("it did not answer")
+            raise KernelOutcomeUnknown("it did not answer")
         for word in faults.refused:
             if word in commands:
-                raise Refused(f"refused: {word}", errno.EINVAL)
+                raise KernelRefused(f"refused: {word}", errno.EINVAL)
         self.load(commands)
         if faults.done_deaths:
             faults.done_deaths -= 1
-            raise Lost("it died after it was done")
+            raise KernelOutcomeUnknown("it died after it was done")
         self.taken += 1
         self.ran.append(commands)
 
     async def send(self, batch: bytes) -> None:
-        await self.run(commands_of(batch, self.tables))
+        await self.run(decode_transaction(batch, self.tables))
 
     async def ask(self, request: bytes) -> bytes:
         await asyncio.sleep(0)
-        found = answer(request, self.tables, self.generation)
+        found = answer_request(request, self.tables, self.generation)
         number = error_number(found)
         if number:
-            raise Refused(error_message(number), number)
+            raise KernelRefused(error_message(number), number)
         return found
 
     # --- for tests ----------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class FakeKernel:
         try:
             for line in commands.splitlines():
                 self._one(line)
-        except Refused:
+        except KernelRefused:
             self.tables = before
             raise
         self.generation += 1
@@ -313,7 +313,7 @@ class FakeKernel:
         assert found, f"not a command of ours: {line}"
         verb, kind, family, name, what, rest = found.groups()
         if kind == "table" and verb == "add":
-            self.tables.setdefault((family, name), Table())
+            self.tables.setdefault((family, name), FakeTable())
             return
         table = self.tables.get((family, name))
         if table is None:
@@ -323,7 +323,7 @@ class FakeKernel:
             case "delete", "table":
                 del self.tables[family, name]
             case "add", "set" | "map":
-                declared = Declared(kind, rest.strip("{} ").removesuffix(";"))
+                declared = SetDeclaration(kind, rest.strip("{} ").removesuffix(";"))
                 if table.sets.setdefault(what, declared) != declared:
                     raise _refusal(_THERE, line)
                 table.elements.setdefault(what, {})
@@ -338,7 +338,7 @@ class FakeKernel:
             case _:
                 self._chain(table, verb, kind, what, rest, line)
 
-    def _chain(self, table: Table, verb: str, kind: str, what: str, rest: str, line: str) -> None:
+    def _chain(self, table: FakeTable, verb: str, kind: str, what: str, rest: str, line: str) -> None:
         if verb == "add" and kind == "chain":
             _add_chain(table, what, rest, line)
             return
@@ -360,11 +360,11 @@ class FakeKernel:
                 raise AssertionError(line)
 
 
-def _refusal(number: int, line: str) -> Refused:
-    return Refused(f"{error_message(number)}: {line}", number)
+def _refusal(number: int, line: str) -> KernelRefused:
+    return KernelRefused(f"{error_message(number)}: {line}", number)
 
 
-def _add_chain(table: Table, name: str, rest: str, line: str) -> None:
+def _add_chain(table: FakeTable, name: str, rest: str, line: str) -> None:
     hook = None
     if rest:
         found = _HOOK.fullmatch(rest)
@@ -378,7 +378,7 @@ def _add_chain(table: Table, name: str, rest: str, line: str) -> None:
         raise _refusal(_THERE, line)
 
 
-def _element(table: Table, verb: str, name: str, rest: str, line: str) -> None:
+def _element(table: FakeTable, verb: str, name: str, rest: str, line: str) -> None:
     there = table.elements.get(name)
     if there is None:
         raise _refusal(_NOT_THERE, line)
@@ -394,18 +394,18 @@ def _element(table: Table, verb: str, name: str, rest: str, line: str) -> None:
         there[key] = value
 
 
-def _known(table: Table, read_string: str, line: str) -> None:
+def _known(table: FakeTable, read_string: str, line: str) -> None:
     for name in (*_LEADS.findall(read_string), *_NAMES.findall(read_string)):
         if name not in table.chains and name not in table.sets:
             raise _refusal(_NOT_THERE, f"{name}: {line}")
 
 
-def _is_led_to(table: Table, chain: str) -> bool:
+def _is_led_to(table: FakeTable, chain: str) -> bool:
     """Whether a rule or an element leads to a chain, or it has rules that are not gone."""
     every = (rule for rules in table.chains.values() for _, rule in rules)
     values = (value for some in table.elements.values() for value in some.values())
     return any(chain in _LEADS.findall(read_string) for read_string in (*every, *values))
 
 
-def _is_named(table: Table, name: str) -> bool:
+def _is_named(table: FakeTable, name: str) -> bool:
     return any(name in _NAMES.findall(rule) for rules in table.chains.values() for _, rule in rules)

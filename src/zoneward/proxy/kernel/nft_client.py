@@ -22,8 +22,8 @@ _LAST_MOMENT: Final = 1.0
 _MOST_SAID: Final = 4096
 
 
-class Refused(Exception):  # noqa: N818 -- it is an answer
-    """The kernel did nothing of what was asked. The text has the part at fault (`zoneward.proxy.kernel.refusal`).
+class KernelRefused(Exception):  # noqa: N818 -- it is an answer
+    """The kernel did nothing of what was asked. The text has the part at fault (`zoneward.proxy.kernel.describe_refusal`).
 
     ``number`` is the error's, for a netlink request (`errno`), else 0.
     """
@@ -33,15 +33,15 @@ class Refused(Exception):  # noqa: N818 -- it is an answer
         self.number = number
 
 
-class Lost(Exception):  # noqa: N818 -- it is an answer
+class KernelOutcomeUnknown(Exception):  # noqa: N818 -- it is an answer
     """The process died or hung: whether the transaction was done only a look at the kernel tells."""
 
 
-class Unusable(Exception):  # noqa: N818 -- it is a fact
+class NftablesUnavailable(Exception):  # noqa: N818 -- it is a fact
     """Rules cannot be programmed here: no library, no right to, or a kernel that cannot. The text is one line."""
 
 
-class Kernel(Protocol):
+class KernelClient(Protocol):
     """Whoever takes transactions."""
 
     @property
@@ -62,7 +62,7 @@ class Kernel(Protocol):
         ...
 
 
-class NftProcess:
+class NftClient:
     """A Kernel. Enter the block to start it, leave it to end it; the kernel's rules stay.
 
     Entering raises Unusable where rules cannot be programmed, and changes nothing. Requests are sent one at a time.
@@ -90,9 +90,9 @@ class NftProcess:
     async def __aenter__(self) -> Self:
         try:
             await self.ask(generation_request())
-        except (Refused, Lost) as error:
+        except (KernelRefused, KernelOutcomeUnknown) as error:
             await self.__aexit__()
-            raise Unusable(_why_unusable(error)) from error
+            raise NftablesUnavailable(_why_unusable(error)) from error
         except BaseException:
             await self.__aexit__()
             raise
@@ -114,14 +114,14 @@ class NftProcess:
     async def send(self, batch: bytes) -> None:
         number = error_number(await self._asked(SEND, batch))
         if number:
-            raise Refused(error_message(number), number)
+            raise KernelRefused(error_message(number), number)
         self.taken += 1
 
     async def ask(self, request: bytes) -> bytes:
         answer = await self._asked(ASK, request)
         number = error_number(answer)
         if number:
-            raise Refused(error_message(number), number)
+            raise KernelRefused(error_message(number), number)
         return answer
 
     async def _asked(self, kind: bytes, body: bytes) -> bytes:
@@ -148,8 +148,8 @@ class NftProcess:
             return said
         words = said.decode(errors="replace").strip()
         if kind != RUN and words.isdecimal():
-            raise Refused(error_message(int(words)), int(words))
-        raise Refused(refusal(words))
+            raise KernelRefused(error_message(int(words)), int(words))
+        raise KernelRefused(describe_refusal(words))
 
     def _limit(self, kind: bytes, body: bytes) -> float:
         length, limit = self._longer.get(kind, (0, self._first_limit))
@@ -168,7 +168,7 @@ class NftProcess:
             self._process = process = await _Process.started(self._command)
         except OSError as error:
             self._failures += 1
-            raise Lost(f"the process that programs the kernel cannot be started: {error}") from error
+            raise KernelOutcomeUnknown(f"the process that programs the kernel cannot be started: {error}") from error
         return process
 
     async def _lost(self, process: "_Process", why: str) -> Exception:
@@ -176,14 +176,14 @@ class NftProcess:
         code, said = await process.end(within=0)
         said = said.strip().splitlines()[-1] if said.strip() else ""
         if code == UNUSABLE:
-            return Unusable(said)
+            return NftablesUnavailable(said)
         why += f": {said}" if said else ""
         self._on_trouble(why)
-        return Lost(why)
+        return KernelOutcomeUnknown(why)
 
 
-def _why_unusable(error: Refused | Lost) -> str:
-    if isinstance(error, Refused):
+def _why_unusable(error: KernelRefused | KernelOutcomeUnknown) -> str:
+    if isinstance(error, KernelRefused):
         if error.number in (errno.EPERM, errno.EACCES):
             return "programming the kernel's rules needs the capability CAP_NET_ADMIN"
         return f"the kernel has no nf_tables: {error}"
@@ -304,7 +304,7 @@ _COMMAND_WORDS: Final = 5
 _LONGEST: Final = 400
 
 
-def refusal(words: str) -> str:
+def describe_refusal(words: str) -> str:
     """Nft's reason, and the part of a command at fault: nft draws a line under it.
 
     ``File exists: 10.0.0.1 . tcp . 80 (add element ip zoneward services)``.

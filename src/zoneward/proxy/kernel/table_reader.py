@@ -8,27 +8,27 @@ from typing import Final
 
 from zoneward.netlink.messages import Family
 from zoneward.netlink.nftables import (
+    DumpInterrupted,
     ElementReader,
-    Fields,
+    FieldTypes,
     FoundRule,
-    Incomplete,
-    chains,
     chains_request,
     elements_request,
-    fields,
-    found_table,
-    raw_elements,
-    rules,
+    parse_chains,
+    parse_field_types,
+    parse_rules,
+    parse_sets,
+    parse_table,
     rules_request,
-    sets,
     sets_request,
+    split_elements,
     table_request,
 )
-from zoneward.proxy.kernel.nft_client import Kernel, Refused
-from zoneward.proxy.model.node_service import Served, Target
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelRefused
+from zoneward.proxy.model.node_service import Backend, NodeService
 from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset import Chain, Changes, Declared, Ruleset
-from zoneward.proxy.ruleset.service_rules import Slots
+from zoneward.proxy.ruleset.ruleset import Chain, Ruleset, RulesetChanges, SetDeclaration
+from zoneward.proxy.ruleset.service_rules import EndpointSlots
 
 _ATTEMPTS: Final = 5
 _AT_ONCE: Final = 500
@@ -37,18 +37,20 @@ ASLEEP: Final = "asleep"
 """A chain that no table of ours has: one that somebody made sleep is no table of ours any more."""
 
 
-async def is_there(kernel: Kernel, family: Family, table: str) -> bool:
+async def table_exists(kernel: KernelClient, family: Family, table: str) -> bool:
     """Whether there is such a table. Raises Lost."""
     try:
         await kernel.ask(table_request(family, table))
-    except Refused as error:
+    except KernelRefused as error:
         if error.number == errno.ENOENT:
             return False
         raise
     return True
 
 
-async def read_table(kernel: Kernel, family: Family, table: str, declared: Mapping[str, Declared]) -> Ruleset | None:
+async def read_table(
+    kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
+) -> Ruleset | None:
     """The table; None where there is none. ``declared`` says what elements are made of; others are not read.
 
     Chains have their hooks, and no rules: see `zoneward.proxy.ruleset.rule_comparison`. Raises Lost, Refused, or
@@ -57,63 +59,65 @@ async def read_table(kernel: Kernel, family: Family, table: str, declared: Mappi
     for attempt in range(_ATTEMPTS):
         try:
             return await _read(kernel, family, table, declared)
-        except Incomplete:
+        except DumpInterrupted:
             if attempt == _ATTEMPTS - 1:
                 raise
     return None
 
 
-async def _read(kernel: Kernel, family: Family, table: str, declared: Mapping[str, Declared]) -> Ruleset | None:
+async def _read(
+    kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
+) -> Ruleset | None:
     try:
-        table_there = found_table(await kernel.ask(table_request(family, table)))
-    except Refused as error:
+        table_there = parse_table(await kernel.ask(table_request(family, table)))
+    except KernelRefused as error:
         if error.number == errno.ENOENT:
             return None
         raise
     found_chains = {
-        name: Chain(hook=hook) for name, hook in chains(await kernel.ask(chains_request(family)), table).items()
+        name: Chain(hook=hook) for name, hook in parse_chains(await kernel.ask(chains_request(family)), table).items()
     }
     if table_there.is_odd:
         found_chains = {ASLEEP: Chain()}
-    found_sets = sets(await kernel.ask(sets_request(family, table)), table)
+    found_sets = parse_sets(await kernel.ask(sets_request(family, table)), table)
     elements = {}
     for name in found_sets:
-        parts = fields(declared[name]) if name in declared else None
+        parts = parse_field_types(declared[name]) if name in declared else None
         if parts is not None:
             elements[name] = await _elements(kernel, family, table, name, parts)
     return Ruleset(
         family=family,
         table=table,
-        sets={name: declared.get(name, Declared(each.kind, "")) for name, each in found_sets.items()},
+        sets={name: declared.get(name, SetDeclaration(each.kind, "")) for name, each in found_sets.items()},
         chains=found_chains,
         elements=elements,
     )
 
 
 async def _elements(
-    kernel: Kernel, family: Family, table: str, name: str, parts: tuple[Fields, Fields]
+    kernel: KernelClient, family: Family, table: str, name: str, parts: tuple[FieldTypes, FieldTypes]
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     reader = ElementReader(family, parts)
-    raw = raw_elements(await kernel.ask(elements_request(family, table, name)))
+    raw = split_elements(await kernel.ask(elements_request(family, table, name)))
     for start in range(0, len(raw), _AT_ONCE):
         found |= reader.read(raw[start : start + _AT_ONCE])
         await asyncio.sleep(0)
     return found
 
 
-def slots_there(present: Ruleset, served: Served) -> Slots:
+def read_slots(present: Ruleset, served: NodeService) -> EndpointSlots:
     """What stands in each slot of a Service's ports, as the kernel has it; without endpoints that nobody wants."""
-    found: dict[tuple[str, str, str], list[Target]] = {}
+    found: dict[tuple[str, str, str], list[Backend]] = {}
     for port in served.ports:
         key = f"{served.cluster_ip} . {port.protocol} . {port.port}"
         wanted = {f"{each.address} . {each.port}": each for each in port.reachable}
         for kind, name in (("cluster", "endpoints"), ("local", "local-endpoints")):
             some = present.elements.get(name, {})
-            standing: list[Target] = []
+            standing: list[Backend] = []
             while (value := some.get(f"{key} . {len(standing)}")) is not None:
                 # One that goes keeps its place, so that the others keep theirs.
-                standing.append(wanted.get(value) or Target(*_parsed(value)))
+                standing.append(wanted.get(value) or Backend(*_parsed(value)))
             if standing:
                 found[port.name, port.protocol, kind] = standing
     return found
@@ -128,27 +132,27 @@ AT_ONCE: Final = 300
 """Chains that are compared in one transaction."""
 _LEADS: Final = re.compile(r"\b(?:goto|jump) ([^\s},]+)")
 _NAMES: Final = re.compile(r"@([^\s},]+)")
-Rules = Mapping[str, tuple[FoundRule, ...]]
+ChainRules = Mapping[str, tuple[FoundRule, ...]]
 
 
-def scratch(table: str) -> str:
+def scratch_table(table: str) -> str:
     """The name of the table that is made to compare with."""
     return f"{table}-expected"
 
 
-async def read_rules(kernel: Kernel, family: Family, table: str) -> Rules:
+async def read_rules(kernel: KernelClient, family: Family, table: str) -> ChainRules:
     """The rules of a table by their chains. Raises Lost, or Incomplete."""
-    return rules(await kernel.ask(rules_request(family, table)), table)
+    return parse_rules(await kernel.ask(rules_request(family, table)), table)
 
 
-async def differing(
-    kernel: Kernel,
+async def find_wrong_chains(
+    kernel: KernelClient,
     family: Family,
     table: str,
     *,
-    live: Rules,
+    live: ChainRules,
     chains: Mapping[str, Chain],
-    sets: Mapping[str, Declared],
+    sets: Mapping[str, SetDeclaration],
 ) -> tuple[str, ...]:
     """Chains whose rules are not as they should be. ``live``: as they are; ``chains`` and ``sets``: as they should be.
 
@@ -156,11 +160,11 @@ async def differing(
     """
     found: list[str] = []
     for some in _pieces(chains):
-        other = scratch(table)
+        other = scratch_table(table)
         declared, led = _named(some)
         await kernel.run(
             render_commands(
-                Changes(
+                RulesetChanges(
                     family=family,
                     table=other,
                     is_new=True,
@@ -196,7 +200,10 @@ def _named(chains: Mapping[str, Chain]) -> tuple[set[str], set[str]]:
 
 
 async def _same(
-    kernel: Kernel, family: Family, one: tuple[str, tuple[FoundRule, ...]], other: tuple[str, tuple[FoundRule, ...]]
+    kernel: KernelClient,
+    family: Family,
+    one: tuple[str, tuple[FoundRule, ...]],
+    other: tuple[str, tuple[FoundRule, ...]],
 ) -> bool:
     if [each.expressions for each in one[1]] != [each.expressions for each in other[1]]:
         return False
@@ -207,5 +214,5 @@ async def _same(
     return True
 
 
-async def _unnamed(kernel: Kernel, family: Family, table: str, name: str) -> list[bytes]:
-    return sorted(raw_elements(await kernel.ask(elements_request(family, table, name))))
+async def _unnamed(kernel: KernelClient, family: Family, table: str, name: str) -> list[bytes]:
+    return sorted(split_elements(await kernel.ask(elements_request(family, table, name))))

@@ -17,18 +17,26 @@ from typing import Final, ParamSpec
 
 from zoneward.daemon.mistakes import place_of
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.netlink.nftables import Incomplete, fields
-from zoneward.proxy.kernel.nft_client import Kernel, Lost, Refused
-from zoneward.proxy.kernel.table_reader import Rules, differing, is_there, read_rules, read_table, scratch, slots_there
+from zoneward.netlink.nftables import DumpInterrupted, parse_field_types
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.kernel.table_reader import (
+    ChainRules,
+    find_wrong_chains,
+    read_rules,
+    read_slots,
+    read_table,
+    scratch_table,
+    table_exists,
+)
 from zoneward.proxy.kernel.table_writer import TableWriter
-from zoneward.proxy.kernel.tamper_detector import Expected, Watch
-from zoneward.proxy.model.node_service import Key, Served
-from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions, base_chains, base_sets
-from zoneward.proxy.ruleset.difference import differences, merged
-from zoneward.proxy.ruleset.ruleset import Changes, Ruleset
-from zoneward.proxy.ruleset.ruleset_state import KeptRuleset
-from zoneward.proxy.ruleset.service_rules import Slots, portion, slots_of
-from zoneward.proxy.ruleset.service_size import Parts, next_parts, size
+from zoneward.proxy.kernel.tamper_detector import ExpectedTable, TamperDetector
+from zoneward.proxy.model.node_service import NodeService, ServiceKey
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains, base_sets
+from zoneward.proxy.ruleset.difference import count_differences, merge_changes
+from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges
+from zoneward.proxy.ruleset.ruleset_state import RulesetState
+from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
+from zoneward.proxy.ruleset.service_size import ServiceParts, count_entries, next_parts
 
 _P = ParamSpec("_P")
 AT_ONCE: Final = 500
@@ -49,25 +57,27 @@ _AGAIN_AT_MOST: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Programmed:
+class ProgrammedTransaction:
     """One transaction that the kernel took: the Services as they were put (None: gone), how many elements came or went,
     and the kernel's seconds."""
 
-    services: Mapping[Key, Served | None]
+    services: Mapping[ServiceKey, NodeService | None]
     elements: int
     seconds: float
 
 
-def _refusing(change: Callable[_P, Changes]) -> Callable[_P, Changes]:
+def _refusing(change: Callable[_P, RulesetChanges]) -> Callable[_P, RulesetChanges]:
     """A mistake in the program counts as a refusal: the Service is set aside, told of and tried again, as if the kernel
     did not take it, and holds up no other."""
 
     @wraps(change)
-    def changed(*given: _P.args, **named: _P.kwargs) -> Changes:
+    def changed(*given: _P.args, **named: _P.kwargs) -> RulesetChanges:
         try:
             return change(*given, **named)
         except Exception as error:
-            raise Refused(f"a mistake in the program: {type(error).__name__}: {error} ({place_of(error)})") from error
+            raise KernelRefused(
+                f"a mistake in the program: {type(error).__name__}: {error} ({place_of(error)})"
+            ) from error
 
     return changed
 
@@ -76,7 +86,7 @@ def _nobody(*_: object) -> None:
     pass
 
 
-class FamilyTable:
+class TableSyncer:
     """The table of one family. `put` all that is served, and `run`; then `put` what changes.
 
     What a found table has besides goes as soon as it runs. ``on_refused`` is told of a Service that the kernel does not
@@ -88,13 +98,13 @@ class FamilyTable:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: KernelClient,
         family: Family,
         *,
         table: str = TABLE,
-        options: LayoutOptions,
-        on_programmed: Callable[[Programmed], None] = _nobody,
-        on_refused: Callable[[Key, str], None] = _nobody,
+        options: RulesetOptions,
+        on_programmed: Callable[[ProgrammedTransaction], None] = _nobody,
+        on_refused: Callable[[ServiceKey, str], None] = _nobody,
         on_mended: Callable[[str, int], None] = _nobody,
         on_trouble: Callable[[str], None] = _nobody,
         look_every: float = LOOK_EVERY,
@@ -105,33 +115,33 @@ class FamilyTable:
         self._on_programmed, self._on_refused = on_programmed, on_refused
         self._on_mended, self._on_trouble = on_mended, on_trouble
         self._look_every, self._audit_every = look_every, audit_every
-        self._served: dict[Key, Served] = {}
-        self._slots: dict[Key, Slots] = {}
-        self._waiting: dict[Key, None] = {}
-        self._under_way: Mapping[Key, Served | None] = {}
-        self._refused: dict[Key, str] = {}
-        self._there: dict[Key, Parts] = {}
+        self._served: dict[ServiceKey, NodeService] = {}
+        self._slots: dict[ServiceKey, EndpointSlots] = {}
+        self._waiting: dict[ServiceKey, None] = {}
+        self._under_way: Mapping[ServiceKey, NodeService | None] = {}
+        self._refused: dict[ServiceKey, str] = {}
+        self._there: dict[ServiceKey, ServiceParts] = {}
         """Services as they were programmed since the table was read."""
-        self._accepted: dict[Key, Parts] = {}
+        self._accepted: dict[ServiceKey, ServiceParts] = {}
         """Services as the kernel last had them as a whole."""
-        self._aside: dict[Key, Parts] = {}
+        self._aside: dict[ServiceKey, ServiceParts] = {}
         """What is programmed of Services that were refused, in place of what is served."""
-        self._lost: dict[Key, int] = {}
+        self._lost: dict[ServiceKey, int] = {}
         """How many transactions in a row were lost that had the Service."""
-        self._kept: KeptRuleset | None = None
+        self._kept: RulesetState | None = None
         """None: what the kernel has is not known."""
         self._known = False
         """What the kernel has was known until somebody else changed it."""
         self._writer = TableWriter(kernel, clock=clock)
-        self._watch = Watch(kernel, family, table)
-        self._rules: Rules = {}
+        self._watch = TamperDetector(kernel, family, table)
+        self._rules: ChainRules = {}
         self._is_due_look = self._is_due_audit = False
         self._something = asyncio.Event()
         self._settled = asyncio.Event()
 
     # --- what is served -----------------------------------------------------------------------------------------------
 
-    def put(self, service: Key, served: Served | None) -> None:
+    def put(self, service: ServiceKey, served: NodeService | None) -> None:
         """A Service as it is now; None: it is gone, or not served in this family."""
         if self._served.get(service) == served:
             return
@@ -154,17 +164,17 @@ class FamilyTable:
         self._wake()
 
     @property
-    def options(self) -> LayoutOptions:
+    def options(self) -> RulesetOptions:
         return self._options
 
     @options.setter
-    def options(self, options: LayoutOptions) -> None:
+    def options(self, options: RulesetOptions) -> None:
         if options != self._options:
             self._options = options
             self._forget()
             self._wake()
 
-    def waits(self, service: Key) -> bool:
+    def waits(self, service: ServiceKey) -> bool:
         """Whether the kernel may have a Service otherwise than it was put, and that will be mended."""
         return self._kept is None or service in self._waiting or service in self._under_way
 
@@ -173,7 +183,7 @@ class FamilyTable:
         await self._settled.wait()
 
     @property
-    def refused(self) -> Mapping[Key, str]:
+    def refused(self) -> Mapping[ServiceKey, str]:
         """Services that the kernel does not take, and why. What it took of them before is still there."""
         return MappingProxyType(self._refused)
 
@@ -201,7 +211,7 @@ class FamilyTable:
                 self._something.clear()
                 try:
                     await self._turn()
-                except (Lost, Refused, Incomplete) as error:
+                except (KernelOutcomeUnknown, KernelRefused, DumpInterrupted) as error:
                     self._on_trouble(str(error))
                     self._something.set()
                     await asyncio.sleep(pause)
@@ -255,7 +265,7 @@ class FamilyTable:
         others = await self._watch.others()
         declared = base_sets(self._family, options)
         present = await read_table(self._kernel, self._family, self._table, declared)
-        kept = KeptRuleset(self._family, self._table, options, present=present)
+        kept = RulesetState(self._family, self._table, options, present=present)
         self._recall(present)
         first = kept.begin()
         if known:
@@ -285,11 +295,11 @@ class FamilyTable:
             return
         for service, served in self._served.items():
             if service not in self._slots:
-                there = slots_there(present, served)
+                there = read_slots(present, served)
                 if there:
                     self._slots[service] = there
 
-    async def _replaced(self, kept: KeptRuleset, first: Changes) -> bool:
+    async def _replaced(self, kept: RulesetState, first: RulesetChanges) -> bool:
         """Put another table in the place of one that serves: all of it in the same moment, so that nobody misses it."""
         some = {service: self._wanted(service) for service in self._waiting}
         # What is too large for one transaction comes after.
@@ -304,40 +314,40 @@ class FamilyTable:
         except BaseException as error:
             # Those that are gone stand nowhere else.
             self._waiting = before | self._waiting
-            if not isinstance(error, Refused):
+            if not isinstance(error, KernelRefused):
                 raise
             kept.take_back()
             return False
         self._take(some)
         return True
 
-    def _tell_mended(self, present: Ruleset | None, first: Changes) -> None:
+    def _tell_mended(self, present: Ruleset | None, first: RulesetChanges) -> None:
         if present is None or first.replaces:
             self._on_mended("table", 1)
 
-    async def _mend_rules(self, kept: KeptRuleset, *, tell: bool) -> None:
+    async def _mend_rules(self, kept: RulesetState, *, tell: bool) -> None:
         """Write the rules of those chains again that are not as their names say."""
-        whole = kept.whole()
+        full_ruleset = kept.whole()
         live = await read_rules(self._kernel, self._family, self._table)
-        wrong = await differing(
-            self._kernel, self._family, self._table, live=live, chains=whole.chains, sets=whole.sets
+        wrong = await find_wrong_chains(
+            self._kernel, self._family, self._table, live=live, chains=full_ruleset.chains, sets=full_ruleset.sets
         )
         if wrong:
             if tell:
                 self._on_mended("rules", len(wrong))
-            rewritten = {name: whole.chains[name] for name in wrong}
-            await self._writer.apply(Changes(family=self._family, table=self._table, rewritten=rewritten))
+            rewritten = {name: full_ruleset.chains[name] for name in wrong}
+            await self._writer.apply(RulesetChanges(family=self._family, table=self._table, rewritten=rewritten))
             live = await read_rules(self._kernel, self._family, self._table)
         self._rules = live
 
     # --- audit --------------------------------------------------------------------------------------------------------
 
-    async def _audit(self, kept: KeptRuleset) -> None:
+    async def _audit(self, kept: RulesetState) -> None:
         self._is_due_audit = False
         others = await self._watch.others()
-        whole = kept.whole()
-        present = await read_table(self._kernel, self._family, self._table, whole.sets)
-        wrong = None if present is None else differences(present, whole)
+        full_ruleset = kept.whole()
+        present = await read_table(self._kernel, self._family, self._table, full_ruleset.sets)
+        wrong = None if present is None else count_differences(present, full_ruleset)
         if wrong is None or wrong:
             # Where the table has to be made anew, that is told when it is.
             for what, number in (wrong or {}).items():
@@ -350,26 +360,26 @@ class FamilyTable:
             self._again(service)
             self._waiting[service] = None
 
-    def _again(self, service: Key) -> None:
+    def _again(self, service: ServiceKey) -> None:
         """Try one that was refused again."""
         del self._refused[service]
         self._aside.pop(service, None)
 
-    def _expected(self, kept: KeptRuleset) -> Expected:
-        return Expected(
+    def _expected(self, kept: RulesetState) -> ExpectedTable:
+        return ExpectedTable(
             chains=kept.chain_names,
             entered=base_chains(self._family, self._options),
             rules=self._rules,
             numbers={
                 name: self._writer.numbers[name]
                 for name, declared in base_sets(self._family, self._options).items()
-                if fields(declared) is not None
+                if parse_field_types(declared) is not None
             },
         )
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    async def _step(self, kept: KeptRuleset) -> None:
+    async def _step(self, kept: RulesetState) -> None:
         """One transaction of what waits; where it is refused, one for each Service."""
         some = self._next()
         for service in some:
@@ -389,46 +399,46 @@ class FamilyTable:
                     self._refuse(service, alone)
         except BaseException as error:
             self._waiting = dict.fromkeys(some) | self._waiting
-            if isinstance(error, Lost):
+            if isinstance(error, KernelOutcomeUnknown):
                 self._blame(some, str(error))
             raise
 
-    def _next(self) -> dict[Key, Parts]:
+    def _next(self) -> dict[ServiceKey, ServiceParts]:
         """What waits, as much as goes into one transaction: the kernel goes through all sets to add one."""
-        some: Sequence[Key] = [each for each in self._waiting if each not in self._lost]
-        number, room, found = AT_ONCE, MOST_ENTRIES, dict[Key, Parts]()
+        some: Sequence[ServiceKey] = [each for each in self._waiting if each not in self._lost]
+        number, room, found = AT_ONCE, MOST_ENTRIES, dict[ServiceKey, ServiceParts]()
         if not some:
             least = min(self._lost[each] for each in self._waiting)
             some = [each for each in self._waiting if self._lost[each] == least]
             number = _AT_ONCE_AGAIN if least == 1 else 1
         for service in some[:number]:
             there, parts = self._toward(service)
-            room -= min(MOST_ENTRIES, sum(map(size, (*there, *parts))))
+            room -= min(MOST_ENTRIES, sum(map(count_entries, (*there, *parts))))
             if found and room < 0:
                 break
             found[service] = parts
         return found
 
-    def _toward(self, service: Key) -> tuple[Parts, Parts]:
+    def _toward(self, service: ServiceKey) -> tuple[ServiceParts, ServiceParts]:
         """A Service as it is there, and as the next transaction makes it."""
         there = self._there.get(service, ())
         return there, next_parts(there, self._wanted(service), most=MOST_ENTRIES)
 
-    def _wanted(self, service: Key) -> Parts:
+    def _wanted(self, service: ServiceKey) -> ServiceParts:
         served = self._served.get(service)
         return self._aside.get(service, () if served is None else (served,))
 
-    async def _tried(self, kept: KeptRuleset, some: Mapping[Key, Parts]) -> str | None:
+    async def _tried(self, kept: RulesetState, some: Mapping[ServiceKey, ServiceParts]) -> str | None:
         """None, or why the kernel does not take these Services; then everything is as before."""
         before = {service: self._slots.get(service) for service in some}
         kept.mark()
         self._under_way = {service: self._served.get(service) for service in some}
-        whole = {service: parts for service, parts in some.items() if parts == self._wanted(service)}
+        full_ruleset = {service: parts for service, parts in some.items() if parts == self._wanted(service)}
         try:
             await self._program(
-                self._reported(whole), [self._change(kept, service, parts) for service, parts in some.items()]
+                self._reported(full_ruleset), [self._change(kept, service, parts) for service, parts in some.items()]
             )
-        except Refused as error:
+        except KernelRefused as error:
             kept.take_back()
             for service, slots in before.items():
                 if slots is None:
@@ -438,16 +448,16 @@ class FamilyTable:
             return str(error)
         finally:
             self._under_way = {}
-        self._take(whole)
-        for service in some.keys() - whole.keys():
+        self._take(full_ruleset)
+        for service in some.keys() - full_ruleset.keys():
             self._there[service] = some[service]
             # After all others.
             self._waiting[service] = None
         return None
 
-    def _take(self, whole: Mapping[Key, Parts]) -> None:
+    def _take(self, full_ruleset: Mapping[ServiceKey, ServiceParts]) -> None:
         """The kernel has these Services as they were wanted."""
-        for service, parts in whole.items():
+        for service, parts in full_ruleset.items():
             self._there[service] = self._accepted[service] = parts
             if not parts:
                 del self._there[service], self._accepted[service]
@@ -455,10 +465,10 @@ class FamilyTable:
                 self._refused.pop(service, None)
                 self._lost.pop(service, None)
 
-    def _reported(self, some: Mapping[Key, Parts]) -> dict[Key, Served | None]:
+    def _reported(self, some: Mapping[ServiceKey, ServiceParts]) -> dict[ServiceKey, NodeService | None]:
         return {service: self._served.get(service) for service in some if service not in self._aside}
 
-    def _refuse(self, service: Key, why: str) -> None:
+    def _refuse(self, service: ServiceKey, why: str) -> None:
         """Set one aside: what the kernel took of it before stays, or comes back."""
         is_first = service not in self._aside
         self._aside[service] = self._accepted.get(service, ()) if is_first else ()
@@ -467,71 +477,73 @@ class FamilyTable:
         self._refused[service] = why
         self._on_refused(service, why)
 
-    def _blame(self, some: Mapping[Key, Parts], why: str) -> None:
+    def _blame(self, some: Mapping[ServiceKey, ServiceParts], why: str) -> None:
         """A transaction was lost, which may be the fault of a Service that it had."""
         for service in some:
             self._lost[service] = self._lost.get(service, 0) + 1
             if len(some) == 1 and self._lost[service] >= MOST_LOST:
                 self._refuse(service, why)
 
-    async def _program(self, some: Mapping[Key, Served | None], changes: Sequence[Changes]) -> None:
-        whole = merged(changes)
-        seconds = await self._writer.apply(whole)
-        if some or whole:
-            self._on_programmed(Programmed(some, whole.size, seconds))
+    async def _program(self, some: Mapping[ServiceKey, NodeService | None], changes: Sequence[RulesetChanges]) -> None:
+        full_ruleset = merge_changes(changes)
+        seconds = await self._writer.apply(full_ruleset)
+        if some or full_ruleset:
+            self._on_programmed(ProgrammedTransaction(some, full_ruleset.size, seconds))
 
     @_refusing
-    def _change(self, kept: KeptRuleset, service: Key, parts: Parts) -> Changes:
+    def _change(self, kept: RulesetState, service: ServiceKey, parts: ServiceParts) -> RulesetChanges:
         before = self._slots.get(service, {})
-        there = slots_of(parts, before)
+        there = assign_slots(parts, before)
         if parts == self._wanted(service):
             self._slots[service] = there
         else:
             self._slots[service] = {**before, **there}
         if not parts:
             self._slots.pop(service, None)
-        return kept.put(service, portion(parts, there, self._options))
+        return kept.put(service, service_rules(parts, there, self._options))
 
 
-_OURS: Final = (TABLE, scratch(TABLE))
+_OURS: Final = (TABLE, scratch_table(TABLE))
 
 
-async def planned(
-    kernel: Kernel,
+async def plan_changes(
+    kernel: KernelClient,
     family: Family,
-    served: Mapping[Key, Served],
+    served: Mapping[ServiceKey, NodeService],
     *,
     table: str = TABLE,
-    options: LayoutOptions,
-) -> Changes:
+    options: RulesetOptions,
+) -> RulesetChanges:
     """What would make the kernel's table serve this, as one transaction; nothing is written.
 
     Rules of chains are not compared, as that takes writing: a chain is taken to do what its name says. Raises Lost,
     Refused, or Incomplete.
     """
     present = await read_table(kernel, family, table, base_sets(family, options))
-    kept = KeptRuleset(family, table, options, present=present)
+    kept = RulesetState(family, table, options, present=present)
     changes = [kept.begin()]
     for service in sorted(served):
         one = (served[service],)
-        there = slots_there(present, *one) if present is not None else {}
-        changes.append(kept.put(service, portion(one, slots_of(one, there), options)))
-    return merged([*changes, kept.tidy()])
+        there = read_slots(present, *one) if present is not None else {}
+        changes.append(kept.put(service, service_rules(one, assign_slots(one, there), options)))
+    return merge_changes([*changes, kept.tidy()])
 
 
-def whole(family: Family, served: Mapping[Key, Served], *, table: str = TABLE, options: LayoutOptions) -> Ruleset:
+def full_ruleset(
+    family: Family, served: Mapping[ServiceKey, NodeService], *, table: str = TABLE, options: RulesetOptions
+) -> Ruleset:
     """The table as a kernel that has none would get it."""
-    kept = KeptRuleset(family, table, options)
+    kept = RulesetState(family, table, options)
     kept.begin()
     for service in sorted(served):
         one = (served[service],)
-        kept.put(service, portion(one, slots_of(one, {}), options))
+        kept.put(service, service_rules(one, assign_slots(one, {}), options))
     return kept.whole()
 
 
-async def cleanup(kernel: Kernel) -> tuple[tuple[Family, str], ...]:
+async def delete_tables(kernel: KernelClient) -> tuple[tuple[Family, str], ...]:
     """Take away all tables that are ours; those that were there. Raises Lost or Refused."""
-    found = tuple([(family, name) for family in FAMILIES for name in _OURS if await is_there(kernel, family, name)])
+    found = tuple([(family, name) for family in FAMILIES for name in _OURS if await table_exists(kernel, family, name)])
     if found:
         await kernel.run("".join(f"delete table {family} {name}\n" for family, name in found))
     return found

@@ -17,47 +17,47 @@ from zoneward.netlink.nftables import (
     SUBSYSTEM,
     TABLE,
     ElementWriter,
-    fields,
+    parse_field_types,
 )
-from zoneward.proxy.kernel.nft_client import Kernel, Lost, Refused
-from zoneward.proxy.ruleset.difference import apart
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.ruleset.difference import split_changes
 from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset import Changes, Declared, Ruleset
+from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges, SetDeclaration
 
 
 class TableWriter:
     """Of one table. ``numbers`` are those of its elements by set, for sets that only we fill."""
 
-    def __init__(self, kernel: Kernel, *, clock: Callable[[], float]) -> None:
+    def __init__(self, kernel: KernelClient, *, clock: Callable[[], float]) -> None:
         self._kernel, self._clock = kernel, clock
-        self._declared: Mapping[str, Declared] = {}
+        self._declared: Mapping[str, SetDeclaration] = {}
         self.numbers: Counter[str] = Counter()
 
-    def begin(self, present: Ruleset | None, declared: Mapping[str, Declared]) -> None:
+    def begin(self, present: Ruleset | None, declared: Mapping[str, SetDeclaration]) -> None:
         """What there is, and the sets that there will be."""
         self._declared = declared
         self.numbers = Counter()
         if present is not None:
             self.numbers.update({name: len(some) for name, some in present.elements.items()})
 
-    async def apply(self, changes: Changes) -> float:
+    async def apply(self, changes: RulesetChanges) -> float:
         """The seconds that the kernel took. Raises Refused, and then nothing has changed, or Lost."""
-        ahead, rest, behind = apart(changes)
+        ahead, rest, behind = split_changes(changes)
         seconds = await self._sent(ahead)
         try:
             seconds += await self._sent(rest)
-        except Refused:
+        except KernelRefused:
             gone = frozenset(ahead.chains), frozenset(ahead.sets)
             try:
                 await self._sent(replace(ahead, chains={}, sets={}, gone_chains=gone[0], gone_sets=gone[1]))
-            except Refused as error:
-                raise Lost(str(error)) from error
+            except KernelRefused as error:
+                raise KernelOutcomeUnknown(str(error)) from error
             raise
         try:
             seconds += await self._sent(behind)
-        except Refused as error:
+        except KernelRefused as error:
             # Then it is not as we know it to be.
-            raise Lost(str(error)) from error
+            raise KernelOutcomeUnknown(str(error)) from error
         numbers = self.numbers
         if changes.replaces:
             numbers.clear()
@@ -67,11 +67,11 @@ class TableWriter:
             numbers[name] += len(some)
         return seconds
 
-    async def _sent(self, changes: Changes) -> float:
+    async def _sent(self, changes: RulesetChanges) -> float:
         """One transaction."""
         if not changes:
             return 0.0
-        found = batch(changes, self._declared)
+        found = encode_transaction(changes, self._declared)
         commands = render_commands(changes) if found is None else ""
         begun = self._clock()
         if found is None:
@@ -79,7 +79,7 @@ class TableWriter:
         else:
             try:
                 await self._kernel.send(found)
-            except Refused:
+            except KernelRefused:
                 # Its reason is a number; nft says which element it is.
                 await self._kernel.run(render_commands(changes))
         return self._clock() - begun
@@ -91,7 +91,7 @@ _AT_ONCE: Final = 500
 """Elements in one message: they have to fit into 64 KiB."""
 
 
-def batch(changes: Changes, declared: Mapping[str, Declared]) -> bytes | None:
+def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclaration]) -> bytes | None:
     """One transaction; None where there is more to do than elements, or nothing. ``declared``: sets of the table."""
     if changes.is_new or changes.sets or changes.chains or changes.rewritten:
         return None
@@ -100,7 +100,7 @@ def batch(changes: Changes, declared: Mapping[str, Declared]) -> bytes | None:
     messages: list[tuple[int, int, bytes]] = []
     for kind, flags, every in ((DEL_ELEMENTS, 0, changes.removed), (NEW_ELEMENTS, _CREATE, changes.added)):
         for name, some in every.items():
-            parts = fields(declared[name]) if name in declared else None
+            parts = parse_field_types(declared[name]) if name in declared else None
             if parts is None:
                 return None
             writer = ElementWriter(changes.family, parts)

@@ -11,27 +11,27 @@ from typing import Final
 
 from zoneward.netlink.messages import Family
 from zoneward.netlink.nftables import (
+    DumpInterrupted,
     FoundRule,
-    Incomplete,
-    chains,
     chains_request,
-    found_table,
-    generation,
     generation_request,
-    rules,
+    parse_chains,
+    parse_generation,
+    parse_rules,
+    parse_sets,
+    parse_table,
     rules_request,
-    sets,
     sets_request,
     table_request,
 )
-from zoneward.proxy.kernel.nft_client import Kernel, Refused
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelRefused
 from zoneward.proxy.ruleset.ruleset import Chain
 
 _NUMBERS: Final = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class ExpectedTable:
     """``entered``: the chains that are there with or without Services, and ``rules`` of theirs as they were read;
     ``numbers`` of elements by set, of those that only we fill."""
 
@@ -41,24 +41,24 @@ class Expected:
     numbers: Mapping[str, int]
 
 
-class Watch:
+class TamperDetector:
     """Of one table."""
 
-    def __init__(self, kernel: Kernel, family: Family, table: str) -> None:
+    def __init__(self, kernel: KernelClient, family: Family, table: str) -> None:
         self._kernel, self._family, self._table = kernel, family, table
         self._others: int | None = None
         self._use: int | None = None
 
     async def others(self) -> int:
         """How many transactions were not ours, from some beginning. Raises Lost."""
-        number = generation(await self._kernel.ask(generation_request()))
+        number = parse_generation(await self._kernel.ask(generation_request()))
         return (number - self._kernel.taken) % _NUMBERS
 
     def seen(self, others: int) -> None:
         """The table is as it should be, as of then."""
         self._others, self._use = others, None
 
-    async def is_untouched(self, expected: Expected) -> bool:
+    async def is_untouched(self, expected: ExpectedTable) -> bool:
         """Whether the table seems to be as it should be. Raises Lost."""
         others = await self.others()
         if others == self._others:
@@ -66,16 +66,16 @@ class Watch:
         try:
             if not await self._is(expected):
                 return False
-        except (Refused, Incomplete):
+        except (KernelRefused, DumpInterrupted):
             return False
         self._others = others
         return True
 
-    async def _is(self, expected: Expected) -> bool:
+    async def _is(self, expected: ExpectedTable) -> bool:
         ask, family, table = self._kernel.ask, self._family, self._table
         try:
-            found_one = found_table(await ask(table_request(family, table)))
-        except Refused as error:
+            found_one = parse_table(await ask(table_request(family, table)))
+        except KernelRefused as error:
             if error.number == errno.ENOENT:
                 return False
             raise
@@ -83,16 +83,18 @@ class Watch:
             return False
         if found_one.use != self._use:
             # The kernel tells chains of all tables or none: of others there may be a hundred thousand.
-            there = chains(await ask(chains_request(family)), table)
+            there = parse_chains(await ask(chains_request(family)), table)
             if there.keys() != set(expected.chains):
                 return False
             if any(there[name] != chain.hook for name, chain in expected.entered.items()):
                 return False
         for name in expected.entered:
-            found = rules(await ask(rules_request(family, table, name)), table).get(name, ())
+            found = parse_rules(await ask(rules_request(family, table, name)), table).get(name, ())
             if found != expected.rules.get(name, ()):
                 return False
-        numbers = {name: each.number for name, each in sets(await ask(sets_request(family, table)), table).items()}
+        numbers = {
+            name: each.number for name, each in parse_sets(await ask(sets_request(family, table)), table).items()
+        }
         # Older kernels do not tell how many elements there are.
         if any(name not in numbers or numbers[name] not in (None, each) for name, each in expected.numbers.items()):
             return False

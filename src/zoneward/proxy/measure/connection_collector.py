@@ -9,18 +9,18 @@ import msgspec
 
 from zoneward.netlink.messages import Family
 from zoneward.netlink.nftables import elements_request
-from zoneward.proxy.kernel.nft_client import Kernel, Lost, Refused
-from zoneward.proxy.measure.connection_set import CONNECTIONS, Connection
-from zoneward.proxy.measure.connection_totals import EVERY, Measuring, Total
-from zoneward.proxy.model.node_cache import Known
-from zoneward.proxy.model.node_service import Key, Served, Spot
+from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.measure.connection_set import CONNECTIONS_SET, CountedConnection
+from zoneward.proxy.measure.connection_totals import POLL_PERIOD, ConnectionTotals, ZoneTotal
+from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_service import NodeService, ServiceAddress, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE
 
 _FRESH: Final = 1.0
 """Seconds for which a look is not repeated, however often somebody asks."""
 
 
-class Counting:
+class ConnectionCollector:
     """Tell it what is `programmed`, and `run` it once the tables are there. Ask for a `document`, or for `totals`.
 
     ``on_trouble`` is told why the kernel could not be asked; it is asked again. ``now`` is the time of day.
@@ -28,10 +28,10 @@ class Counting:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: KernelClient,
         families: Iterable[Family],
         *,
-        known: Known,
+        known: NodeCache,
         on_trouble: Callable[[str], None] = lambda _why: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] | None = None,
@@ -40,14 +40,14 @@ class Counting:
         self._kernel, self._families, self._known = kernel, tuple(families), known
         self._on_trouble, self._now, self._sleep = on_trouble, now, sleep
         self._clock = clock or asyncio.get_running_loop().time
-        self._places = places()
-        self._zones: dict[Key, dict[str, str | None]] = {}
+        self._places = service_lookups()
+        self._zones: dict[ServiceKey, dict[str, str | None]] = {}
         """Of endpoints, as long as a look takes: a Service of thousands is gone through once."""
-        self._measuring = Measuring(since=now(), service_of=self._service_of, zone_of=self._zone_of)
+        self._measuring = ConnectionTotals(since=now(), service_of=self._service_of, zone_of=self._zone_of)
         self._turn = asyncio.Lock()
         self._looked = float("-inf")
 
-    def programmed(self, service: Key, family: Family, served: Served | None) -> None:
+    def programmed(self, service: ServiceKey, family: Family, served: NodeService | None) -> None:
         """A Service as the kernel has it now; None: it is gone."""
         self._places[family].put(service, served)
 
@@ -55,7 +55,7 @@ class Counting:
         """Until cancelled."""
         while True:
             await self.look()
-            await self._sleep(EVERY)
+            await self._sleep(POLL_PERIOD)
 
     async def look(self) -> None:
         """Add what the kernel has counted since the last look."""
@@ -64,9 +64,9 @@ class Counting:
                 return
             try:
                 for family in self._families:
-                    answer = await self._kernel.ask(elements_request(family, TABLE, CONNECTIONS))
+                    answer = await self._kernel.ask(elements_request(family, TABLE, CONNECTIONS_SET))
                     self._measuring.take(family, answer, now=self._now())
-            except (Lost, Refused) as error:
+            except (KernelOutcomeUnknown, KernelRefused) as error:
                 self._on_trouble(str(error))
             self._measuring.forget(lambda service: self._known.services.get(*service) is None)
             self._zones.clear()
@@ -77,14 +77,14 @@ class Counting:
         await self.look()
         return msgspec.json.encode(self._measuring.document(node=self._known.node.name, zone=self._known.node.zone))
 
-    def totals(self) -> Iterator[Total]:
+    def totals(self) -> Iterator[ZoneTotal]:
         """As of the last look."""
         return self._measuring.totals()
 
-    def _service_of(self, family: Family, connection: Connection) -> tuple[Key, bool] | None:
+    def _service_of(self, family: Family, connection: CountedConnection) -> tuple[ServiceKey, bool] | None:
         return self._places[family].service(connection.address, connection.protocol, connection.port)
 
-    def _zone_of(self, service: Key, address: str) -> str | None:
+    def _zone_of(self, service: ServiceKey, address: str) -> str | None:
         zones = self._zones.get(service)
         if zones is None:
             zones = self._zones[service] = {
@@ -93,14 +93,14 @@ class Counting:
         return zones.get(address)
 
 
-class Places:
+class ServiceLookup:
     """Fed with what the node serves, in one family. A port of the node is a spot without an address."""
 
     def __init__(self) -> None:
-        self._services: dict[Spot, tuple[Key, bool]] = {}
-        self._asked: dict[Key, list[Spot]] = {}
+        self._services: dict[ServiceAddress, tuple[ServiceKey, bool]] = {}
+        self._asked: dict[ServiceKey, list[ServiceAddress]] = {}
 
-    def put(self, service: Key, served: Served | None) -> None:
+    def put(self, service: ServiceKey, served: NodeService | None) -> None:
         """A Service as it is now; None: it is gone."""
         for each in self._asked.pop(service, ()):
             if self._services.get(each, (None,))[0] == service:
@@ -115,11 +115,11 @@ class Places:
         for each in asked:
             self._services[each] = service, each[0] == served.cluster_ip
 
-    def service(self, address: str, protocol: str, port: int) -> tuple[Key, bool] | None:
+    def service(self, address: str, protocol: str, port: int) -> tuple[ServiceKey, bool] | None:
         """The Service, and whether the address is its own (a cluster IP); None: it is nobody's we know."""
         return self._services.get((address, protocol, port)) or self._services.get(("", protocol, port))
 
 
-def places() -> dict[Family, Places]:
+def service_lookups() -> dict[Family, ServiceLookup]:
     """One for each family."""
-    return {"ip": Places(), "ip6": Places()}
+    return {"ip": ServiceLookup(), "ip6": ServiceLookup()}

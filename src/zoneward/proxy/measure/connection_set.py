@@ -13,22 +13,24 @@ from typing import Final
 
 from zoneward.netlink.messages import GENERIC, Family, attributes, messages
 from zoneward.netlink.nftables import ELEMENTS, KEY, NEW_ELEMENTS, PROTOCOLS, SUBSYSTEM, VALUE
-from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, Declared
+from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, SetDeclaration
 
-CONNECTIONS: Final = "connections"
+CONNECTIONS_SET: Final = "connections"
 """The set."""
-COUNTING: Final = "count-connections"
+COUNTING_CHAIN: Final = "count-connections"
 """The chain."""
-MOST: Final = 1 << 16
-"""Elements: pairs of a Service's port and an endpoint that clients behind this node used within `KEPT`."""
-KEPT: Final = 3600
+MAX_ELEMENTS: Final = 1 << 16
+"""Elements: pairs of a Service's port and an endpoint that clients behind this node used within `ELEMENT_TIMEOUT`."""
+ELEMENT_TIMEOUT: Final = 3600
 """Seconds for which an element stays after its last connection."""
 
 
-def connections_set(family: Family) -> Declared:
+def connections_set(family: Family) -> SetDeclaration:
     address = ADDRESS[family]
     key = f"{address} . {address} . inet_service . inet_proto"
-    return Declared("set", f"type {key}; flags dynamic,timeout; timeout {KEPT}s; size {MOST}; counter")
+    return SetDeclaration(
+        "set", f"type {key}; flags dynamic,timeout; timeout {ELEMENT_TIMEOUT}s; size {MAX_ELEMENTS}; counter"
+    )
 
 
 def counting_chain(family: Family) -> Chain:
@@ -38,7 +40,7 @@ def counting_chain(family: Family) -> Chain:
     """
     key = f"{family} daddr . ct original {family} daddr . ct original proto-dst . meta l4proto"
     return Chain(
-        tuple(f"meta l4proto {each} update @{CONNECTIONS} {{ {key} }} return" for each in ("tcp", "udp", "sctp"))
+        tuple(f"meta l4proto {each} update @{CONNECTIONS_SET} {{ {key} }} return" for each in ("tcp", "udp", "sctp"))
     )
 
 
@@ -49,7 +51,7 @@ _ADDRESS: Final[dict[Family, int]] = {"ip": 4, "ip6": 16}
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class CountedConnection:
     """What was asked for, and the endpoint that it was sent to.
 
     ``protocol`` is a number where we know no name.
@@ -61,8 +63,8 @@ class Connection:
     protocol: str
 
 
-def counts(answer: bytes) -> dict[bytes, int]:
-    """The number of connections by element, keys as the kernel has them (see `connection`).
+def parse_counts(answer: bytes) -> dict[bytes, int]:
+    """The number of connections by element, keys as the kernel has them (see `parse_connection`).
 
     One that came or went while the kernel told of them may be missing.
     """
@@ -131,11 +133,11 @@ def _place(start: int, inside: bytes, wanted: int) -> slice:
     raise ValueError(f"no attribute {wanted}: {inside.hex()}")
 
 
-def connection(family: Family, key: bytes) -> Connection:
-    """What a key of `counts` says. Each part is filled up to four bytes."""
+def parse_connection(family: Family, key: bytes) -> CountedConnection:
+    """What a key of `parse_counts` says. Each part is filled up to four bytes."""
     size = _ADDRESS[family]
     endpoint, address, port, protocol = struct.unpack(f"!{size}s{size}sHxxBxxx", key)
-    return Connection(
+    return CountedConnection(
         endpoint=str(ip_address(endpoint)),
         address=str(ip_address(address)),
         port=port,

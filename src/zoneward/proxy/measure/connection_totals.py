@@ -11,70 +11,70 @@ from typing import Final
 
 from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
 from zoneward.netlink.messages import Family
-from zoneward.proxy.measure.connection_set import MOST, Connection, connection, counts
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, Key
+from zoneward.proxy.measure.connection_set import MAX_ELEMENTS, CountedConnection, parse_connection, parse_counts
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, ServiceKey
 
-EVERY: Final = 15.0
+POLL_PERIOD: Final = 15.0
 """Seconds between two looks. An endpoint is told of for longer than that after its last connection, as one that
 terminates: so its zone is still known.
 """
-ServiceOf = Callable[[Family, Connection], tuple[Key, bool] | None]
+ServiceOf = Callable[[Family, CountedConnection], tuple[ServiceKey, bool] | None]
 """The Service that was asked for, and whether it was asked for by its own address (a cluster IP); None: nobody's."""
-ZoneOf = Callable[[Key, str], str | None]
+ZoneOf = Callable[[ServiceKey, str], str | None]
 """The zone of an endpoint of a Service, by its address; None: nobody knows it."""
 
 
 @dataclass(slots=True)
-class _Seen:
+class _CountedElement:
     """An element: its count as it was last seen, and what it turned out to be."""
 
     count: int
-    service: tuple[Key, bool] | None = None
+    service: tuple[ServiceKey, bool] | None = None
     zone: str | None = None
     is_absent: bool = False
 
 
 @dataclass(slots=True)
-class _Totals:
+class _ServiceTotals:
     internal: dict[str, int] = field(default_factory=dict)
     external: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class ZoneTotal:
     """Connections to endpoints of one zone (``""``: nobody knows it). ``internal``: by the Service's own address."""
 
-    service: Key
+    service: ServiceKey
     family: Family
     internal: bool
     zone: str
     connections: int
 
 
-class Measuring:
-    """`take` what the kernel tells, every `EVERY` seconds, and once as soon as the tables are there."""
+class ConnectionTotals:
+    """`take` what the kernel tells, every `POLL_PERIOD` seconds, and once as soon as the tables are there."""
 
     def __init__(self, *, since: datetime, service_of: ServiceOf, zone_of: ZoneOf) -> None:
         self._since = self._until = since
         self._service_of, self._zone_of = service_of, zone_of
-        self._seen: dict[Family, dict[bytes, _Seen]] = {}
-        self._totals: dict[tuple[Key, Family], _Totals] = {}
+        self._seen: dict[Family, dict[bytes, _CountedElement]] = {}
+        self._totals: dict[tuple[ServiceKey, Family], _ServiceTotals] = {}
         self._is_complete = True
 
     def take(self, family: Family, answer: bytes, *, now: datetime) -> None:
         """An answer to a request for the elements of the set `CONNECTIONS`."""
-        found = counts(answer)
+        found = parse_counts(answer)
         self._until = max(self._until, now)
-        if len(found) >= MOST:
+        if len(found) >= MAX_ELEMENTS:
             self._is_complete = False
         seen = self._seen.get(family)
         if seen is None:
-            self._seen[family] = {key: _Seen(count) for key, count in found.items()}
+            self._seen[family] = {key: _CountedElement(count) for key, count in found.items()}
             return
         for key, count in found.items():
             last = seen.get(key)
             if last is None:
-                last = seen[key] = _Seen(0)
+                last = seen[key] = _CountedElement(0)
             last.is_absent = False
             if count != last.count:
                 # One that is less than before began anew.
@@ -87,7 +87,7 @@ class Measuring:
             else:
                 seen[key].is_absent = True
 
-    def forget(self, is_gone: Callable[[Key], bool]) -> None:
+    def forget(self, is_gone: Callable[[ServiceKey], bool]) -> None:
         """What was counted for Services that are gone; also what of theirs was counted after they were."""
         gone = [each for each in self._totals if is_gone(each[0])]
         for each in gone:
@@ -98,12 +98,12 @@ class Measuring:
                 if last.service is not None and is_gone(last.service[0]):
                     last.service = None
 
-    def totals(self) -> Iterator[Total]:
+    def totals(self) -> Iterator[ZoneTotal]:
         """Each only grows, until its Service is forgotten."""
         for (service, family), totals in sorted(self._totals.items()):
             for internal, zones in ((True, totals.internal), (False, totals.external)):
                 for zone, number in sorted(zones.items()):
-                    yield Total(service, family, internal, zone, number)
+                    yield ZoneTotal(service, family, internal, zone, number)
 
     def document(self, *, node: str, zone: str | None) -> MeasuredTraffic:
         """What there is to tell by the last look, for ``plan --measured``."""
@@ -125,16 +125,16 @@ class Measuring:
             ),
         )
 
-    def _add(self, family: Family, key: bytes, seen: _Seen, number: int) -> None:
+    def _add(self, family: Family, key: bytes, seen: _CountedElement, number: int) -> None:
         if seen.service is None or seen.zone is None:
-            one = connection(family, key)
+            one = parse_connection(family, key)
             seen.service = seen.service or self._service_of(family, one)
             if seen.service is None:
                 # Sent on by somebody else's rules.
                 return
             seen.zone = self._zone_of(seen.service[0], one.endpoint)
         service, internal = seen.service
-        totals = self._totals.setdefault((service, family), _Totals())
+        totals = self._totals.setdefault((service, family), _ServiceTotals())
         zones = totals.internal if internal else totals.external
         zone = seen.zone or ""
         zones[zone] = zones.get(zone, 0) + number

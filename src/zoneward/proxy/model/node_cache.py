@@ -34,8 +34,8 @@ from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
 from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, zone_of
 from zoneward.kube.readable_json import FAILURES
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, Node, Served
-from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, served_within
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode
+from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD, Consumer, SelectionRule, policies_of
 from zoneward.routing.selection.slice_groups import group_of_slice
@@ -58,7 +58,7 @@ class _Endpoint(Endpoint, frozen=True, gc=False, rename="camel", omit_defaults=T
 _ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
 
 
-class Known:
+class NodeCache:
     """Give it to `zoneward.client.following.follow`, with `queries`.
 
     ``on_service`` is told of each Service whose objects changed, unless that can make no difference here, and the time
@@ -88,7 +88,7 @@ class Known:
         on_left_out: Callable[[Key, tuple[str, ...]], None] = lambda _key, _what: None,
         on_unreadable: OnUnreadable = lambda _found: None,
     ) -> None:
-        self.node = Node(name=node, zone=zone)
+        self.node = ProxyNode(name=node, zone=zone)
         """The zone stays what it was where the Node is gone."""
         self.synced: Final = asyncio.Event()
         """Set once every kind has been listed; it stays set."""
@@ -154,7 +154,7 @@ class Known:
         for each in self._slices(self._slices_of.get(key), everything=True):
             yield from each.endpoints or ()
 
-    def served(self, key: Key) -> dict[Family, Served]:
+    def served(self, key: Key) -> dict[Family, NodeService]:
         """A Service as this node serves it, in each of its families; nothing for one that it does not serve.
 
         Raises TooLarge for one with more entries than it may have.
@@ -164,7 +164,7 @@ class Known:
         self._leave_out(key, left_out)
         return found
 
-    def _selected(self, key: Key, left_out: dict[str, None]) -> dict[Family, Served]:
+    def _selected(self, key: Key, left_out: dict[str, None]) -> dict[Family, NodeService]:
         service = self.services.get(*key)
         if service is None:
             self._looked_into.discard(key)
@@ -182,8 +182,8 @@ class Known:
 
     def _served(
         self, service: Service, slices: Iterable[EndpointSlice], left_out: dict[str, None]
-    ) -> dict[Family, Served]:
-        return served_within(
+    ) -> dict[Family, NodeService]:
+        return node_services_within(
             self._max_entries,
             service,
             tuple(slices),
@@ -206,7 +206,7 @@ class Known:
             del self.left_out[key]
         self._on_left_out(key, what)
 
-    def _lacks(self, service: Service, found: dict[Family, Served]) -> bool:
+    def _lacks(self, service: Service, found: dict[Family, NodeService]) -> bool:
         """Whether slices of other zones have to be looked into: local endpoints may lie there, or all that there are,
         or one that a client of UDP is to keep."""
         return policies_of(service, self._gates).uses_local or any(
@@ -343,14 +343,14 @@ class Known:
         if new is not None and new.metadata.name == self.node.name:
             zone = zone_of(new)
             if zone != self.node.zone:
-                self.node = Node(name=self.node.name, zone=zone)
+                self.node = ProxyNode(name=self.node.name, zone=zone)
                 self._zone_changes()
                 for service in self.keys():
                     self._on_service(service, None)
         self._on_node(new)
 
 
-def _by_zone(each: Served) -> Served:
+def _by_zone(each: NodeService) -> NodeService:
     """Endpoints of other zones were not even looked at: those that are left are not all."""
     return replace(
         each,

@@ -14,7 +14,7 @@ from zoneward.kube.input_error import show
 from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import Endpoint, EndpointSlice, Service, ServicePort, is_ready, is_serving
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.addresses import address_of, is_within, range_of, special
+from zoneward.proxy.model.addresses import is_in_cidr, parse_address, parse_cidr, special_use
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import (
     LOCAL,
@@ -30,22 +30,22 @@ from zoneward.routing.selection.selection import (
     slices_by_port,
 )
 
-Key = tuple[str, str]
+ServiceKey = tuple[str, str]
 """A Service: its namespace and name."""
 ADDRESS_TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
 DEFAULT_AFFINITY: Final = 10_800
 """Seconds for which a client keeps its endpoint where a Service does not say."""
 PROTOCOLS: Final = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}
-Spot = tuple[str, str, int]
+ServiceAddress = tuple[str, str, int]
 """What traffic is for: address, protocol and port."""
-LeftOut = Callable[[str], None]
+OnLeftOut = Callable[[str], None]
 """Is told of a value that is not programmed, and why, in a few words without a line break."""
 _EVERYBODY: Final[Mapping[Family, tuple[str, ...]]] = dict.fromkeys(FAMILIES, ())
 _LONGEST_AFFINITY: Final = 86_400
 _LAST_PORT: Final = 65_535
 
 
-class Target(msgspec.Struct, frozen=True, gc=False):
+class Backend(msgspec.Struct, frozen=True, gc=False):
     """Where a connection may be sent. ``here``: the endpoint is on this very node."""
 
     address: str
@@ -54,7 +54,7 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedPort:
+class NodeServicePort:
     """One port of a Service in one family.
 
     ``cluster`` serves traffic under the policy Cluster, ``local`` under Local; empty where there is nobody, or where no
@@ -67,21 +67,21 @@ class ServedPort:
     protocol: str
     port: int
     node_port: int | None = None
-    cluster: tuple[Target, ...] = ()
-    local: tuple[Target, ...] = ()
+    cluster: tuple[Backend, ...] = ()
+    local: tuple[Backend, ...] = ()
     weights: tuple[float, ...] | None = None
     has_any: bool = False
     rule: SelectionRule = SelectionRule.ALL
     affinity: int | None = None
-    serving: tuple[Target, ...] = ()
+    serving: tuple[Backend, ...] = ()
 
     @property
-    def reachable(self) -> tuple[Target, ...]:
+    def reachable(self) -> tuple[Backend, ...]:
         return tuple(dict.fromkeys((*self.cluster, *self.local)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class NodeService:
     """A Service in one family, as one node serves it.
 
     ``external`` are external and ``balancers`` load balancers' addresses, ``sources`` who may use the latter (empty:
@@ -101,24 +101,24 @@ class Served:
     external_local: bool = False
     health_check_port: int | None = None
     healthy: int = 0
-    ports: tuple[ServedPort, ...] = field(default=())
+    ports: tuple[NodeServicePort, ...] = field(default=())
     created: str = ""
-    taken: frozenset[Spot] = frozenset()
+    taken: frozenset[ServiceAddress] = frozenset()
 
-    def outer(self, port: ServedPort) -> tuple[str, ...]:
+    def outer(self, port: NodeServicePort) -> tuple[str, ...]:
         """The external and load balancers' addresses at which a port is served."""
         every = tuple(dict.fromkeys((*self.external, *self.balancers)))
         if not self.taken:
             return every
         return tuple(each for each in every if (each, port.protocol, port.port) not in self.taken)
 
-    def addresses(self, port: ServedPort) -> tuple[str, ...]:
+    def addresses(self, port: NodeServicePort) -> tuple[str, ...]:
         """All addresses at which a port is served."""
         return (self.cluster_ip, *self.outer(port))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ProxyNode:
     """The node whose proxy this is. ``zone`` None: it has none, and uses all endpoints."""
 
     name: str
@@ -129,16 +129,16 @@ def _nobody(_what: str) -> None:
     pass
 
 
-def served(
+def node_services(
     service: Service,
     slices: Sequence[EndpointSlice],
     *,
-    node: Node,
+    node: ProxyNode,
     consumer: Consumer,
     gates: Gates,
     service_ranges: Sequence[str] = (),
-    left_out: LeftOut = _nobody,
-) -> Iterator[Served]:
+    left_out: OnLeftOut = _nobody,
+) -> Iterator[NodeService]:
     """A Service in each of its families; nothing for one that proxies leave alone. ``slices`` are all that name it.
 
     External addresses within ``service_ranges`` are left out: they are for cluster IPs, be they of Services that this
@@ -163,11 +163,11 @@ def served(
     sources = _sources(spec.load_balancer_source_ranges or (), left_out)
     for family, cluster_ip in cluster_ips.items():
         own = [each for each in slices if each.address_type == ADDRESS_TYPES[family]]
-        ports: list[ServedPort] = []
+        ports: list[NodeServicePort] = []
         healthy: set[str] = set()
         groups, by_port = slice_groups(own, consumer, gates), slices_by_port(own)
         for port in spec_ports:
-            targets: dict[int, Target] = {}
+            targets: dict[int, Backend] = {}
             found: list[Endpoint] = []
             some = by_port.get((port.name, port.protocol), ())
             for address, endpoint in endpoints_of_port(some, port.name, protocol=port.protocol, node=node.name).items():
@@ -180,7 +180,7 @@ def served(
             chosen = select(found, policies=policies, heeded=heeded, node=node.name, zone=node.zone, groups=groups)
             healthy |= {targets[id(each)].address for each in found if targets[id(each)].here and is_ready(each)}
             ports.append(
-                ServedPort(
+                NodeServicePort(
                     name=port.name,
                     protocol=PROTOCOLS[port.protocol],
                     port=port.port,
@@ -194,7 +194,7 @@ def served(
                     serving=_serving(port.protocol, found, targets),
                 )
             )
-        yield Served(
+        yield NodeService(
             namespace=service.metadata.namespace,
             name=service.metadata.name,
             family=family,
@@ -215,7 +215,7 @@ def served(
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def family_of(address: str) -> Family:
+def family_of_address(address: str) -> Family:
     return "ip6" if ":" in address else "ip"
 
 
@@ -223,7 +223,7 @@ def _is_port(number: int) -> bool:
     return 0 < number <= _LAST_PORT
 
 
-def _is_usable(port: ServicePort, left_out: LeftOut) -> bool:
+def _is_usable(port: ServicePort, left_out: OnLeftOut) -> bool:
     if port.protocol not in PROTOCOLS:
         left_out(f"port {show(port.name)}: protocol {show(port.protocol)} is none of {', '.join(PROTOCOLS)}")
     elif not _is_port(port.port):
@@ -233,14 +233,14 @@ def _is_usable(port: ServicePort, left_out: LeftOut) -> bool:
     return False
 
 
-def _node_port(port: ServicePort, left_out: LeftOut) -> int | None:
+def _node_port(port: ServicePort, left_out: OnLeftOut) -> int | None:
     if port.node_port and not _is_port(port.node_port):
         left_out(f"port {show(port.name)}: node port {show(port.node_port)} is no number of a port")
         return None
     return port.node_port or None
 
 
-def _health_check_port(service: Service, left_out: LeftOut) -> int | None:
+def _health_check_port(service: Service, left_out: OnLeftOut) -> int | None:
     spec = service.spec
     port = (spec.health_check_node_port or None) if spec.type == "LoadBalancer" else None
     if port is not None and not _is_port(port):
@@ -249,29 +249,29 @@ def _health_check_port(service: Service, left_out: LeftOut) -> int | None:
     return port
 
 
-def _cluster_ips(addresses: Iterable[str], left_out: LeftOut) -> dict[Family, str]:
+def _cluster_ips(addresses: Iterable[str], left_out: OnLeftOut) -> dict[Family, str]:
     """The first of each family."""
     found: dict[Family, str] = {}
     for each in addresses:
         if each and each != HEADLESS:
-            address = address_of(each)
+            address = parse_address(each)
             if address is None:
                 left_out(f"cluster IP {show(each)} is no IP address")
             else:
-                found.setdefault(family_of(address), address)
+                found.setdefault(family_of_address(address), address)
     return {family: found[family] for family in FAMILIES if family in found}
 
 
-def _outer(kind: str, addresses: Iterable[str], service_ranges: Sequence[str], left_out: LeftOut) -> tuple[str, ...]:
+def _outer(kind: str, addresses: Iterable[str], service_ranges: Sequence[str], left_out: OnLeftOut) -> tuple[str, ...]:
     """External addresses of all families, each once."""
     found: dict[str, None] = {}
     for each in filter(None, addresses):
-        address = address_of(each)
+        address = parse_address(each)
         if address is None:
             left_out(f"{kind} {show(each)} is no IP address")
-        elif (why := special(address)) is not None:
+        elif (why := special_use(address)) is not None:
             left_out(f"{kind} {address} is {why}")
-        elif any(is_within(address, some) for some in service_ranges):
+        elif any(is_in_cidr(address, some) for some in service_ranges):
             left_out(f"{kind} {address} is in the range of cluster IPs")
         else:
             found[address] = None
@@ -279,10 +279,10 @@ def _outer(kind: str, addresses: Iterable[str], service_ranges: Sequence[str], l
 
 
 def _of(family: Family, addresses: Iterable[str]) -> tuple[str, ...]:
-    return tuple(each for each in addresses if family_of(each) == family)
+    return tuple(each for each in addresses if family_of_address(each) == family)
 
 
-def _sources(ranges: Sequence[str], left_out: LeftOut) -> Mapping[Family, tuple[str, ...] | None]:
+def _sources(ranges: Sequence[str], left_out: OnLeftOut) -> Mapping[Family, tuple[str, ...] | None]:
     """By family, who may come: empty, everybody; None, nobody.
 
     Blanks around a range were allowed by mistake, and have to be, and so were empty ones; a range of everything says
@@ -293,33 +293,33 @@ def _sources(ranges: Sequence[str], left_out: LeftOut) -> Mapping[Family, tuple[
     found: dict[Family, dict[str, None]] = {family: {} for family in FAMILIES}
     is_whole = True
     for each in filter(None, map(str.strip, ranges)):
-        some = range_of(each)
+        some = parse_cidr(each)
         if some is None:
             left_out(f"source range {show(each)} is no range of IP addresses")
             is_whole = False
         else:
-            found[family_of(some)][some] = None
+            found[family_of_address(some)][some] = None
     return {
         family: () if any(each.endswith("/0") for each in some) else tuple(some) if some or is_whole else None
         for family, some in found.items()
     }
 
 
-def _target(text: str, endpoint: Endpoint, family: Family, node: str) -> Target | None:
+def _target(text: str, endpoint: Endpoint, family: Family, node: str) -> Backend | None:
     address, _, port = text.rpartition(":")
-    found = address_of(address[1:-1] if address.startswith("[") else address)
-    if found is None or family_of(found) != family or not _is_port(number := int(port)):
+    found = parse_address(address[1:-1] if address.startswith("[") else address)
+    if found is None or family_of_address(found) != family or not _is_port(number := int(port)):
         return None
-    return Target(found, number, endpoint.node_name == node)
+    return Backend(found, number, endpoint.node_name == node)
 
 
-def _serving(protocol: str, found: Iterable[Endpoint], targets: Mapping[int, Target]) -> tuple[Target, ...]:
+def _serving(protocol: str, found: Iterable[Endpoint], targets: Mapping[int, Backend]) -> tuple[Backend, ...]:
     if protocol != "UDP":
         return ()
     return tuple(targets[id(each)] for each in found if is_ready(each) or is_serving(each))
 
 
-def _affinity(service: Service, left_out: LeftOut) -> int | None:
+def _affinity(service: Service, left_out: OnLeftOut) -> int | None:
     if service.spec.session_affinity != "ClientIP":
         return None
     config = service.spec.session_affinity_config
@@ -330,7 +330,7 @@ def _affinity(service: Service, left_out: LeftOut) -> int | None:
     return seconds
 
 
-def selections(node: Node, served: Iterable[Served]) -> dict[str, Any]:
+def selection_document(node: ProxyNode, served: Iterable[NodeService]) -> dict[str, Any]:
     """In values that JSON has."""
     return {
         "node": node.name,
@@ -339,7 +339,7 @@ def selections(node: Node, served: Iterable[Served]) -> dict[str, Any]:
     }
 
 
-def _port(served: Served, port: ServedPort) -> dict[str, Any]:
+def _port(served: NodeService, port: NodeServicePort) -> dict[str, Any]:
     found: dict[str, Any] = {
         "namespace": served.namespace,
         "service": served.name,
@@ -359,12 +359,12 @@ def _port(served: Served, port: ServedPort) -> dict[str, Any]:
     return found
 
 
-def _uses_cluster(served: Served) -> bool:
+def _uses_cluster(served: NodeService) -> bool:
     is_external = bool(served.external or served.balancers) or any(port.node_port for port in served.ports)
     return not served.internal_local or is_external
 
 
-def _named(targets: Iterable[Target]) -> list[str]:
+def _named(targets: Iterable[Backend]) -> list[str]:
     return [
         f"[{each.address}]:{each.port}" if ":" in each.address else f"{each.address}:{each.port}" for each in targets
     ]

@@ -31,12 +31,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.measure.connection_set import CONNECTIONS, COUNTING, connections_set, counting_chain
+from zoneward.proxy.measure.connection_set import CONNECTIONS_SET, COUNTING_CHAIN, connections_set, counting_chain
 from zoneward.proxy.ruleset.nft_commands import quote
-from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, Declared, Hook
+from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, Hook, SetDeclaration
 
 TABLE: Final = "zoneward"
-LAYOUT: Final = "layout"
+LAYOUT_CHAIN: Final = "layout"
 """The beginning of the name of a chain without rules, which tells of all that is not told by other names."""
 _PORT: Final = "meta l4proto . th dport"
 _PROTOCOLS: Final = ("tcp", "udp", "sctp")
@@ -46,7 +46,7 @@ _LOOPBACK: Final[dict[Family, str]] = {"ip": "127.0.0.0/8", "ip6": "::1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutOptions:
+class RulesetOptions:
     """How a node is to be taken, by family where it differs.
 
     ``pod_ranges`` or ``pod_interfaces`` say who is a Pod of this node: ranges of addresses, or the name of an
@@ -76,30 +76,30 @@ _SHARED: Final = ("c", "l")
 """Kinds of chains that ports share, whichever Service they are of."""
 
 
-def base_sets(family: Family, options: LayoutOptions) -> dict[str, Declared]:
+def base_sets(family: Family, options: RulesetOptions) -> dict[str, SetDeclaration]:
     """Sets and maps of a table, without elements."""
     address = ADDRESS[family]
     by_address, by_port = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
     drawn = "numgen random mod 65536"
     found = {
-        "cluster-ips": Declared("set", f"type {address}"),
-        "hairpin": Declared("set", f"type {address} . {address} . inet_proto . inet_service"),
-        "to-cluster-ip": Declared("map", f"type {by_address} : {address}"),
-        "node-to-cluster-ip": Declared("map", f"type {by_port} : {address}"),
-        "node-to-port": Declared("map", f"type {by_port} : inet_service"),
+        "cluster-ips": SetDeclaration("set", f"type {address}"),
+        "hairpin": SetDeclaration("set", f"type {address} . {address} . inet_proto . inet_service"),
+        "to-cluster-ip": SetDeclaration("map", f"type {by_address} : {address}"),
+        "node-to-cluster-ip": SetDeclaration("map", f"type {by_port} : {address}"),
+        "node-to-port": SetDeclaration("map", f"type {by_port} : inet_service"),
     }
     for name in ("endpoints", "local-endpoints"):
-        found[name] = Declared("map", f"typeof {family} daddr . {_PORT} . {drawn} : {family} daddr . tcp dport")
+        found[name] = SetDeclaration("map", f"typeof {family} daddr . {_PORT} . {drawn} : {family} daddr . tcp dport")
     for name in ("services", "inside", "outside", "refused", "guarded", "policy-cluster", "policy-local"):
-        found[name] = Declared("map", f"type {by_address} : verdict")
+        found[name] = SetDeclaration("map", f"type {by_address} : verdict")
     for name in ("node-ports", "node-inside", "node-outside", "node-refused"):
-        found[name] = Declared("map", f"type {by_port} : verdict")
+        found[name] = SetDeclaration("map", f"type {by_port} : verdict")
     if options.count_connections:
-        found[CONNECTIONS] = connections_set(family)
+        found[CONNECTIONS_SET] = connections_set(family)
     return found
 
 
-def base_chains(family: Family, options: LayoutOptions) -> dict[str, Chain]:
+def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
     """Chains that are there with or without Services, those without a hook first."""
     key = f"{family} daddr . {_PORT}"
     node, mark, ours = _to_node(family, options), options.marked, _from_pods(family, options)
@@ -153,17 +153,19 @@ def base_chains(family: Family, options: LayoutOptions) -> dict[str, Chain]:
     if options.count_connections:
         # Before any rule that masquerades, since that ends a chain. What goes to the node's own addresses leaves by the
         # hook input; what passes both hooks is asked in the first of them alone.
-        count = f"ct status dnat jump {COUNTING}"
+        count = f"ct status dnat jump {COUNTING_CHAIN}"
         after = chains["nat-postrouting"]
         chains |= {
-            COUNTING: counting_chain(family),
+            COUNTING_CHAIN: counting_chain(family),
             "nat-postrouting": Chain((count, *after.rules), after.hook),
             "nat-input": Chain((count,), Hook("nat", "input", 100)),
         }
     # What was written by other options, or another version, is known by it.
-    said = base_sets(family, options), chains, [shared_chain(f"{each}-2", family) for each in _SHARED]
-    digest = hashlib.sha256(repr(said).encode()).hexdigest()[:16]
-    return chains | {f"{LAYOUT}-{digest}": Chain()}
+    content = base_sets(family, options), chains, [shared_chain(f"{each}-2", family) for each in _SHARED]
+    # A table that an older version wrote stays in service only if its layout has the same name: so does its text.
+    text = repr(content).replace("SetDeclaration(", "Declared(")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return chains | {f"{LAYOUT_CHAIN}-{digest}": Chain()}
 
 
 def shared_chain(name: str, family: Family) -> Chain:
@@ -199,7 +201,7 @@ def _from_node_port(family: Family) -> tuple[str, ...]:
     )
 
 
-def _to_node(family: Family, options: LayoutOptions) -> str:
+def _to_node(family: Family, options: RulesetOptions) -> str:
     """What matches traffic to the addresses that node ports are served on."""
     rule = f"fib daddr type local {family} daddr != {_LOOPBACK[family]}"
     ranges = (options.node_addresses or {}).get(family, ())
@@ -208,7 +210,7 @@ def _to_node(family: Family, options: LayoutOptions) -> str:
     return f"{rule} {family} daddr {{ {', '.join(ranges)} }}"
 
 
-def _from_pods(family: Family, options: LayoutOptions) -> tuple[str, str] | None:
+def _from_pods(family: Family, options: RulesetOptions) -> tuple[str, str] | None:
     """What matches traffic of this node's Pods, and what all other; None where nobody says which that is."""
     if options.pod_interfaces is not None:
         name = quote(options.pod_interfaces)

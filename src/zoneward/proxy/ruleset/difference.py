@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from zoneward.proxy.ruleset.base_rules import LAYOUT
-from zoneward.proxy.ruleset.ruleset import Chain, Changes, Declared, Elements, Ruleset
+from zoneward.proxy.ruleset.base_rules import LAYOUT_CHAIN
+from zoneward.proxy.ruleset.ruleset import Chain, Elements, Ruleset, RulesetChanges, SetDeclaration
 
 T = TypeVar("T")
 
 
-def difference(old: Ruleset | None, new: Ruleset) -> Changes:
+def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
     """What makes ``new`` out of ``old``; None: there is no such table yet.
 
     A chain does what its name says (`zoneward.proxy.ruleset.base_rules`), so that names are all that is compared of
     them, and where the kernel enters them. A table of another layout is replaced as a whole, in the same moment.
     """
     if old is None or _layout(old) != _layout(new) or _entered_elsewhere(old, new):
-        return Changes(
+        return RulesetChanges(
             family=new.family,
             table=new.table,
             is_new=True,
@@ -26,9 +26,9 @@ def difference(old: Ruleset | None, new: Ruleset) -> Changes:
             chains=new.chains,
             added={name: some for name, some in new.elements.items() if some},
         )
-    removed, added = elements_changed(old.elements, new.elements)
+    removed, added = diff_elements(old.elements, new.elements)
     gone_sets = frozenset(old.sets.keys() - new.sets.keys())
-    return Changes(
+    return RulesetChanges(
         family=new.family,
         table=new.table,
         sets={name: declared for name, declared in new.sets.items() if name not in old.sets},
@@ -41,18 +41,18 @@ def difference(old: Ruleset | None, new: Ruleset) -> Changes:
 
 
 def _layout(ruleset: Ruleset) -> str | None:
-    return next((name for name in ruleset.chains if name.startswith(f"{LAYOUT}-")), None)
+    return next((name for name in ruleset.chains if name.startswith(f"{LAYOUT_CHAIN}-")), None)
 
 
 def _entered_elsewhere(old: Ruleset, new: Ruleset) -> bool:
     return any(old.chains[name].hook != chain.hook for name, chain in new.chains.items() if name in old.chains)
 
 
-def merged(changes: Sequence[Changes]) -> Changes:
+def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
     """Changes that follow each other, as one: what one of them makes and a later one takes away is left out."""
     if len(changes) == 1:
         return changes[0]
-    sets: dict[str, Declared] = {}
+    sets: dict[str, SetDeclaration] = {}
     chains: dict[str, Chain] = {}
     rewritten: dict[str, Chain] = {}
     removed: dict[str, dict[str, str]] = {}
@@ -89,7 +89,7 @@ def merged(changes: Sequence[Changes]) -> Changes:
     )
 
 
-def apart(changes: Changes) -> tuple[Changes, Changes, Changes]:
+def split_changes(changes: RulesetChanges) -> tuple[RulesetChanges, RulesetChanges, RulesetChanges]:
     """Changes as three transactions: chains that are made, what leads there and all the rest, and chains that go. Each
     may be nothing.
 
@@ -97,7 +97,7 @@ def apart(changes: Changes) -> tuple[Changes, Changes, Changes]:
     chain that comes with it, to none. So it would be lost. And kernels before 6.2 take a chain for one in use as long
     as the transaction lasts that takes away the last element that leads there.
     """
-    nothing = Changes(family=changes.family, table=changes.table)
+    nothing = RulesetChanges(family=changes.family, table=changes.table)
     if changes.is_new:
         return nothing, changes, nothing
     ahead = replace(nothing, sets=changes.sets, chains=changes.chains) if changes.chains else nothing
@@ -121,14 +121,14 @@ def _go(here: dict[str, T], gone: set[str], go: frozenset[str]) -> None:
             gone.add(name)
 
 
-def differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
+def count_differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
     """How many ``chains``, ``sets`` and ``elements`` are wrong, without those that are none; None: it is another table.
 
     Rules are not compared.
     """
     if _layout(there) != _layout(wanted) or _entered_elsewhere(there, wanted):
         return None
-    removed, added = elements_changed(there.elements, wanted.elements)
+    removed, added = diff_elements(there.elements, wanted.elements)
     found = {
         "chains": len(there.chains.keys() ^ wanted.chains.keys()),
         "sets": len(there.sets.keys() ^ wanted.sets.keys()),
@@ -138,7 +138,7 @@ def differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
     return {what: number for what, number in found.items() if number}
 
 
-def elements_changed(old: Elements, new: Elements) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+def diff_elements(old: Elements, new: Elements) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """What goes and what comes; an element with another value does both."""
     removed: dict[str, dict[str, str]] = {}
     added: dict[str, dict[str, str]] = {}

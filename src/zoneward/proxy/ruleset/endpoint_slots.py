@@ -18,7 +18,7 @@ _TOLERANCE: Final = 0.01
 """Of the share that a weight asks for."""
 
 
-def slots(wanted: Iterable[E], before: Sequence[E] = ()) -> tuple[E, ...]:
+def place_in_slots(wanted: Iterable[E], before: Sequence[E] = ()) -> tuple[E, ...]:
     """The slots for endpoints, of which one may be wanted several times, changed as little as can be.
 
     ``before`` are the slots as they were. New endpoints come in the order in which they are wanted.
@@ -56,7 +56,7 @@ def _close(found: "list[E | None]", total: int) -> None:
 
 
 @lru_cache(maxsize=1024)
-def repeats(weights: tuple[float, ...]) -> tuple[int, ...]:
+def slots_per_endpoint(weights: tuple[float, ...]) -> tuple[int, ...]:
     """How many slots each endpoint gets, at least one, so that its share is within 1 % of what its weight asks for.
 
     As few slots as will do, and at most 256 for each endpoint on average: beyond, the nearest that this allows. Weights

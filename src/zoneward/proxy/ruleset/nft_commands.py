@@ -5,18 +5,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from zoneward.kube.visible import visible
-from zoneward.proxy.ruleset.ruleset import Chain, Changes
+from zoneward.proxy.ruleset.ruleset import Chain, RulesetChanges
 
 _AT_ONCE: Final = 500
 """Elements in one command: a line that a person can still open in an editor."""
 
 
-def render_commands(changes: Changes) -> str:
+def render_commands(changes: RulesetChanges) -> str:
     """Commands in the order in which they have to come: none names what is not there, none takes away what is named."""
     return "".join(f"{line}\n" for line in command_lines(changes))
 
 
-def command_lines(changes: Changes) -> Iterator[str]:
+def command_lines(changes: RulesetChanges) -> Iterator[str]:
     where = f"{changes.family} {changes.table}"
     if changes.replaces:
         # Added first, for one that is not there cannot be deleted.

@@ -30,7 +30,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class SetDeclaration:
     """A set or a map without its elements. ``spec`` is what nft has between the braces."""
 
     kind: str
@@ -38,16 +38,16 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
+class ServiceRules:
     """What one Service adds to a table. ``shared`` names chains that many use; ``chains`` and ``sets`` are its own."""
 
     elements: Elements = field(default_factory=dict)
     shared: frozenset[str] = frozenset()
     chains: Mapping[str, Chain] = field(default_factory=dict)
-    sets: Mapping[str, Declared] = field(default_factory=dict)
+    sets: Mapping[str, SetDeclaration] = field(default_factory=dict)
 
 
-NOTHING: Final = Portion()
+NO_RULES: Final = ServiceRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +56,13 @@ class Ruleset:
 
     family: Family
     table: str
-    sets: Mapping[str, Declared]
+    sets: Mapping[str, SetDeclaration]
     chains: Mapping[str, Chain]
     elements: Elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class RulesetChanges:
     """From one state of a table to another, all at once. What is in ``removed`` and ``added`` gets another value.
 
     ``replaces``: whatever table there is goes as a whole; ``is_new``: the table has to be made. ``rewritten`` are
@@ -73,7 +73,7 @@ class Changes:
     table: str
     is_new: bool = False
     replaces: bool = False
-    sets: Mapping[str, Declared] = field(default_factory=dict)
+    sets: Mapping[str, SetDeclaration] = field(default_factory=dict)
     chains: Mapping[str, Chain] = field(default_factory=dict)
     rewritten: Mapping[str, Chain] = field(default_factory=dict)
     removed: Elements = field(default_factory=dict)

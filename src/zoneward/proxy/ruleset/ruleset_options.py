@@ -6,9 +6,9 @@ from typing import Final
 
 from zoneward.kube.objects import Node
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.addresses import address_of, is_within
-from zoneward.proxy.model.node_service import family_of
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
+from zoneward.proxy.model.addresses import is_in_cidr, parse_address
+from zoneward.proxy.model.node_service import family_of_address
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.settings import PRIMARY, ProxySettings, by_family, network_of
 
 _KINDS: Final = ("InternalIP", "ExternalIP")
@@ -27,11 +27,11 @@ def all_node_addresses(
     for kind in _KINDS:
         for each in status:
             if each.type == kind and each.address:
-                address = address_of(each.address)
+                address = parse_address(each.address)
                 if address is None:
                     left_out(each.address)
                 else:
-                    found.setdefault(family_of(address), {})[address] = None
+                    found.setdefault(family_of_address(address), {})[address] = None
     return {family: tuple(some) for family, some in found.items()}
 
 
@@ -40,18 +40,18 @@ def node_addresses(node: Node | None) -> dict[Family, str]:
     return {family: some[0] for family, some in all_node_addresses(node).items()}
 
 
-def node_port_addresses(options: LayoutOptions, node: Node | None) -> dict[Family, frozenset[str]]:
+def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Family, frozenset[str]]:
     """Those of a Node's addresses that node ports are served on."""
     ranges = options.node_addresses or {}
     return {
         family: frozenset(
-            each for each in some if family not in ranges or any(is_within(each, one) for one in ranges[family])
+            each for each in some if family not in ranges or any(is_in_cidr(each, one) for one in ranges[family])
         )
         for family, some in all_node_addresses(node).items()
     }
 
 
-def layout_options(settings: ProxySettings, node: Node | None) -> LayoutOptions:
+def ruleset_options(settings: ProxySettings, node: Node | None) -> RulesetOptions:
     """Where the Node tells no address, node ports are served on all of its addresses."""
     own = node_addresses(node)
     ranges: dict[Family, Sequence[str]]
@@ -59,7 +59,7 @@ def layout_options(settings: ProxySettings, node: Node | None) -> LayoutOptions:
         ranges = {family: (address,) for family, address in own.items()}
     else:
         ranges = _of_families([network_of(each) for each in settings.node_port_addresses])
-    return LayoutOptions(
+    return RulesetOptions(
         pod_ranges=by_family(settings.cluster_cidrs) or None,
         pod_interfaces=None if settings.pod_interfaces is None else f"{settings.pod_interfaces}*",
         masquerade_all=settings.masquerade_all,
@@ -71,12 +71,12 @@ def layout_options(settings: ProxySettings, node: Node | None) -> LayoutOptions:
     )
 
 
-def serves_node_ports(options: LayoutOptions, family: Family, address: bytes) -> bool:
+def is_node_port_address(options: RulesetOptions, family: Family, address: bytes) -> bool:
     """Whether node ports are served on an address, given by its bytes, as far as ranges decide that."""
     ranges = (options.node_addresses or {}).get(family, ())
-    return not ranges or any(is_within(str(ip_address(address)), each) for each in ranges)
+    return not ranges or any(is_in_cidr(str(ip_address(address)), each) for each in ranges)
 
 
 def _of_families(ranges: Sequence[str]) -> dict[Family, Sequence[str]]:
-    found = {family: tuple(each for each in ranges if family_of(each) == family) for family in FAMILIES}
+    found = {family: tuple(each for each in ranges if family_of_address(each) == family) for family in FAMILIES}
     return {family: some for family, some in found.items() if some}

@@ -13,33 +13,41 @@ from dataclasses import replace
 from typing import Final
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.node_service import Key
-from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_chains, base_sets, shared_chain
-from zoneward.proxy.ruleset.difference import difference, elements_changed
-from zoneward.proxy.ruleset.ruleset import NOTHING, Chain, Changes, Declared, Elements, Portion, Ruleset
+from zoneward.proxy.model.node_service import ServiceKey
+from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_chains, base_sets, shared_chain
+from zoneward.proxy.ruleset.difference import diff_elements, diff_rulesets
+from zoneward.proxy.ruleset.ruleset import (
+    NO_RULES,
+    Chain,
+    Elements,
+    Ruleset,
+    RulesetChanges,
+    ServiceRules,
+    SetDeclaration,
+)
 
 
-class KeptRuleset:
+class RulesetState:
     """`begin`, `put` each Service, `tidy`; then `put` what changes. What each of them says has to be applied in turn.
 
     ``present``: the table as it is in the kernel; None: there is none.
     """
 
-    def __init__(self, family: Family, table: str, options: LayoutOptions, *, present: Ruleset | None = None) -> None:
+    def __init__(self, family: Family, table: str, options: RulesetOptions, *, present: Ruleset | None = None) -> None:
         self._family, self._table, self._options = family, table, options
         self._base_sets: Final = base_sets(family, options)
         self._base_chains: Final = base_chains(family, options)
-        self._portions: dict[Key, Portion] = {}
+        self._portions: dict[ServiceKey, ServiceRules] = {}
         self._shared: Counter[str] = Counter()
-        self._owners: dict[tuple[str, str], Key] = {}
-        self._contested: dict[tuple[str, str], dict[Key, str]] = {}
+        self._owners: dict[tuple[str, str], ServiceKey] = {}
+        self._contested: dict[tuple[str, str], dict[ServiceKey, str]] = {}
         """All who ask for an element that several ask for, with the value that each wants."""
         self._present = present
         self._stray: dict[str, dict[str, str]] = {}
         """Elements of the kernel that nobody has asked for yet."""
         self._chains_there: set[str] = set()
         self._sets_there: set[str] = set()
-        self._before: list[tuple[Key, Portion]] = []
+        self._before: list[tuple[ServiceKey, ServiceRules]] = []
         self._stray_before: list[tuple[str, str, str]] = []
 
     def mark(self) -> None:
@@ -63,7 +71,7 @@ class KeptRuleset:
         own = (name for portion in self._portions.values() for name in portion.chains)
         return frozenset((*self._base_chains, *self._shared, *own))
 
-    def begin(self) -> Changes:
+    def begin(self) -> RulesetChanges:
         """What is there with or without Services."""
         base = Ruleset(
             family=self._family,
@@ -73,7 +81,7 @@ class KeptRuleset:
             elements={},
         )
         found, self._present = self._present, None
-        changes = difference(found, base)
+        changes = diff_rulesets(found, base)
         if found is not None and not changes.is_new:
             self._stray = {name: dict(some) for name, some in found.elements.items()}
             self._chains_there = set(found.chains) - set(self._base_chains)
@@ -82,24 +90,26 @@ class KeptRuleset:
             changes = replace(changes, removed={}, gone_chains=nothing, gone_sets=nothing)
         return changes
 
-    def tidy(self) -> Changes:
+    def tidy(self) -> RulesetChanges:
         """All Services were put: what the kernel has besides goes."""
         wanted = {name for portion in self._portions.values() for name in (*portion.chains, *portion.sets)}
         wanted |= self._shared.keys()
         chains, sets = frozenset(self._chains_there - wanted), frozenset(self._sets_there - wanted)
         removed = {name: some for name, some in self._stray.items() if some and name not in sets}
         self._stray, self._chains_there, self._sets_there = {}, set(), set()
-        return Changes(family=self._family, table=self._table, removed=removed, gone_chains=chains, gone_sets=sets)
+        return RulesetChanges(
+            family=self._family, table=self._table, removed=removed, gone_chains=chains, gone_sets=sets
+        )
 
-    def put(self, service: Key, portion: Portion) -> Changes:
-        """A Service as it is now; `NOTHING` for one that is gone. What that changes."""
-        old = self._portions.get(service, NOTHING)
+    def put(self, service: ServiceKey, portion: ServiceRules) -> RulesetChanges:
+        """A Service as it is now; `NO_RULES` for one that is gone. What that changes."""
+        old = self._portions.get(service, NO_RULES)
         self._before.append((service, old))
-        if portion is NOTHING:
+        if portion is NO_RULES:
             self._portions.pop(service, None)
         else:
             self._portions[service] = portion
-        asked_less, asked_more = elements_changed(old.elements, portion.elements)
+        asked_less, asked_more = diff_elements(old.elements, portion.elements)
         removed, added = self._settled(service, asked_less, asked_more)
         new_shared = {name for name in portion.shared - old.shared if not self._shared[name]}
         self._shared.update(portion.shared)
@@ -110,7 +120,7 @@ class KeptRuleset:
         chains = self._chains(sorted(new_shared))
         chains |= {name: chain for name, chain in portion.chains.items() if name not in old.chains}
         sets = {name: each for name, each in portion.sets.items() if name not in old.sets}
-        return Changes(
+        return RulesetChanges(
             family=self._family,
             table=self._table,
             sets={name: each for name, each in sets.items() if name not in self._sets_there},
@@ -127,7 +137,7 @@ class KeptRuleset:
 
     def whole(self) -> Ruleset:
         """Everything, as it would be loaded into a kernel that has nothing."""
-        sets: dict[str, Declared] = dict(self._base_sets)
+        sets: dict[str, SetDeclaration] = dict(self._base_sets)
         chains = dict(self._base_chains) | self._chains(sorted(self._shared))
         elements: dict[str, dict[str, str]] = {}
         for service in sorted(self._portions):
@@ -145,7 +155,7 @@ class KeptRuleset:
         return {name: shared_chain(name, self._family) for name in names}
 
     def _settled(
-        self, service: Key, less: Elements, more: Elements
+        self, service: ServiceKey, less: Elements, more: Elements
     ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
         """What becomes of the kernel's elements when a Service no longer asks for some, and asks for others."""
         removed: dict[str, dict[str, str]] = {}
@@ -181,7 +191,7 @@ class KeptRuleset:
             if not some:
                 del added[name]
 
-    def _let_go(self, service: Key, element: tuple[str, str], added: dict[str, dict[str, str]]) -> None:
+    def _let_go(self, service: ServiceKey, element: tuple[str, str], added: dict[str, dict[str, str]]) -> None:
         owner, others = self._owners[element], self._contested.get(element)
         if others is None:
             del self._owners[element]
@@ -195,7 +205,7 @@ class KeptRuleset:
 
     def _ask(
         self,
-        service: Key,
+        service: ServiceKey,
         element: tuple[str, str],
         value: str,
         removed: dict[str, dict[str, str]],

@@ -12,66 +12,68 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from zoneward.proxy.model.addresses import is_within
-from zoneward.proxy.model.node_service import Served, ServedPort, Target
-from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.ruleset.endpoint_slots import repeats, slots
+from zoneward.proxy.model.addresses import is_in_cidr
+from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
+from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.endpoint_slots import place_in_slots, slots_per_endpoint
 from zoneward.proxy.ruleset.nft_commands import safe_name
-from zoneward.proxy.ruleset.ruleset import ADDRESS, NOTHING, Chain, Declared, Portion
-from zoneward.proxy.ruleset.service_size import Parts
+from zoneward.proxy.ruleset.ruleset import ADDRESS, NO_RULES, Chain, ServiceRules, SetDeclaration
+from zoneward.proxy.ruleset.service_size import ServiceParts
 
 _MOST_KEPT: Final = 1 << 20
 """Clients that a port remembers, each with its endpoint. Where there are more, new ones are not kept."""
-Slots = Mapping[tuple[str, str, str], Sequence[Target]]
+EndpointSlots = Mapping[tuple[str, str, str], Sequence[Backend]]
 """By the port's name and protocol, and ``cluster`` or ``local``: what stands in each slot."""
 
 
-def slots_of(parts: Parts, before: Slots) -> dict[tuple[str, str, str], tuple[Target, ...]]:
+def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, str, str], tuple[Backend, ...]]:
     """What stands in each slot of each port, changed as little as can be from what stood there before."""
     found = {}
     for port in (port for each in parts for port in each.ports):
         for kind, targets in (("cluster", _repeated(port)), ("local", port.local)):
             key = port.name, port.protocol, kind
             if targets:
-                found[key] = slots(targets, before.get(key, ()))
+                found[key] = place_in_slots(targets, before.get(key, ()))
     return found
 
 
-def portion(parts: Parts, there: Slots, options: LayoutOptions) -> Portion:
-    """What a Service adds to its table. ``there``: see `slots_of`."""
+def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOptions) -> ServiceRules:
+    """What a Service adds to its table. ``there``: see `assign_slots`."""
     made = [_Portion(each, options).made(there) for each in parts]
     if len(made) <= 1:
-        return made[0] if made else NOTHING
+        return made[0] if made else NO_RULES
     elements: dict[str, dict[str, str]] = {}
     chains: dict[str, Chain] = {}
-    sets: dict[str, Declared] = {}
+    sets: dict[str, SetDeclaration] = {}
     for each in made:
         for name, some in each.elements.items():
             elements.setdefault(name, {}).update(some)
         chains |= each.chains
         sets |= each.sets
-    return Portion(
+    return ServiceRules(
         elements=elements, shared=frozenset[str]().union(*(each.shared for each in made)), chains=chains, sets=sets
     )
 
 
 class _Portion:
-    def __init__(self, served: Served, options: LayoutOptions) -> None:
+    def __init__(self, served: NodeService, options: RulesetOptions) -> None:
         self._served = served
         self._family = served.family
         self._options = options
         self._elements: dict[str, dict[str, str]] = {"cluster-ips": {served.cluster_ip: ""}}
         self._shared: set[str] = set()
         self._chains: dict[str, Chain] = {}
-        self._sets: dict[str, Declared] = {}
+        self._sets: dict[str, SetDeclaration] = {}
 
-    def made(self, there: Slots) -> Portion:
+    def made(self, there: EndpointSlots) -> ServiceRules:
         for port in self._served.ports:
             self._add(port, *(there.get((port.name, port.protocol, kind), ()) for kind in ("cluster", "local")))
         self._guard()
-        return Portion(elements=self._elements, shared=frozenset(self._shared), chains=self._chains, sets=self._sets)
+        return ServiceRules(
+            elements=self._elements, shared=frozenset(self._shared), chains=self._chains, sets=self._sets
+        )
 
-    def _add(self, port: ServedPort, cluster: Sequence[Target], local: Sequence[Target]) -> None:
+    def _add(self, port: NodeServicePort, cluster: Sequence[Backend], local: Sequence[Backend]) -> None:
         served = self._served
         inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
         ways = self._ways(port, cluster, local)
@@ -103,7 +105,7 @@ class _Portion:
                 for slot, target in enumerate(targets):
                     elements[f"{inner} . {slot}"] = f"{target.address} . {target.port}"
 
-    def _outer(self, prefix: str, key: str, ways: Mapping[str, str], port: ServedPort) -> None:
+    def _outer(self, prefix: str, key: str, ways: Mapping[str, str], port: NodeServicePort) -> None:
         """Traffic to an address of the outside, or to a node port."""
         lead = "node-ports" if prefix else "services"
         kinds: set[str] = set()
@@ -126,7 +128,7 @@ class _Portion:
     def _lead(self, name: str, key: str, chain: str) -> None:
         self._elements.setdefault(name, {})[key] = f"goto {chain}"
 
-    def _refuse(self, name: str, key: str, port: ServedPort) -> None:
+    def _refuse(self, name: str, key: str, port: NodeServicePort) -> None:
         """Without any endpoint the client is told at once; where others have some, it may try again elsewhere."""
         self._elements.setdefault(name, {})[key] = "drop" if port.has_any else "goto nobody"
 
@@ -136,7 +138,7 @@ class _Portion:
             return
         sources = served.sources
         own = (self._options.own_addresses or {}).get(self._family)
-        if own is not None and any(is_within(own, each) for each in sources):
+        if own is not None and any(is_in_cidr(own, each) for each in sources):
             # Where a balancer's address is on the node, the node itself calls from that one.
             sources = (*sources, *served.balancers)
         name = self._chain("guard", "", f"{self._family} saddr != {{ {', '.join(sources)} }} drop")
@@ -147,7 +149,7 @@ class _Portion:
 
     # --- ways to the endpoints ----------------------------------------------------------------------------------------
 
-    def _ways(self, port: ServedPort, cluster: Sequence[Target], local: Sequence[Target]) -> dict[str, str]:
+    def _ways(self, port: NodeServicePort, cluster: Sequence[Backend], local: Sequence[Backend]) -> dict[str, str]:
         """The chain that sends to endpoints, by the policy; none for one that has no endpoints.
 
         A slot is drawn anew for each connection; where a client keeps its endpoint, chains of the Service's own lead
@@ -173,7 +175,7 @@ class _Portion:
         found = {}
         for kind, name, targets in (("cluster", "keep", cluster), ("local", "keep-local", local)):
             if targets:
-                self._sets[kept] = Declared("set", spec)
+                self._sets[kept] = SetDeclaration("set", spec)
                 # Which slot is whose says nothing here, and may not change the chain.
                 targets = sorted(targets, key=lambda each: (each.address, each.port))
                 again = [f"{self._has_used(each)} @{kept} goto {leads[each]}" for each in dict.fromkeys(targets)]
@@ -183,7 +185,7 @@ class _Portion:
                 found[kind] = self._chain(name, about, *again, draw, f"goto {leads[targets[0]]}")
         return found
 
-    def _has_used(self, target: Target) -> str:
+    def _has_used(self, target: Backend) -> str:
         """A client and an endpoint, as a key: nft (1.0.6) takes no constant there, but what is made of one."""
         family, zero = self._family, "0.0.0.0" if self._family == "ip" else "::"
         return f"{family} saddr . {family} daddr & {zero} | {target.address} . th dport & 0 | {target.port}"
@@ -195,13 +197,15 @@ class _Portion:
         return name
 
 
-def _repeated(port: ServedPort) -> Iterable[Target]:
+def _repeated(port: NodeServicePort) -> Iterable[Backend]:
     if port.weights is None:
         return port.cluster
-    return [each for each, number in zip(port.cluster, repeats(port.weights), strict=True) for _ in range(number)]
+    return [
+        each for each, number in zip(port.cluster, slots_per_endpoint(port.weights), strict=True) for _ in range(number)
+    ]
 
 
-def _own_name(kind: str, served: Served, rest: str, content: str) -> str:
+def _own_name(kind: str, served: NodeService, rest: str, content: str) -> str:
     """A name that no other has, and that says whose it is, as far as the kernel's 128 bytes allow."""
     whose = f"{served.namespace}/{served.name}/{rest}".rstrip("/").replace(":", ".")
     digest = hashlib.sha256(f"{whose}\n{content}".encode(errors="surrogatepass")).digest()

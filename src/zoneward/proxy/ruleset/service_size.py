@@ -8,9 +8,16 @@ from typing import Final
 
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.model.addresses import address_of
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, LeftOut, Node, Served, ServedPort, served
-from zoneward.proxy.ruleset.endpoint_slots import repeats
+from zoneward.proxy.model.addresses import parse_address
+from zoneward.proxy.model.node_service import (
+    ADDRESS_TYPES,
+    NodeService,
+    NodeServicePort,
+    OnLeftOut,
+    ProxyNode,
+    node_services,
+)
+from zoneward.proxy.ruleset.endpoint_slots import slots_per_endpoint
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import Consumer, port_key
 
@@ -18,12 +25,12 @@ MAX_SERVICE_ENTRIES: Final = 250_000
 """By default: 50 ports with 5,000 endpoints."""
 _OF_A_CHAIN: Final = 20
 """Entries that the kernel takes in the time of one chain with its rules."""
-Parts = tuple[Served, ...]
+ServiceParts = tuple[NodeService, ...]
 """A Service as it is between two versions: each port once, with the addresses and policies that it has. One part alone
 is the Service itself; none: it is not there."""
 
 
-class TooLarge(Exception):  # noqa: N818 -- it is a fact about a Service
+class ServiceTooLarge(Exception):  # noqa: N818 -- it is a fact about a Service
     """A Service takes more entries in one family than it may. ``addresses`` are those of its endpoints."""
 
     def __init__(self, family: Family, entries: int, most: int, addresses: Collection[str] = ()) -> None:
@@ -34,21 +41,21 @@ class TooLarge(Exception):  # noqa: N818 -- it is a fact about a Service
         self.family, self.addresses = family, frozenset(addresses)
 
 
-def served_within(
+def node_services_within(
     most: int,
     service: Service,
     slices: Sequence[EndpointSlice],
     *,
-    node: Node,
+    node: ProxyNode,
     consumer: Consumer,
     gates: Gates,
     service_ranges: Sequence[str],
-    left_out: LeftOut,
-) -> dict[Family, Served]:
-    """As `served`, by family, of a Service that has at most ``most`` entries in each. Raises TooLarge."""
-    check_endpoints(service, slices, most=most)
+    left_out: OnLeftOut,
+) -> dict[Family, NodeService]:
+    """As `node_services`, by family, of a Service that has at most ``most`` entries in each. Raises TooLarge."""
+    check_endpoint_count(service, slices, most=most)
     found = {}
-    for each in served(
+    for each in node_services(
         service,
         slices,
         node=node,
@@ -62,7 +69,7 @@ def served_within(
     return found
 
 
-def check_endpoints(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:
+def check_endpoint_count(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:
     """Before anything is selected of them: the endpoints of all ports, ready or not. Raises TooLarge."""
     ports = [(port.name, port.protocol) for port in service.spec.ports or ()]
     found: Counter[str] = Counter()
@@ -71,26 +78,26 @@ def check_endpoints(service: Service, slices: Sequence[EndpointSlice], *, most: 
         found[each.address_type] += sum(there[port] for port in ports) * len(each.endpoints or ())
     for family in FAMILIES:
         if (entries := found[ADDRESS_TYPES[family]]) > most:
-            raise TooLarge(family, entries, most, _addresses(slices))
+            raise ServiceTooLarge(family, entries, most, _addresses(slices))
 
 
-def _check_size(served: Served, slices: Sequence[EndpointSlice], *, most: int) -> None:
+def _check_size(served: NodeService, slices: Sequence[EndpointSlice], *, most: int) -> None:
     """Raises TooLarge."""
-    if (entries := size(served)) > most:
-        raise TooLarge(served.family, entries, most, _addresses(slices))
+    if (entries := count_entries(served)) > most:
+        raise ServiceTooLarge(served.family, entries, most, _addresses(slices))
 
 
 def _addresses(slices: Sequence[EndpointSlice]) -> Collection[str]:
     words = (word for each in slices for endpoint in each.endpoints or () for word in endpoint.addresses or ())
-    return {address for word in words if (address := address_of(word)) is not None}
+    return {address for word in words if (address := parse_address(word)) is not None}
 
 
-def with_endpoints(served: Served, addresses: Collection[str]) -> Served:
+def keep_endpoints(service: NodeService, addresses: Collection[str]) -> NodeService:
     """Without endpoints that have none of these addresses."""
-    return replace(served, ports=tuple(_with_endpoints(port, addresses) for port in served.ports))
+    return replace(service, ports=tuple(_with_endpoints(port, addresses) for port in service.ports))
 
 
-def _with_endpoints(port: ServedPort, addresses: Collection[str]) -> ServedPort:
+def _with_endpoints(port: NodeServicePort, addresses: Collection[str]) -> NodeServicePort:
     cluster, local, serving = (
         tuple(each for each in some if each.address in addresses) for some in (port.cluster, port.local, port.serving)
     )
@@ -100,25 +107,25 @@ def _with_endpoints(port: ServedPort, addresses: Collection[str]) -> ServedPort:
     return replace(port, cluster=cluster, local=local, serving=serving, weights=weights)
 
 
-def size(served: Served) -> int:
+def count_entries(service: NodeService) -> int:
     """The entries of a Service in one family: for each port its addresses, its node port and its endpoints.
 
     With weights, an endpoint counts as many times as it has slots; with affinity it has a chain, which counts as 20.
     """
-    addresses = 1 + len(served.external) + len(served.balancers)
-    return 1 + sum(addresses + _size(port) for port in served.ports)
+    addresses = 1 + len(service.external) + len(service.balancers)
+    return 1 + sum(addresses + _size(port) for port in service.ports)
 
 
-def _size(port: ServedPort) -> int:
-    slots = len(port.cluster) if port.weights is None else sum(repeats(port.weights))
+def _size(port: NodeServicePort) -> int:
+    slots = len(port.cluster) if port.weights is None else sum(slots_per_endpoint(port.weights))
     chains = 0 if port.affinity is None else _OF_A_CHAIN * len(port.reachable)
     return slots + len(port.local) + chains + (port.node_port is not None)
 
 
-def next_parts(there: Parts, wanted: Parts, *, most: int) -> Parts:
+def next_parts(there: ServiceParts, wanted: ServiceParts, *, most: int) -> ServiceParts:
     """What to program next on the way from what is there: all that is wanted, where that changes ``most`` entries at
     most, else as many ports as that allows, one at least."""
-    if sum(map(size, (*there, *wanted))) <= most:
+    if sum(map(count_entries, (*there, *wanted))) <= most:
         return wanted
     now, then = _by_port(there), _by_port(wanted)
     found, room = dict(now), most
@@ -128,7 +135,7 @@ def next_parts(there: Parts, wanted: Parts, *, most: int) -> Parts:
             continue
         if room <= 0:
             return tuple(found.values())
-        room -= max(size(each) for each in (before, after) if each is not None)
+        room -= max(count_entries(each) for each in (before, after) if each is not None)
         if after is None:
             del found[port]
         else:
@@ -136,7 +143,7 @@ def next_parts(there: Parts, wanted: Parts, *, most: int) -> Parts:
     return wanted
 
 
-def _by_port(parts: Sequence[Served]) -> Mapping[tuple[str, str], Served]:
+def _by_port(parts: Sequence[NodeService]) -> Mapping[tuple[str, str], NodeService]:
     """Each port as a Service of its own, without what no rule depends on."""
     return {
         (port.name, port.protocol): replace(each, ports=(port,), healthy=0, health_check_port=None)
