@@ -36,7 +36,9 @@ def of(family: Family, parts: FieldTypes) -> st.SearchStrategy[str]:
 @given(data=st.data(), family=st.sampled_from(FAMILIES))
 def test_elements_of_each_set_are_read_as_they_were_written(data: st.DataObject, family: Family) -> None:
     known = {
-        name: found for name, each in base_sets(family, RulesetOptions()).items() if (found := parse_field_types(each))
+        name: found
+        for name, each in base_sets(family, RulesetOptions()).items()
+        if (found := parse_field_types(each.spec))
     }
     parts = known[data.draw(st.sampled_from(sorted(known)))]
     some = data.draw(st.dictionaries(of(family, parts[0]), of(family, parts[1]), max_size=5))
@@ -46,9 +48,9 @@ def test_elements_of_each_set_are_read_as_they_were_written(data: st.DataObject,
 
 
 def test_a_set_that_the_kernel_fills_is_not_ours_to_read() -> None:
-    assert parse_field_types(SetDeclaration("set", "type ipv4_addr; flags dynamic,timeout; timeout 60s")) is None
+    assert parse_field_types("type ipv4_addr; flags dynamic,timeout; timeout 60s") is None
     declared = base_sets("ip", RulesetOptions(count_connections=True))
-    assert any(parse_field_types(each) is None for each in declared.values())
+    assert any(parse_field_types(each.spec) is None for each in declared.values())
 
 
 def test_elements_that_changed_while_they_were_told_are_not_all() -> None:

@@ -26,7 +26,6 @@ from zoneward.netlink.messages import (
     request,
     string_attribute,
 )
-from zoneward.proxy.ruleset.ruleset import Hook, SetDeclaration
 
 SUBSYSTEM: Final = 10
 FAMILY_NUMBERS: Final[dict[Family, int]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
@@ -47,6 +46,15 @@ HOOKS: Final = ("prerouting", "input", "forward", "output", "postrouting")
 IS_MAP: Final = 1 << 3
 _ACCEPT: Final = 1
 _ANONYMOUS: Final = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """Where the kernel enters a chain: the chain's type, the hook's name, and the priority among chains there."""
+
+    type: str
+    name: str
+    priority: int
 
 
 class DumpInterrupted(Exception):  # noqa: N818 -- it is an answer
@@ -233,12 +241,12 @@ FieldTypes = tuple[str, ...]
 
 
 @lru_cache(maxsize=256)
-def parse_field_types(declared: SetDeclaration) -> tuple[FieldTypes, FieldTypes] | None:
+def parse_field_types(declaration: str) -> tuple[FieldTypes, FieldTypes] | None:
     """The parts of keys and of values; None for a set that the kernel fills by itself."""
-    spec, *others = declared.spec.split("; ")
+    types_of, *others = declaration.split("; ")
     if any(each.startswith("flags") and "dynamic" in each for each in others):
         return None
-    _, _, types = spec.partition(" ")
+    _, _, types = types_of.partition(" ")
     key, _, data = types.partition(" : ")
     return _parts(key), _parts(data)
 

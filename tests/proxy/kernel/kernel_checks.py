@@ -7,7 +7,7 @@ import pytest
 from tests.proxy.kernel.kernel_cases import BEGIN, IN, SETS, TABLE, Batch, Case
 
 from zoneward.netlink.messages import Family
-from zoneward.netlink.nftables import elements_request, sets_request, table_request
+from zoneward.netlink.nftables import Hook, elements_request, sets_request, table_request
 from zoneward.proxy.kernel.nft_client import KernelClient, KernelRefused
 from zoneward.proxy.kernel.table_reader import find_wrong_chains, read_rules, read_table
 from zoneward.proxy.kernel.table_writer import encode_transaction
@@ -15,7 +15,7 @@ from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
 from zoneward.proxy.ruleset.difference import diff_rulesets, merge_changes
 from zoneward.proxy.ruleset.nft_commands import render_commands
-from zoneward.proxy.ruleset.ruleset import NO_RULES, Hook, Ruleset, RulesetChanges
+from zoneward.proxy.ruleset.ruleset import NO_RULES, Ruleset, RulesetChanges
 from zoneward.proxy.ruleset.ruleset_state import RulesetState
 from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
 

@@ -206,7 +206,7 @@ def test_connections_are_counted_before_anything_is_masqueraded_unless_switched_
     for name in ("nat-postrouting", "nat-input"):
         assert chains[name].rules[0] == f"ct status dnat jump {COUNTING_CHAIN}"
     # The kernel fills it: whoever compares tables leaves its elements alone.
-    assert parse_field_types(base_sets(family, RulesetOptions())[CONNECTIONS_SET]) is None
+    assert parse_field_types(base_sets(family, RulesetOptions())[CONNECTIONS_SET].spec) is None
     off = RulesetOptions(count_connections=False)
     assert CONNECTIONS_SET not in base_sets(family, off)
     assert not any(COUNTING_CHAIN in rule for chain in base_chains(family, off).values() for rule in chain.rules)

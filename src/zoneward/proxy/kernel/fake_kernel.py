@@ -71,11 +71,12 @@ from zoneward.netlink.nftables import (
     TABLE_USE,
     ElementReader,
     ElementWriter,
+    Hook,
     parse_field_types,
 )
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
 from zoneward.proxy.kernel.table_writer import BEGIN, END
-from zoneward.proxy.ruleset.ruleset import Hook, SetDeclaration
+from zoneward.proxy.ruleset.ruleset import SetDeclaration
 
 _VERBS: Final = {SUBSYSTEM << 8 | NEW_ELEMENTS: "add", SUBSYSTEM << 8 | DEL_ELEMENTS: "delete"}
 _FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
@@ -135,7 +136,7 @@ def decode_transaction(batch: bytes, tables: FakeTables) -> str:
         table, name = read_string(parts[TABLE]), read_string(parts[SET])
         there = tables.get((family, table))
         declared = None if there is None else there.sets.get(name)
-        known = None if declared is None else parse_field_types(declared)
+        known = None if declared is None else parse_field_types(declared.spec)
         if known is None:
             raise KernelRefused(error_message(errno.ENOENT), errno.ENOENT)
         raw = [element for _, element in attributes(parts[ELEMENTS])]
@@ -205,7 +206,7 @@ def _set(name: str, each: str, table: FakeTable) -> bytes:
 
 
 def _elements(family: Family, table: str, name: str, there: FakeTable) -> Iterator[bytes]:
-    parts = parse_field_types(there.sets[name])
+    parts = parse_field_types(there.sets[name].spec)
     if parts is None:
         return
     writer = ElementWriter(family, parts)

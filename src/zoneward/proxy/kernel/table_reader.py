@@ -82,7 +82,7 @@ async def _read(
     found_sets = parse_sets(await kernel.ask(sets_request(family, table)), table)
     elements = {}
     for name in found_sets:
-        parts = parse_field_types(declared[name]) if name in declared else None
+        parts = parse_field_types(declared[name].spec) if name in declared else None
         if parts is not None:
             elements[name] = await _elements(kernel, family, table, name, parts)
     return Ruleset(

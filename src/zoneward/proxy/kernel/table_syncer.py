@@ -373,7 +373,7 @@ class TableSyncer:
             numbers={
                 name: self._writer.numbers[name]
                 for name, declared in base_sets(self._family, self._options).items()
-                if parse_field_types(declared) is not None
+                if parse_field_types(declared.spec) is not None
             },
         )
 

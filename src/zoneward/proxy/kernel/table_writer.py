@@ -100,7 +100,7 @@ def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclar
     messages: list[tuple[int, int, bytes]] = []
     for kind, flags, every in ((DEL_ELEMENTS, 0, changes.removed), (NEW_ELEMENTS, _CREATE, changes.added)):
         for name, some in every.items():
-            parts = parse_field_types(declared[name]) if name in declared else None
+            parts = parse_field_types(declared[name].spec) if name in declared else None
             if parts is None:
                 return None
             writer = ElementWriter(changes.family, parts)

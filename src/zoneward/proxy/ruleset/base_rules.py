@@ -31,9 +31,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.netlink.messages import Family
+from zoneward.netlink.nftables import Hook
 from zoneward.proxy.measure.connection_set import CONNECTIONS_SET, COUNTING_CHAIN, connections_set, counting_chain
 from zoneward.proxy.ruleset.nft_commands import quote
-from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, Hook, SetDeclaration
+from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, SetDeclaration
 
 TABLE: Final = "zoneward"
 LAYOUT_CHAIN: Final = "layout"

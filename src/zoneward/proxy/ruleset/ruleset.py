@@ -8,19 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zoneward.netlink.messages import Family
+from zoneward.netlink.nftables import Hook
 
 Elements = Mapping[str, Mapping[str, str]]
 """By set or map, then by key; the value is empty in a set."""
 ADDRESS: Final[dict[Family, str]] = {"ip": "ipv4_addr", "ip6": "ipv6_addr"}
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """Where the kernel enters a chain."""
-
-    type: str
-    name: str
-    priority: int
 
 
 @dataclass(frozen=True, slots=True)
