@@ -116,18 +116,18 @@ class _Kernel:
 
     def __init__(self) -> None:
         self._library, self._sender = Library(), Sender()
-        self.taken = 0
+        self.transactions_done = 0
 
-    async def run(self, commands: str) -> None:
+    async def run_commands(self, commands: str) -> None:
         done, said = self._library.run(commands.encode())
         assert done, said
-        self.taken += 1
+        self.transactions_done += 1
 
-    async def send(self, batch: bytes) -> None:
+    async def send_batch(self, batch: bytes) -> None:
         assert not error_number(self._sender.answer(batch))
-        self.taken += 1
+        self.transactions_done += 1
 
-    async def ask(self, request: bytes) -> bytes:
+    async def query(self, request: bytes) -> bytes:
         answer = b"".join(answers(request))
         if number := error_number(answer):
             raise KernelRefused("", number)
@@ -147,17 +147,17 @@ async def _applied(services: int) -> list[float]:
     for number in range(services):
         first = number * _ENDPOINTS
         there[number] = [Backend(pod_address(first + each), 8080) for each in range(_ENDPOINTS)]
-        table.put(_key(number), _served(number, there[number]))
+        table.set_service(_key(number), _served(number, there[number]))
     running = asyncio.create_task(table.run())
-    await table.settled()
+    await table.wait_until_synced()
     found.clear()
     # What is kept has no cycles.
     gc.freeze()
     for _ in range(_APPLIED):
         number = drawn.randrange(services)
         there[number][drawn.randrange(_ENDPOINTS)] = Backend(pod_address(next(pods)), 8080)
-        table.put(_key(number), _served(number, there[number]))
-        await table.settled()
+        table.set_service(_key(number), _served(number, there[number]))
+        await table.wait_until_synced()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     return found
@@ -168,7 +168,9 @@ def _key(number: int) -> tuple[str, str]:
 
 
 def _served(number: int, targets: list[Backend]) -> NodeService:
-    port = NodeServicePort(name="http", protocol="tcp", port=80, cluster=tuple(targets), has_any=True)
+    port = NodeServicePort(
+        name="http", protocol="tcp", port=80, cluster_endpoints=tuple(targets), has_any_endpoints=True
+    )
     namespace, name = _key(number)
     return NodeService(namespace=namespace, name=name, family="ip", cluster_ip=address_of(number), ports=(port,))
 

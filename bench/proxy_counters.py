@@ -143,11 +143,13 @@ def _serve() -> None:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     drawn = random.Random(1)
     kept = RulesetState("ip", TABLE, RulesetOptions())
-    changes = [kept.begin()]
+    changes = [kept.start()]
     for number in range(_SERVICES):
         service = _service(number)
         changes.append(
-            kept.put(("bench", service.name), service_rules((service,), assign_slots((service,), {}), RulesetOptions()))
+            kept.set_service(
+                ("bench", service.name), service_rules((service,), assign_slots((service,), {}), RulesetOptions())
+            )
         )
     library = Library()
     _run(library, "".join(map(render_commands, changes)))
@@ -207,7 +209,7 @@ def _checked(status: int) -> None:
 
 def _service(number: int) -> NodeService:
     targets = tuple(Backend(f"10.1.{number >> 4}.{(number & 15) * 16 + each}", 8080) for each in range(_ENDPOINTS))
-    port = NodeServicePort(name="http", protocol="tcp", port=80, cluster=targets, has_any=True)
+    port = NodeServicePort(name="http", protocol="tcp", port=80, cluster_endpoints=targets, has_any_endpoints=True)
     return NodeService(
         namespace="bench", name=f"service-{number}", family="ip", cluster_ip=_address(number), ports=(port,)
     )

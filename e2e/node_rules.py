@@ -30,7 +30,7 @@ class NodeRules:
     def __enter__(self) -> Self:
         self._runner.__enter__()
         self._runner.run(self._kernel.__aenter__())
-        self._run("".join(render_commands(kept.begin()) for kept in self._kept.values()))
+        self._run("".join(render_commands(kept.start()) for kept in self._kept.values()))
         return self
 
     def __exit__(
@@ -45,7 +45,7 @@ class NodeRules:
         for each in some:
             key = each.family, each.namespace, each.name
             there = self._slots[key] = assign_slots((each,), self._slots.get(key, {}))
-            put = self._kept[each.family].put(key[1:], service_rules((each,), there, self._options))
+            put = self._kept[each.family].set_service(key[1:], service_rules((each,), there, self._options))
             changes.setdefault(each.family, []).append(put)
         for found in changes.values():
             for transaction in split_changes(merge_changes(found)):
@@ -53,4 +53,4 @@ class NodeRules:
 
     def _run(self, commands: str) -> None:
         if commands:
-            self._runner.run(self._kernel.run(commands))
+            self._runner.run(self._kernel.run_commands(commands))

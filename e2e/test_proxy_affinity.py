@@ -30,10 +30,10 @@ class World:
                 name=protocol,
                 protocol=protocol,
                 port=port,
-                cluster=targets,
+                cluster_endpoints=targets,
                 weights=weights,
-                has_any=bool(targets),
-                affinity=SECONDS,
+                has_any_endpoints=bool(targets),
+                affinity_seconds=SECONDS,
             )
             for protocol, port in (("tcp", 80), ("udp", 53))
         )

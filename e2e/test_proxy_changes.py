@@ -59,16 +59,16 @@ def test_no_connection_is_lost_or_goes_to_one_that_is_gone(affinity: int | None,
         enough, applied = Event(), []
         with NodeRules(node, options=RulesetOptions()) as rules:
             for turn in cycle(TURNS):
-                targets = tuple(Backend(f"10.2.0.{number}", 8080, here=True) for number in turn)
+                targets = tuple(Backend(f"10.2.0.{number}", 8080, is_local=True) for number in turn)
                 port = NodeServicePort(
                     name="",
                     protocol="tcp",
                     port=80,
                     node_port=NODE_PORT,
-                    cluster=targets,
-                    local=targets,
-                    has_any=True,
-                    affinity=affinity,
+                    cluster_endpoints=targets,
+                    local_endpoints=targets,
+                    has_any_endpoints=True,
+                    affinity_seconds=affinity,
                 )
                 began = time.monotonic()
                 rules.serve(
@@ -78,7 +78,7 @@ def test_no_connection_is_lost_or_goes_to_one_that_is_gone(affinity: int | None,
                             name="one",
                             family="ip",
                             cluster_ip=CLUSTER,
-                            external_local=True,
+                            external_policy_local=True,
                             ports=(port,),
                         )
                     ]

@@ -85,26 +85,26 @@ class Proxy:
 
     async def serve(self, name: str, address: str, *serving: str, node_port: int | None = None) -> None:
         """Once this returns, the kernel has the rules."""
-        targets = tuple(Backend(each, 8080, here=True) for each in serving)
+        targets = tuple(Backend(each, 8080, is_local=True) for each in serving)
         port = NodeServicePort(
             name="dns",
             protocol="udp",
             port=PORT,
             node_port=node_port,
-            cluster=targets,
-            has_any=bool(targets),
-            serving=targets,
+            cluster_endpoints=targets,
+            has_any_endpoints=bool(targets),
+            serving_endpoints=targets,
         )
         served = NodeService(namespace="shop", name=name, family=self.family, cluster_ip=address, ports=(port,))
         before, self._served[name] = self._served.get(name), served
-        self.table.put(("shop", name), served)
-        await self.table.settled()
-        self.conntrack.changed(before, served)
+        self.table.set_service(("shop", name), served)
+        await self.table.wait_until_synced()
+        self.conntrack.service_changed(before, served)
 
     async def flows(self, addresses: Container[bytes]) -> Counter[SocketAddress]:
         """How many flows the kernel knows to each place at some addresses."""
-        found = parse_flows(self.family, await self.kernel.ask(dump_request(self.family)))
-        return Counter(each.to for each in found if each.to[0] in addresses)
+        found = parse_flows(self.family, await self.kernel.query(dump_request(self.family)))
+        return Counter(each.destination for each in found if each.destination[0] in addresses)
 
     def _count(self, number: int) -> None:
         self.removed += number

@@ -26,7 +26,7 @@ CLUSTER: Final[dict[Family, str]] = {"ip": "10.96.0.1", "ip6": "fd00:96::1"}
 BALANCER: Final[dict[Family, str]] = {"ip": "198.51.100.1", "ip6": "2001:db8:1::1"}
 NODE_PORT: Final = 30_080
 TIMES: Final = 60
-OPTIONS: Final = RulesetOptions(pod_ranges={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
+OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
 _ZONES: Final = {
     **{each: "a" for some in NEAR.values() for each in some},
     **{each: "b" for some in FAR.values() for each in some},
@@ -53,20 +53,20 @@ class Site:
             protocol=protocol,
             port=80,
             node_port=NODE_PORT,
-            cluster=targets,
-            has_any=True,
-            affinity=affinity,
+            cluster_endpoints=targets,
+            has_any_endpoints=True,
+            affinity_seconds=affinity,
         )
         some = NodeService(
             namespace="shop",
             name="cart",
             family=family,
             cluster_ip=CLUSTER[family],
-            balancers=(BALANCER[family],),
+            load_balancer_ips=(BALANCER[family],),
             ports=(port,),
         )
         self._rules.serve([some])
-        self._places[family].put(("shop", "cart"), some)
+        self._places[family].set_service(("shop", "cart"), some)
 
     def asked(self, address: str, port: int, *, times: int) -> Counter[str]:
         """As `Namespace.tally` by UDP, but never twice from one port: that would be the same connection."""
@@ -89,7 +89,7 @@ class Site:
         """One that begins now."""
         found = ConnectionTotals(
             since=datetime.now(UTC),
-            service_of=lambda family, one: self._places[family].service(one.address, one.protocol, one.port),
+            service_of=lambda family, one: self._places[family].find(one.address, one.protocol, one.port),
             zone_of=lambda _service, endpoint: self.zones.get(endpoint),
         )
         self.look(found)
@@ -97,12 +97,12 @@ class Site:
 
     def look(self, measuring: ConnectionTotals) -> None:
         for family, answer in asyncio.run(_counted(self.node)).items():
-            measuring.take(family, answer, now=datetime.now(UTC))
+            measuring.add_counts(family, answer, now=datetime.now(UTC))
 
 
 async def _counted(node: Namespace) -> dict[Family, bytes]:
     async with kernel_of(node) as kernel:
-        return {family: await kernel.ask(elements_request(family, TABLE, CONNECTIONS_SET)) for family in FAMILIES}
+        return {family: await kernel.query(elements_request(family, TABLE, CONNECTIONS_SET)) for family in FAMILIES}
 
 
 @pytest.fixture(scope="module")

@@ -96,15 +96,15 @@ async def ours(what: str) -> Answer:
     health, ports = ProxyHealth(limit=60.0), ServiceHealthServer(hosts=("127.0.0.1",), again=0.05)
     async with asyncio.timeout(20), ProxyHealthServer(health, host="127.0.0.1", port=0) as server:
         for family in FAMILIES:
-            health.programmed(0.0, family)
-        health.node(not what.startswith("leaving"))
+            health.mark_programmed(0.0, family)
+        health.set_node_eligible(not what.startswith("leaving"))
         if what.endswith("z"):
             return await told(server.port, f"/{what.rpartition('-')[2]}")
         running = asyncio.create_task(ports.run())
         try:
             # One that nobody is given who asks for any, and whoever has it gives it back.
             port = 29_871
-            ports.put((NAMESPACE, SERVICE), port, 1 if what == "some" else 0)
+            ports.set_service((NAMESPACE, SERVICE), port, 1 if what == "some" else 0)
             while not ports.open_ports:
                 await asyncio.sleep(0.01)
             return await told(port, "/")

@@ -76,7 +76,14 @@ def test_changes_in_transactions_of_some_come_to_a_fresh_load(
 def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
     targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
     ports = tuple(
-        NodeServicePort(name=protocol, protocol=protocol, port=80, cluster=targets, has_any=True, affinity=each)
+        NodeServicePort(
+            name=protocol,
+            protocol=protocol,
+            port=80,
+            cluster_endpoints=targets,
+            has_any_endpoints=True,
+            affinity_seconds=each,
+        )
         for protocol, each in (("tcp", None), ("udp", 60))
     )
     return NodeService(
@@ -107,7 +114,7 @@ class Kept:
         for each in every:
             key = each.namespace, each.name
             self.served[key] = each
-            self.table.put(key, each)
+            self.table.set_service(key, each)
 
     async def is_right(self) -> bool:
         """Whether the kernel has what is served, and nothing else."""
@@ -135,7 +142,7 @@ def kept(
             running = asyncio.create_task(found.table.run())
             try:
                 async with asyncio.timeout(10):
-                    await found.table.settled()
+                    await found.table.wait_until_synced()
                 await what(found)
             finally:
                 running.cancel()
@@ -150,15 +157,15 @@ def kept(
 SERVICES: Final = (
     a_service(1, 1, 2),
     a_service(2, 3, 4, 5),
-    a_service(3, 6, balancers=("192.0.2.9",), sources=("10.9.0.0/16", "10.11.0.7/32")),
+    a_service(3, 6, load_balancer_ips=("192.0.2.9",), source_ranges=("10.9.0.0/16", "10.11.0.7/32")),
 )
 
 
 def test_an_audit_finds_nothing_where_nothing_was_changed_and_a_restart_writes_nothing(namespace: Namespace) -> None:
     async def audited(found: Kept) -> None:
         assert await found.is_right()
-        found.table.audit()
-        await found.table.settled()
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert not found.told
 
     kept(namespace, audited, *SERVICES, is_last=False)
@@ -182,11 +189,11 @@ def test_what_others_take_away_is_back_within_three_seconds(
         async with asyncio.timeout(5):
             while not found.told:
                 await asyncio.sleep(0.05)
-            await found.table.settled()
+            await found.table.wait_until_synced()
         await found.right_within(1)
         assert found.told == [told]
-        found.table.audit()
-        await found.table.settled()
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert found.told == [told]
 
     kept(namespace, run, *SERVICES)
@@ -204,11 +211,11 @@ def test_rules_that_others_changed_are_found_by_an_audit(namespace: Namespace, c
         chains = namespace.run("nft", "list", "table", "ip", ZONEWARD).split()
         own = next(each.strip(",") for each in chains if each.startswith("guard-"))
         namespace.run("nft", command.format(table=ZONEWARD, shared="c-2", own=own))
-        found.table.audit()
-        await found.table.settled()
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert found.told == [("rules", 1)]
-        found.table.audit()
-        await found.table.settled()
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert found.told == [("rules", 1)]
 
     kept(namespace, run, *SERVICES)
@@ -226,7 +233,7 @@ def test_a_process_that_is_killed_or_hangs_is_replaced_and_all_is_right_within_t
                 os.kill(found.kernel.pid, how)
             await asyncio.sleep(0.001)
         async with asyncio.timeout(10):
-            await found.table.settled()
+            await found.table.wait_until_synced()
         await found.right_within(1)
         assert found.trouble
         assert not found.told
@@ -238,11 +245,11 @@ def test_an_element_that_the_kernel_refuses_is_named(namespace: Namespace) -> No
     async def run(found: Kept) -> None:
         bad = a_service(9, 99)
         bad = replace(bad, ports=(replace(bad.ports[0], port=99_999),))
-        found.table.put(("shop", "s9"), bad)
+        found.table.set_service(("shop", "s9"), bad)
         found.put(a_service(8, 1, 2))
-        await found.table.settled()
-        assert list(found.table.refused) == [("shop", "s9")]
-        assert "99999" in found.table.refused["shop", "s9"]
+        await found.table.wait_until_synced()
+        assert list(found.table.refused_services) == [("shop", "s9")]
+        assert "99999" in found.table.refused_services["shop", "s9"]
         await found.right_within(1)
 
     kept(namespace, run, *SERVICES)
@@ -257,15 +264,15 @@ def large(*, ports: int, endpoints: int, **more: Any) -> NodeService:
             name=f"p{number}",
             protocol="tcp",
             port=number,
-            cluster=tuple(Backend(address, number) for address in some),
-            has_any=True,
-            affinity=affinity,
+            cluster_endpoints=tuple(Backend(address, number) for address in some),
+            has_any_endpoints=True,
+            affinity_seconds=affinity,
         )
         for number in range(1, ports + 1)
     )
     external = tuple(f"198.51.{number >> 8}.{number & 255}" for number in range(addresses))
     return NodeService(
-        namespace="shop", name="large", family="ip", cluster_ip="10.96.1.1", external=external, ports=tuple(every)
+        namespace="shop", name="large", family="ip", cluster_ip="10.96.1.1", external_ips=external, ports=tuple(every)
     )
 
 
@@ -286,18 +293,18 @@ def test_others_change_while_a_large_service_is_loaded(namespace: Namespace, wha
             await asyncio.sleep(0.001)
         found.put(a_service(4, 1, 2))
         async with asyncio.timeout(60):
-            await found.table.settled()
+            await found.table.wait_until_synced()
         told = [list(each.services) for each in found.programmed[begun:]]
         assert told.index([("shop", "s4")]) < told.index([("shop", "large")])
         assert not found.trouble
-        assert not found.table.refused
-        found.table.audit()
-        await found.table.settled()
+        assert not found.table.refused_services
+        found.table.request_audit()
+        await found.table.wait_until_synced()
         assert not found.told
         found.served.pop(("shop", "large"))
-        found.table.put(("shop", "large"), None)
+        found.table.set_service(("shop", "large"), None)
         async with asyncio.timeout(60):
-            await found.table.settled()
+            await found.table.wait_until_synced()
         await found.right_within(1)
 
     kept(namespace, run, *SERVICES)
@@ -317,12 +324,14 @@ def test_what_the_kernel_says_of_a_large_transaction_is_not_taken_for_its_answer
         # There is no such table. What is refused is sent back, and there is no room for all of it.
         endpoints = {f"10.96.{number >> 8}.{number & 255} . tcp . 80 . 0": "10.0.0.1 . 80" for number in range(20_000)}
         with pytest.raises(KernelRefused):
-            await kernel.send(written(RulesetChanges(family="ip", table="a-table", removed={"endpoints": endpoints})))
-        await kernel.run("add table ip a-table\nadd set ip a-table cluster-ips { type ipv4_addr; }\n")
-        await kernel.send(
-            written(RulesetChanges(family="ip", table="a-table", added={"cluster-ips": {"10.96.0.1": ""}}))
+            await kernel.send_batch(
+                written(RulesetChanges(family="ip", table="a-table", removed_elements={"endpoints": endpoints}))
+            )
+        await kernel.run_commands("add table ip a-table\nadd set ip a-table cluster-ips { type ipv4_addr; }\n")
+        await kernel.send_batch(
+            written(RulesetChanges(family="ip", table="a-table", added_elements={"cluster-ips": {"10.96.0.1": ""}}))
         )
-        await kernel.run("delete table ip a-table\n")
+        await kernel.run_commands("delete table ip a-table\n")
 
     within(namespace, run)
 

@@ -33,9 +33,15 @@ class World:
             rules.serve(self._served(family, **about) for family in FAMILIES)
 
     def _served(self, family: Family, **about: Any) -> NodeService:
-        targets = (Backend(HERE[family], 8080, here=True),)
+        targets = (Backend(HERE[family], 8080, is_local=True),)
         port = NodeServicePort(
-            name="", protocol="tcp", port=80, node_port=NODE_PORT, cluster=targets, local=targets, has_any=True
+            name="",
+            protocol="tcp",
+            port=80,
+            node_port=NODE_PORT,
+            cluster_endpoints=targets,
+            local_endpoints=targets,
+            has_any_endpoints=True,
         )
         return NodeService(
             namespace="ns",
@@ -65,13 +71,15 @@ def a_world(options: RulesetOptions, **about: Any) -> Iterator[World]:
         pytest.param({}, {"pod": "own", "outside": "own"}, id="nobody-is-known"),
         pytest.param({"pod_interfaces": "pods*"}, {"pod": "own", "outside": "node"}, id="by-interface"),
         pytest.param(
-            {"pod_ranges": {"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"}},
+            {"pod_cidrs": {"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"}},
             {"pod": "own", "outside": "node"},
             id="by-range",
         ),
         pytest.param({"masquerade_all": True}, {"pod": "node", "outside": "node"}, id="all"),
         pytest.param(
-            {"pod_interfaces": "pods*", "mark": 1 << 20}, {"pod": "own", "outside": "node"}, id="another-mark"
+            {"pod_interfaces": "pods*", "masquerade_mark": 1 << 20},
+            {"pod": "own", "outside": "node"},
+            id="another-mark",
         ),
     ],
 )
@@ -97,7 +105,7 @@ def test_node_ports_are_served_on_addresses_in_ranges_alone() -> None:
         "ip": ("192.0.2.200/29", "192.0.2.200/30", "127.0.0.0/8"),
         "ip6": ("2001:db8::c8/125",),
     }
-    with a_world(RulesetOptions(node_addresses=ranges)) as world:
+    with a_world(RulesetOptions(node_port_cidrs=ranges)) as world:
         for family in FAMILIES:
             assert world.outside.ask(MORE[family], NODE_PORT).address == HERE[family]
             assert world.node.ask(MORE[family], NODE_PORT).address == HERE[family]
@@ -109,7 +117,7 @@ def test_node_ports_are_served_on_addresses_in_ranges_alone() -> None:
 
 
 def test_a_family_without_ranges_is_served_on_all_addresses() -> None:
-    with a_world(RulesetOptions(node_addresses={"ip": ("192.0.2.200/29",)})) as world:
+    with a_world(RulesetOptions(node_port_cidrs={"ip": ("192.0.2.200/29",)})) as world:
         assert world.outside.ask(world.node.addresses[1], NODE_PORT).address == HERE["ip6"]
 
 
@@ -123,7 +131,7 @@ def test_a_node_reaches_a_balancers_address_that_it_has_where_the_ranges_have_th
     )
     own: dict[Family, str] = {"ip": "192.0.2.1", "ip6": "2001:db8::1"}
     balancers = {family: (BALANCER[family],) for family in FAMILIES}
-    with a_world(RulesetOptions(own_addresses=own), balancers=balancers, sources=ranges) as world:
+    with a_world(RulesetOptions(node_ips=own), load_balancer_ips=balancers, source_ranges=ranges) as world:
         world.node.ip("addr add 203.0.113.1/32 dev lo", "addr add 2001:db8:b::1/128 dev lo nodad")
         for family in FAMILIES:
             if inside:

@@ -36,8 +36,10 @@ def node() -> Iterator[tuple[Node, Namespace]]:
 
 
 def served(family: Family) -> NodeService:
-    targets = tuple(Backend(each, TARGET, here=True) for each in ADDRESSES[family])
-    port = NodeServicePort(name="", protocol="sctp", port=PORT, node_port=NODE_PORT, cluster=targets, has_any=True)
+    targets = tuple(Backend(each, TARGET, is_local=True) for each in ADDRESSES[family])
+    port = NodeServicePort(
+        name="", protocol="sctp", port=PORT, node_port=NODE_PORT, cluster_endpoints=targets, has_any_endpoints=True
+    )
     return NodeService(namespace="ns", name="one", family=family, cluster_ip=CLUSTER[family], ports=(port,))
 
 

@@ -163,9 +163,9 @@ class World:
 
     def options(self) -> RulesetOptions:
         return RulesetOptions(
-            pod_ranges={family: RANGES[family][0] for family in FAMILIES},
-            service_ranges={"ip": ["10.96.0.0/16"], "ip6": ["fd96::/64"]},
-            own_addresses=dict(zip(FAMILIES, self.node.addresses, strict=True)),
+            pod_cidrs={family: RANGES[family][0] for family in FAMILIES},
+            service_cidrs={"ip": ["10.96.0.0/16"], "ip6": ["fd96::/64"]},
+            node_ips=dict(zip(FAMILIES, self.node.addresses, strict=True)),
         )
 
 

@@ -94,7 +94,7 @@ class World:
         self.outside = bed.outside()
         self.outside.route("198.51.100.0/24", "2001:db8:e::/64", via=self.node)
         self.cases = {each.case["id"]: each for each in map(placed, (*VECTORS, *RANDOM), count())}
-        options = RulesetOptions(pod_ranges={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
+        options = RulesetOptions(pod_cidrs={"ip": "10.1.0.0/16", "ip6": "fd00:1::/64"})
         with NodeRules(self.node, options=options) as rules:
             rules.serve(each.served for each in self.cases.values())
 
@@ -128,7 +128,7 @@ def test_who_answers_is_whom_upstreams_proxy_selects(world: World, case: Case) -
     if shape["externally_accessible"]:
         node_port = each.served.ports[0].node_port
         here = world.node.addresses[each.family == "ip6"]
-        address, port = (here, node_port) if node_port else (each.served.external[0], _PORT)
+        address, port = (here, node_port) if node_port else (each.served.external_ips[0], _PORT)
         external_local = shape["external_traffic_policy"] == LOCAL
         check(world.outside, address, port, expected["local" if external_local else "cluster"])
         # What starts on the node heeds no external policy.

@@ -99,7 +99,7 @@ def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: As
             # A server that does not stream lists, then one that does.
             for asked.is_older in (True, False):
                 kernel, stop = Kernel(), asyncio.Event()
-                kernel.faults.refused.add("10.96.0.77")
+                kernel.faults.refused_words.add("10.96.0.77")
                 running = asyncio.create_task(a_proxy(access_to(server.address), kernel).run(stop))
                 await until(lambda: place.lease() is not None)
                 await until(partial(place.is_renewed_since, place.renewed()))

@@ -17,7 +17,7 @@ from zoneward.netlink.nftables import (
 )
 from zoneward.proxy.kernel.table_writer import encode_transaction
 from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_sets
-from zoneward.proxy.ruleset.ruleset import RulesetChanges, SetDeclaration
+from zoneward.proxy.ruleset.ruleset import RulesetChanges
 
 _WORDS = {
     "protocol": st.sampled_from(["tcp", "udp", "sctp"]),
@@ -43,7 +43,7 @@ def test_elements_of_each_set_are_read_as_they_were_written(data: st.DataObject,
     parts = known[data.draw(st.sampled_from(sorted(known)))]
     some = data.draw(st.dictionaries(of(family, parts[0]), of(family, parts[1]), max_size=5))
     writer, reader = ElementWriter(family, parts), ElementReader(family, parts)
-    written = [each for key, value in some.items() for _, each in attributes(writer.element(key, value))]
+    written = [each for key, value in some.items() for _, each in attributes(writer.write(key, value))]
     assert reader.read(written) == some
 
 
@@ -68,9 +68,11 @@ def test_the_error_in_an_answer_is_found_wherever_it_is() -> None:
     "changes",
     [
         pytest.param(RulesetChanges(family="ip", table="t"), id="nothing"),
-        pytest.param(RulesetChanges(family="ip", table="t", gone_chains=frozenset({"c-1"})), id="chains"),
-        pytest.param(RulesetChanges(family="ip", table="t", added={"cluster-ips": {"nonsense": ""}}), id="no address"),
-        pytest.param(RulesetChanges(family="ip", table="t", added={"unknown": {"10.0.0.1": ""}}), id="no set"),
+        pytest.param(RulesetChanges(family="ip", table="t", deleted_chains=frozenset({"c-1"})), id="chains"),
+        pytest.param(
+            RulesetChanges(family="ip", table="t", added_elements={"cluster-ips": {"nonsense": ""}}), id="no address"
+        ),
+        pytest.param(RulesetChanges(family="ip", table="t", added_elements={"unknown": {"10.0.0.1": ""}}), id="no set"),
     ],
 )
 def test_what_is_not_of_elements_alone_is_left_to_nft(changes: RulesetChanges) -> None:

@@ -148,10 +148,10 @@ async def proxied(plural: str, bad: Sequence[Object]) -> None:
     known = NodeCache("good", zone="a", gates=Gates())
     await follow(server, known, known.resources)
     found: dict[Family, dict[Key, NodeService]] = {family: {} for family in FAMILIES}
-    for key in list(known.keys()):
-        for family, served in known.served(key).items():
+    for key in list(known.service_keys()):
+        for family, served in known.node_services(key).items():
             found[family][key] = served
-    assert [each.address for each in found["ip"][GOOD].ports[0].cluster] == ["10.1.0.9"]
+    assert [each.address for each in found["ip"][GOOD].ports[0].cluster_endpoints] == ["10.1.0.9"]
     for node in known.nodes:
         ruleset_options(ProxySettings(), node)
     for family in FAMILIES:

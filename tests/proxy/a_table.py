@@ -11,7 +11,7 @@ from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSynce
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 
-OPTIONS: Final = RulesetOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
+OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 SOON: Final = 0.005
 """Seconds between looks at the kernel."""
 
@@ -19,7 +19,9 @@ SOON: Final = 0.005
 def a_service(number: int, *endpoints: int, **more: Any) -> NodeService:
     """A Service with endpoints on port 8080."""
     targets = tuple(Backend(f"10.0.1.{each}", 8080) for each in endpoints)
-    port = NodeServicePort(name="web", protocol="tcp", port=80, cluster=targets, has_any=bool(targets))
+    port = NodeServicePort(
+        name="web", protocol="tcp", port=80, cluster_endpoints=targets, has_any_endpoints=bool(targets)
+    )
     return NodeService(
         namespace="shop",
         name=f"s{number}",
@@ -68,7 +70,7 @@ class Proxy:
 
     def put(self, *every: NodeService) -> None:
         for served in every:
-            self.table.put(key(served), served)
+            self.table.set_service(key(served), served)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -89,12 +91,12 @@ class Proxy:
             and table.hooks == hooks
             and table.sets.keys() == wanted.sets.keys()
             and unordered(kernel.elements("ip", TABLE)) == unordered(wanted.elements)
-            and self.table.elements == sum(map(len, wanted.elements.values()))
+            and self.table.element_count == sum(map(len, wanted.elements.values()))
         )
 
     def written(self) -> list[str]:
         """Transactions that the kernel took, but for those of a table made to compare with."""
-        return [each for each in self.kernel.ran if f" {scratch_table(TABLE)}" not in each]
+        return [each for each in self.kernel.transactions if f" {scratch_table(TABLE)}" not in each]
 
 
 def unordered(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def within(what: Callable[[Proxy], Awaitable[None]], **more: Any) -> None:
 
 async def settled(proxy: Proxy) -> None:
     async with asyncio.timeout(10):
-        await proxy.table.settled()
+        await proxy.table.wait_until_synced()
 
 
 async def restarted(kernel: FakeKernel, before: list[NodeService], after: list[NodeService], **more: Any) -> Proxy:
@@ -142,7 +144,7 @@ async def restarted(kernel: FakeKernel, before: list[NodeService], after: list[N
     async with running(Proxy(kernel)) as first:
         first.put(*before)
         await settled(first)
-    kernel.ran.clear()
+    kernel.transactions.clear()
     proxy = Proxy(kernel, **more)
     proxy.put(*after)
     async with running(proxy):

@@ -47,11 +47,11 @@ def served_ports(draw: st.DrawFn, family: Family, *, name: str) -> NodeServicePo
         protocol=draw(st.sampled_from(["tcp", "udp", "sctp"])),
         port=80 + draw(_SMALL),
         node_port=draw(_NODE_PORT),
-        cluster=cluster,
-        local=local,
+        cluster_endpoints=cluster,
+        local_endpoints=local,
         weights=weights if cluster else None,
-        has_any=bool(cluster or local) or draw(st.booleans()),
-        affinity=draw(_AFFINITY),
+        has_any_endpoints=bool(cluster or local) or draw(st.booleans()),
+        affinity_seconds=draw(_AFFINITY),
     )
 
 
@@ -63,11 +63,11 @@ def services(draw: st.DrawFn, family: Family, *, name: str) -> NodeService:
         name=name,
         family=family,
         cluster_ip=_address(family, 100 + int(name)),
-        external=draw(_outer(family)),
-        balancers=draw(_outer(family)),
-        sources=draw(st.sampled_from([(), (_address(family, 7),)])),
-        internal_local=draw(st.booleans()),
-        external_local=draw(st.booleans()),
+        external_ips=draw(_outer(family)),
+        load_balancer_ips=draw(_outer(family)),
+        source_ranges=draw(st.sampled_from([(), (_address(family, 7),)])),
+        internal_policy_local=draw(st.booleans()),
+        external_policy_local=draw(st.booleans()),
         ports=tuple(draw(served_ports(family, name=each)) for each in ports),
     )
 

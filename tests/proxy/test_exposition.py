@@ -28,9 +28,9 @@ SERVED = NodeService(
             name="http",
             protocol="tcp",
             port=80,
-            cluster=(Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)),
-            has_any=True,
-            rule=SelectionRule.ZONE_HINTS,
+            cluster_endpoints=(Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)),
+            has_any_endpoints=True,
+            selection_rule=SelectionRule.ZONE_HINTS,
         ),
     ),
 )

@@ -29,10 +29,10 @@ class Table:
     def __init__(self) -> None:
         self.waiting: dict[Key, NodeService | None] = {}
 
-    def put(self, service: Key, served: NodeService | None) -> None:
+    def set_service(self, service: Key, served: NodeService | None) -> None:
         self.waiting[service] = served
 
-    def waits(self, service: Key) -> bool:
+    def is_pending(self, service: Key) -> bool:
         return service in self.waiting
 
     def done(self) -> ProgrammedTransaction:
@@ -52,7 +52,9 @@ class Here:
         self.metrics = Metrics()
         self.pauses: list[float] = []
         self.table, self.other = Table(), Table()
-        self.known: NodeCache = known(max_entries=MOST, on_service=lambda key, trigger: self.loop.changed(key, trigger))
+        self.known: NodeCache = known(
+            max_entries=MOST, on_service=lambda key, trigger: self.loop.service_changed(key, trigger)
+        )
         self.loop: Proxier = Proxier(
             self.known,
             metrics=self.metrics,
@@ -103,9 +105,9 @@ def test_nothing_is_put_before_everything_was_listed() -> None:
         here.known.services.keep_only({CART})
         await turned()
         assert not here.table.waiting
-        assert not here.loop.selected.is_set()
+        assert not here.loop.all_selected.is_set()
         here.list()
-        await here.loop.selected.wait()
+        await here.loop.all_selected.wait()
         assert list(here.table.waiting) == [CART]
 
     run(test)
@@ -114,12 +116,12 @@ def test_nothing_is_put_before_everything_was_listed() -> None:
 def test_what_waits_is_over_when_the_kernel_has_it() -> None:
     async def test(here: Here) -> None:
         here.list()
-        await here.loop.selected.wait()
-        assert here.loop.waits(CART)
+        await here.loop.all_selected.wait()
+        assert here.loop.is_pending(CART)
         here.time = 2.0
-        here.loop.programmed("ip", here.table.done())
-        assert not here.loop.waits(CART)
-        assert here.loop.waiting_since() is None
+        here.loop.transaction_done("ip", here.table.done())
+        assert not here.loop.is_pending(CART)
+        assert here.loop.pending_since() is None
         assert here.metrics.sync.total == pytest.approx(2.0)
         assert [(key, before, after and after.name) for key, before, after in here.after] == [(CART, None, "cart")]
 
@@ -129,19 +131,19 @@ def test_what_waits_is_over_when_the_kernel_has_it() -> None:
 def test_the_state_of_before_is_what_the_kernel_had_and_not_what_was_put() -> None:
     async def test(here: Here) -> None:
         here.list()
-        await here.loop.selected.wait()
+        await here.loop.all_selected.wait()
         first = here.table.done()
         here.known.slices.put(slice_("one", "10.0.0.1", "10.0.0.2", version=2))
         await turned()
-        here.loop.programmed("ip", first)
-        assert here.loop.waits(CART)
-        here.loop.programmed("ip", here.table.done())
+        here.loop.transaction_done("ip", first)
+        assert here.loop.is_pending(CART)
+        here.loop.transaction_done("ip", here.table.done())
         (_, none, one), (_, before, after) = here.after
         assert none is None
         assert before is one
         assert one is not None
         assert after is not None
-        assert [len(each.ports[0].cluster) for each in (one, after)] == [1, 2]
+        assert [len(each.ports[0].cluster_endpoints) for each in (one, after)] == [1, 2]
 
     run(test)
 
@@ -149,14 +151,14 @@ def test_the_state_of_before_is_what_the_kernel_had_and_not_what_was_put() -> No
 def test_a_service_that_is_gone_is_taken_out() -> None:
     async def test(here: Here) -> None:
         here.list()
-        await here.loop.selected.wait()
-        here.loop.programmed("ip", here.table.done())
+        await here.loop.all_selected.wait()
+        here.loop.transaction_done("ip", here.table.done())
         here.known.services.keep_only(set())
         await turned()
         assert here.table.waiting == {CART: None}
-        here.loop.programmed("ip", here.table.done())
+        here.loop.transaction_done("ip", here.table.done())
         assert here.after[-1][2] is None
-        assert not here.loop.served("ip")
+        assert not here.loop.node_services("ip")
 
     run(test)
 
@@ -164,12 +166,12 @@ def test_a_service_that_is_gone_is_taken_out() -> None:
 def test_a_change_that_changes_nothing_here_waits_for_nothing() -> None:
     async def test(here: Here) -> None:
         here.list()
-        await here.loop.selected.wait()
-        here.loop.programmed("ip", here.table.done())
+        await here.loop.all_selected.wait()
+        here.loop.transaction_done("ip", here.table.done())
         here.known.slices.put(slice_("one", "10.0.0.1", version=2))
         await turned()
         assert not here.table.waiting
-        assert not here.loop.waits(CART)
+        assert not here.loop.is_pending(CART)
 
     run(test)
 
@@ -177,16 +179,16 @@ def test_a_change_that_changes_nothing_here_waits_for_nothing() -> None:
 def test_the_time_that_a_slice_tells_is_measured_from_but_not_one_from_before_the_start() -> None:
     async def test(here: Here) -> None:
         here.list()
-        await here.loop.selected.wait()
-        here.loop.programmed("ip", here.table.done())
+        await here.loop.all_selected.wait()
+        here.loop.transaction_done("ip", here.table.done())
         for version, second in ((2, 9), (3, 12)):
             here.time = 5.0
             changed = slice_("one", *["10.0.0.1", "10.0.0.2", "10.0.0.3"][:version], version=version)
             trigger = f"2026-11-21T12:00:{second:02}Z"
-            here.loop.changed(CART, trigger)
+            here.loop.service_changed(CART, trigger)
             here.known.slices.put(changed)
             await turned()
-            here.loop.programmed("ip", here.table.done())
+            here.loop.transaction_done("ip", here.table.done())
         assert here.metrics.programming.count == 1
         assert here.metrics.programming.total == pytest.approx(3.0)
 
@@ -196,9 +198,9 @@ def test_the_time_that_a_slice_tells_is_measured_from_but_not_one_from_before_th
 def test_one_that_is_refused_is_not_waited_for() -> None:
     async def test(here: Here) -> None:
         here.list()
-        await here.loop.selected.wait()
-        here.loop.refused("ip", CART)
-        assert here.loop.waiting_since() is None
+        await here.loop.all_selected.wait()
+        here.loop.service_refused("ip", CART)
+        assert here.loop.pending_since() is None
 
     run(test)
 
@@ -206,16 +208,16 @@ def test_one_that_is_refused_is_not_waited_for() -> None:
 def test_what_one_family_has_waits_for_the_other() -> None:
     async def test(here: Here) -> None:
         here.list()
-        await here.loop.selected.wait()
+        await here.loop.all_selected.wait()
         here.time = 3.0
         here.known.services.put(service(2, clusterIPs=["10.96.0.1", "fd00::1"], ipFamilies=["IPv4", "IPv6"]))
         await turned()
-        here.loop.programmed("ip", here.table.done())
-        assert here.loop.waiting_since("ip") is None
-        assert here.loop.waiting_since("ip6") == 3.0
-        assert here.loop.waiting_since() == 3.0
-        here.loop.programmed("ip6", here.other.done())
-        assert here.loop.waiting_since() is None
+        here.loop.transaction_done("ip", here.table.done())
+        assert here.loop.pending_since("ip") is None
+        assert here.loop.pending_since("ip6") == 3.0
+        assert here.loop.pending_since() == 3.0
+        here.loop.transaction_done("ip6", here.other.done())
+        assert here.loop.pending_since() is None
 
     run(test)
 
@@ -224,32 +226,32 @@ def test_nothing_waits_for_the_kernel_before_everything_was_listed() -> None:
     async def test(here: Here) -> None:
         here.known.services.put(service())
         await turned()
-        assert here.loop.waiting_since() is None
+        assert here.loop.pending_since() is None
 
     run(test)
 
 
 def test_a_mistake_in_one_service_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(here: Here) -> None:
-        found, mail = here.known.served, ("shop", "mail")
+        found, mail = here.known.node_services, ("shop", "mail")
 
         def served(key: Key) -> object:
             if key == mail:
                 raise ZeroDivisionError
             return found(key)
 
-        monkeypatch.setattr(here.known, "served", served)
+        monkeypatch.setattr(here.known, "node_services", served)
         monkeypatch.setattr("zoneward.proxy.proxier._AGAIN", SOON)
-        here.loop.changed(mail)
+        here.loop.service_changed(mail)
         here.list()
-        await here.loop.selected.wait()
+        await here.loop.all_selected.wait()
         assert list(here.table.waiting) == [CART]
-        assert not here.loop.waits(mail)
-        assert here.loop.left_out == {mail}
+        assert not here.loop.is_pending(mail)
+        assert here.loop.failed_selections == {mail}
         # It is tried again, though nothing changes.
-        monkeypatch.setattr(here.known, "served", found)
+        monkeypatch.setattr(here.known, "node_services", found)
         async with asyncio.timeout(10):
-            while here.loop.left_out:
+            while here.loop.failed_selections:
                 await asyncio.sleep(SOON)
         assert here.left_out == [mail]
 
@@ -259,10 +261,10 @@ def test_a_mistake_in_one_service_holds_up_no_other(monkeypatch: pytest.MonkeyPa
 def test_changes_that_come_without_end_are_gathered_and_a_few_are_put_at_once() -> None:
     async def test(here: Here) -> None:
         here.list()
-        await here.loop.selected.wait()
+        await here.loop.all_selected.wait()
         rounds = 0
         while not here.pauses:
-            here.loop.changed(CART)
+            here.loop.service_changed(CART)
             await turned()
             rounds += 1
         # What was listed took one or two.
@@ -270,7 +272,7 @@ def test_changes_that_come_without_end_are_gathered_and_a_few_are_put_at_once() 
         assert here.pauses == [GATHERED]
         here.time += 1.0
         for _ in range(int(CALM)):
-            here.loop.changed(CART)
+            here.loop.service_changed(CART)
             await turned()
         assert here.pauses == [GATHERED]
 
@@ -284,22 +286,22 @@ def test_an_address_of_another_service_is_not_put_and_is_handed_over() -> None:
         here.list()
         here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
         await turned()
-        assert {key: each and each.external for key, each in here.table.waiting.items()} == {
+        assert {key: each and each.external_ips for key, each in here.table.waiting.items()} == {
             ("a", "cart"): (),
             CART: (),
         }
         assert here.lost == [("ip", ("a", "cart"), ("10.96.0.1 of shop/cart",))]
-        assert here.loop.lost["ip"] == {("a", "cart"): ("10.96.0.1 of shop/cart",)}
+        assert here.loop.conflicts["ip"] == {("a", "cart"): ("10.96.0.1 of shop/cart",)}
         here.time = 7.0
-        here.loop.programmed("ip", here.table.done())
+        here.loop.transaction_done("ip", here.table.done())
         here.known.services.keep_only({("a", "cart")})
         await turned()
-        assert {key: each and each.external for key, each in here.table.waiting.items()} == {
+        assert {key: each and each.external_ips for key, each in here.table.waiting.items()} == {
             ("a", "cart"): ("10.96.0.1",),
             CART: None,
         }
         assert here.lost[1:] == [("ip", ("a", "cart"), ())]
-        assert here.loop.lost["ip"] == {}
+        assert here.loop.conflicts["ip"] == {}
 
     run(test)
 
@@ -316,12 +318,12 @@ def test_a_new_address_of_the_node_takes_its_node_ports_back() -> None:
         )
         here.known.services.put(replace(thief, metadata=replace(thief.metadata, namespace="a")))
         await turned()
-        here.loop.programmed("ip", here.table.done())
+        here.loop.transaction_done("ip", here.table.done())
         here.loop.set_node_addresses({"ip": frozenset({"192.0.2.1"})})
         (changed,) = here.table.waiting.values()
         assert changed is not None
-        assert changed.taken == {("192.0.2.1", "tcp", 30_080)}
-        assert here.loop.waits(("a", "cart"))
+        assert changed.owned_by_others == {("192.0.2.1", "tcp", 30_080)}
+        assert here.loop.is_pending(("a", "cart"))
 
     run(test)
 
@@ -338,14 +340,14 @@ def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that
             if not here.table.waiting:
                 return None
             done = here.table.done()
-            here.loop.programmed("ip", done)
+            here.loop.transaction_done("ip", done)
             served = done.services[CART]
             assert served is not None
-            return [each.address for each in served.ports[0].cluster]
+            return [each.address for each in served.ports[0].cluster_endpoints]
 
         here.list()
-        await here.loop.selected.wait()
-        here.loop.programmed("ip", here.table.done())
+        await here.loop.all_selected.wait()
+        here.loop.transaction_done("ip", here.table.done())
         assert await with_endpoints(2, "10.0.0.1", "10.0.0.2", "10.0.0.3")
         many = [f"10.0.1.{number}" for number in range(MOST)]
         assert await with_endpoints(3, "10.0.0.1", "10.0.0.3", *many) == ["10.0.0.1", "10.0.0.3"]
@@ -355,7 +357,7 @@ def test_a_service_that_grows_too_large_keeps_what_it_had_but_for_endpoints_that
         assert service == CART
         assert "entries in IPv4" in why
         assert here.loop.too_large.keys() == {CART}
-        assert here.loop.waiting_since() is None
+        assert here.loop.pending_since() is None
         assert await with_endpoints(6, "10.0.0.3", "10.0.0.4") == ["10.0.0.3", "10.0.0.4"]
         assert not here.loop.too_large
 
@@ -366,10 +368,10 @@ def test_a_service_that_is_too_large_from_the_beginning_is_not_put() -> None:
     async def test(here: Here) -> None:
         here.list()
         here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST)), version=2))
-        await here.loop.selected.wait()
+        await here.loop.all_selected.wait()
         assert not here.table.waiting
         assert [service for service, _ in here.too_large] == [CART]
-        assert here.loop.waiting_since() is None
+        assert here.loop.pending_since() is None
         here.known.services.keep_only(set())
         await turned()
         assert not here.loop.too_large
@@ -383,7 +385,7 @@ def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(mo
 
     async def test(here: Here) -> None:
         here.list()
-        await here.loop.selected.wait()
+        await here.loop.all_selected.wait()
         monkeypatch.setattr("zoneward.proxy.ruleset.service_size.node_services", never)
         here.known.slices.put(slice_("one", *(f"10.0.1.{number}" for number in range(MOST + 1)), version=2))
         await turned()
@@ -395,12 +397,12 @@ def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(mo
 def test_a_service_that_is_refused_at_once_does_not_wait() -> None:
     async def test(here: Here) -> None:
         class Refusing(Table):
-            def put(self, service: Key, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it
-                here.loop.refused("ip", service)
+            def set_service(self, service: Key, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it
+                here.loop.service_refused("ip", service)
 
         here.loop.tables["ip"] = Refusing()
         here.list()
-        await here.loop.selected.wait()
-        assert here.loop.waiting_since() is None
+        await here.loop.all_selected.wait()
+        assert here.loop.pending_since() is None
 
     run(test)

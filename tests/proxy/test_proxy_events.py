@@ -73,7 +73,7 @@ def on_a_node(work: Callable[[Scene], Coroutine[Any, Any, None]], *faults: str) 
 
 def test_an_event_says_of_which_service_on_which_node_and_why() -> None:
     async def work(scene: Scene) -> None:
-        scene.teller.tell(a_service(), NOT_PROGRAMMED, "No buffer space available (add element ip zoneward services)")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "No buffer space available (add element ip zoneward services)")
         await scene.until(lambda: len(scene.events()) == 1)
         (event,) = scene.events()
         assert (event["type"], event["reason"]) == ("Warning", "ServiceNotProgrammed")
@@ -94,13 +94,13 @@ def test_an_event_says_of_which_service_on_which_node_and_why() -> None:
 def test_a_service_is_told_of_once_for_each_reason_in_ten_minutes() -> None:
     async def work(scene: Scene) -> None:
         for note in ("one", "two"):
-            scene.teller.tell(a_service(), NOT_PROGRAMMED, note)
-        scene.teller.tell(a_service(), ADDRESS_CONTESTED, "three")
+            scene.teller.record(a_service(), NOT_PROGRAMMED, note)
+        scene.teller.record(a_service(), ADDRESS_CONTESTED, "three")
         await scene.until(lambda: len(scene.events()) == 2)
         scene.seconds += QUIET - 60
-        scene.teller.tell(a_service(), NOT_PROGRAMMED, "four")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "four")
         scene.seconds += 60
-        scene.teller.tell(a_service(), NOT_PROGRAMMED, "one")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "one")
         await scene.until(lambda: len(scene.events()) == 3)
         assert sorted(each["message"] for each in scene.events()) == ["Node n1: one", "Node n1: one", "Node n1: three"]
 
@@ -110,12 +110,12 @@ def test_a_service_is_told_of_once_for_each_reason_in_ten_minutes() -> None:
 def test_of_many_services_ten_are_told_at_once_and_ten_a_minute() -> None:
     async def work(scene: Scene) -> None:
         for number in range(MOST_WAITING + 20):
-            scene.teller.tell(a_service(number), NOT_PROGRAMMED, "no")
+            scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == MOST_WAITING)
         assert len(scene.pauses) == MOST_WAITING - PER_MINUTE
         assert scene.seconds - 1000 == 60 * (MOST_WAITING - PER_MINUTE) / PER_MINUTE
         # Those that were too many were not told, and may be told later.
-        scene.teller.tell(a_service(MOST_WAITING + 1), NOT_PROGRAMMED, "no")
+        scene.teller.record(a_service(MOST_WAITING + 1), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == MOST_WAITING + 1)
 
     on_a_node(work)
@@ -124,7 +124,7 @@ def test_of_many_services_ten_are_told_at_once_and_ten_a_minute() -> None:
 def test_what_a_server_has_no_time_for_is_tried_again_and_logged() -> None:
     async def work(scene: Scene) -> None:
         for number in range(6):
-            scene.teller.tell(a_service(number), NOT_PROGRAMMED, "no")
+            scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 6)
         assert set(scene.log.events) == {"an Event could not be written"}
 
@@ -134,7 +134,7 @@ def test_what_a_server_has_no_time_for_is_tried_again_and_logged() -> None:
 def test_an_answer_that_is_lost_makes_no_second_event() -> None:
     async def work(scene: Scene) -> None:
         for number in range(9):
-            scene.teller.tell(a_service(number), NOT_PROGRAMMED, "no")
+            scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 9 and not scene.teller._waiting)
         assert scene.log.told
         assert len(scene.events()) == 9
@@ -145,8 +145,8 @@ def test_an_answer_that_is_lost_makes_no_second_event() -> None:
 def test_what_a_server_refuses_is_logged_and_given_up() -> None:
     async def work(scene: Scene) -> None:
         wrong = replace(a_service(), metadata=replace(a_service().metadata, name="No Name"))
-        scene.teller.tell(wrong, ADDRESS_CONTESTED, "no")
-        scene.teller.tell(a_service(), NOT_PROGRAMMED, "no")
+        scene.teller.record(wrong, ADDRESS_CONTESTED, "no")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 1)
         ((event, fields),) = scene.log.told
         assert event == "an Event could not be written"
@@ -163,8 +163,8 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_given_up_with_the_serv
         store.create(scene.registry.kinds["services"], "doomed", held, manager="test")
         store.delete(namespaces, "", "doomed")
         ends = replace(a_service(1), metadata=replace(a_service(1).metadata, namespace="doomed"))
-        scene.teller.tell(ends, NOT_PROGRAMMED, "no")
-        scene.teller.tell(a_service(), NOT_PROGRAMMED, "no")
+        scene.teller.record(ends, NOT_PROGRAMMED, "no")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 1)
         ((_, fields),) = scene.log.told
         assert (fields["service"], fields["is_given_up"]) == ("doomed/cart-1", True)
@@ -183,11 +183,11 @@ def test_an_event_that_comes_while_the_one_before_is_written_is_written_too() ->
             created = await create(*args)
             if len(scene.events()) == 1:
                 scene.seconds += QUIET
-                scene.teller.tell(a_service(), NOT_PROGRAMMED, "no, still not")
+                scene.teller.record(a_service(), NOT_PROGRAMMED, "no, still not")
             return created
 
         scene.teller._writer.create = create_and_tell  # type: ignore[assignment]
-        scene.teller.tell(a_service(), NOT_PROGRAMMED, "no")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 2)
 
     on_a_node(work)
@@ -195,11 +195,11 @@ def test_an_event_that_comes_while_the_one_before_is_written_is_written_too() ->
 
 def test_a_clock_that_is_set_back_needs_no_right_to_change_events() -> None:
     async def work(scene: Scene) -> None:
-        scene.teller.tell(a_service(), NOT_PROGRAMMED, "no")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 1)
         scene.teller._recorder._now = lambda: NOON
         scene.seconds += QUIET
-        scene.teller.tell(a_service(), NOT_PROGRAMMED, "no")
+        scene.teller.record(a_service(), NOT_PROGRAMMED, "no")
         await scene.until(lambda: len(scene.events()) == 2)
         assert all("series" not in each or each["series"] is None for each in scene.events())
 

@@ -15,7 +15,7 @@ class Told:
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
 
-    def tell(self, service: Service, reason: str, note: str) -> None:
+    def record(self, service: Service, reason: str, note: str) -> None:
         self.events.append((service.metadata.name, reason, note))
 
 
@@ -43,7 +43,7 @@ def reporting(metrics: Metrics, told: Told, lines: Lines) -> ProxyReporter:
 
 def test_a_service_that_is_too_large_is_counted_logged_and_told() -> None:
     metrics, told, lines = Metrics(), Told(), Lines()
-    reporting(metrics, told, lines).too_large(("shop", "cart"), ServiceTooLarge("ip6", 300_000, 250_000))
+    reporting(metrics, told, lines).service_too_large(("shop", "cart"), ServiceTooLarge("ip6", 300_000, 250_000))
     assert metrics.refused == {"ip6": 1}
     ((name, reason, note),) = told.events
     assert (name, reason) == ("cart", "ServiceNotProgrammed")
@@ -58,11 +58,11 @@ def test_a_service_that_is_too_large_is_counted_logged_and_told() -> None:
 def test_what_a_service_does_not_get_and_what_is_left_out_of_it_is_logged_and_told_while_it_is_so() -> None:
     told, lines = Told(), Lines()
     reports = reporting(Metrics(), told, lines)
-    reports.lost("ip", ("shop", "cart"), ("10.96.0.10 of kube-system/kube-dns", "2 more"))
-    reports.left_out(("shop", "cart"), ("external IP 127.0.0.1 is loopback", "endpoint 'x' is no IPv4 address"))
+    reports.addresses_contested("ip", ("shop", "cart"), ("10.96.0.10 of kube-system/kube-dns", "2 more"))
+    reports.values_left_out(("shop", "cart"), ("external IP 127.0.0.1 is loopback", "endpoint 'x' is no IPv4 address"))
     # By now all is well.
-    reports.lost("ip", ("shop", "cart"), ())
-    reports.left_out(("shop", "cart"), ())
+    reports.addresses_contested("ip", ("shop", "cart"), ())
+    reports.values_left_out(("shop", "cart"), ())
     assert told.events == [
         (
             "cart",

@@ -128,7 +128,7 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxySettings) -
         print_line(comment_line(head))
         for family in FAMILIES:
             changes = diff_rulesets(None, full_ruleset(family, found[family], options=options))
-            click.echo(render_commands(replace(changes, replaces=True)), nl=False)
+            click.echo(render_commands(replace(changes, replaces_table=True)), nl=False)
         return 0
     return asyncio.run(_differences(found, options))
 

@@ -45,9 +45,9 @@ AT_ONCE: Final = 100
 class Flow:
     """One tracked flow: where its client sends to, who answers, and all that the kernel said of it."""
 
-    to: SocketAddress
-    answers: SocketAddress
-    said: bytes
+    destination: SocketAddress
+    reply_source: SocketAddress
+    message: bytes
 
 
 def pack_address(family: Family, address: str) -> bytes:
@@ -81,7 +81,7 @@ def parse_flows(family: Family, answer: bytes) -> Iterator[Flow]:
 
 def flow_identity(flow: Flow) -> bytes:
     """The attributes by which the kernel knows a flow."""
-    parts = dict(attributes(flow.said, GENERIC.size))
+    parts = dict(attributes(flow.message, GENERIC.size))
     # With its number, another flow that has taken the same place meanwhile stays.
     found = nested(_ORIGINAL, [parts[_ORIGINAL]]) + attribute(_ID, parts[_ID])
     return found + attribute(_ZONE, parts[_ZONE]) if _ZONE in parts else found

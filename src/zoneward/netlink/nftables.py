@@ -63,18 +63,18 @@ class DumpInterrupted(Exception):  # noqa: N818 -- it is an answer
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """``is_odd``: it has flags, and ours has none: it sleeps, or is a process' own. ``use``: its chains and sets."""
+    """``has_flags``: it has flags, and ours has none: it sleeps, or is a process' own. ``use``: its chains and sets."""
 
-    is_odd: bool
+    has_flags: bool
     use: int
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSet:
-    """``number`` of elements; None: this kernel does not say."""
+    """``element_count`` of elements; None: this kernel does not say."""
 
     kind: str
-    number: int | None
+    element_count: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +353,7 @@ class ElementWriter:
         self._starts: dict[tuple[int, int], bytes] = {}
         """What comes before the key, which depends on how long that and the value are."""
 
-    def element(self, key: str, value: str) -> bytes:
+    def write(self, key: str, value: str) -> bytes:
         """One element, as an attribute; without a value where that is empty."""
         head, number = key, ""
         if self._numbered:

@@ -150,7 +150,10 @@ def _of_services(served: Iterable[NodeService]) -> Metric:
     values: list[Value] = []
     for each in served:
         labels = {"namespace": each.namespace, "service": each.name, "address_type": ADDRESS_TYPES[each.family]}
-        values += [(labels | {"port": port.name, "rule": port.rule.value}, len(port.reachable)) for port in each.ports]
+        values += [
+            (labels | {"port": port.name, "rule": port.selection_rule.value}, len(port.all_reachable_endpoints))
+            for port in each.ports
+        ]
     return gauge(
         f"{OURS}service_endpoints", "Endpoints that this node may send to, by the rule that chose them", values
     )

@@ -22,24 +22,24 @@ KINDS: Final = (SERVICES.kind, SLICES.kind)
 
 
 class ProgrammedVersion:
-    """Tell it of every change, in order: `changed` when a Service or a slice of it changed, then `received`."""
+    """Tell it of every change, in order: `mark_changed` when a Service or a slice of it changed, then `mark_received`."""
 
     def __init__(self) -> None:
         self._received: dict[str, int] = {}
         self._since: dict[Key, dict[str, int]] = {}
         """Of Services that changed: what had been received before they first did."""
 
-    def received(self, kind: str, version: int) -> None:
-        """All that happened to a kind up to a version was received, and `changed` told of what it concerns."""
+    def mark_received(self, kind: str, version: int) -> None:
+        """All that happened to a kind up to a version was received, and `mark_changed` told of what it concerns."""
         if kind in KINDS:
             self._received[kind] = version
 
-    def changed(self, service: Key) -> None:
+    def mark_changed(self, service: Key) -> None:
         """A Service, or a slice of it, is now another one, or gone: from now on it has to be programmed anew."""
         if service not in self._since:
             self._since[service] = dict(self._received)
 
-    def programmed(self, *, waits: Callable[[Key], bool], refused: Set[Key] = frozenset()) -> Programmed | None:
+    def current(self, *, waits: Callable[[Key], bool], refused: Set[Key] = frozenset()) -> Programmed | None:
         """What may be claimed now; None: nothing yet, for not everything was listed, and programmed once.
 
         ``waits`` says of a Service that changed whether it is on its way to the kernel, or nobody knows whether it
@@ -50,7 +50,7 @@ class ProgrammedVersion:
         unable = sorted(refused)
         named = tuple(unable[:MOST_REFUSED])
         for service in unable[MOST_REFUSED:]:
-            self.changed(service)
+            self.mark_changed(service)
         for service in [each for each in self._since if each not in refused and not waits(each)]:
             del self._since[service]
         if any(kind not in self._received for kind in KINDS):

@@ -37,12 +37,12 @@ _AT_ONCE: Final = 200
 class ProgrammedTable(Protocol):
     """Where the Services of one family are put; `zoneward.proxy.kernel.table_syncer.FamilyTable` is one."""
 
-    def put(self, service: Key, served: NodeService | None) -> None: ...
-    def waits(self, service: Key) -> bool: ...
+    def set_service(self, service: Key, served: NodeService | None) -> None: ...
+    def is_pending(self, service: Key) -> bool: ...
 
 
 class Proxier:
-    """`changed` what changed, and `run`. ``tables`` may call `programmed` at any time.
+    """`service_changed` what changed, and `run`. ``tables`` may call `transaction_done` at any time.
 
     ``on_too_large`` is told once of a Service that is too large, and why: it keeps what it had, but for endpoints that
     are gone. ``on_selection_failed`` is told of each that could not be selected for, and why. ``after`` is told of each
@@ -81,33 +81,33 @@ class Proxier:
         """On the way to the kernel, and since when."""
         self._triggers: dict[Key, datetime] = {}
         self._claims = {family: AddressOwnership() for family in FAMILIES}
-        self.lost: Final[dict[Family, dict[Key, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
+        self.conflicts: Final[dict[Family, dict[Key, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
         """What other Services have of all that one asks for, in words (`Claims.lost`)."""
         self._served: dict[Family, dict[Key, NodeService]] = {family: {} for family in FAMILIES}
         """As last put."""
         self._programmed: dict[Family, dict[Key, NodeService]] = {family: {} for family in FAMILIES}
         """As the kernel has it."""
         self._something = asyncio.Event()
-        self.left_out: Final[set[Key]] = set()
+        self.failed_selections: Final[set[Key]] = set()
         """Services that could not be selected for, and are in the kernel as they were before."""
         self._tries: dict[Key, int] = {}
         """Of these, in a row."""
         self.too_large: Final[dict[Key, ServiceTooLarge]] = {}
         """Services that are in the kernel as they were before, but for endpoints that are gone."""
-        self.selected: Final = asyncio.Event()
+        self.all_selected: Final = asyncio.Event()
         """Set once all Services that were listed are put into the tables; it stays set."""
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
-    def served(self, family: Family) -> Mapping[Key, NodeService]:
+    def node_services(self, family: Family) -> Mapping[Key, NodeService]:
         """All Services as they are served."""
         return self._served[family]
 
-    def waits(self, service: Key) -> bool:
+    def is_pending(self, service: Key) -> bool:
         """Whether a Service is on its way to the kernel."""
-        return service in self._changed or any(table.waits(service) for table in self.tables.values())
+        return service in self._changed or any(table.is_pending(service) for table in self.tables.values())
 
-    def waiting_since(self, family: Family | None = None) -> float | None:
+    def pending_since(self, family: Family | None = None) -> float | None:
         """Of what waits longest, in a family or in any, by the clock; None where nothing waits.
 
         Until everything was listed nothing can be programmed, and nothing waits.
@@ -119,7 +119,7 @@ class Proxier:
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def changed(self, service: Key, trigger: str | None = None) -> None:
+    def service_changed(self, service: Key, trigger: str | None = None) -> None:
         """A Service or what belongs to it is another one now. ``trigger``: since when, as a slice tells it."""
         if service not in self._changed:
             self._changed[service] = self._clock()
@@ -134,7 +134,7 @@ class Proxier:
             found = self._claims[family].set_node_addresses(addresses.get(family, frozenset()))
             self._put_in(family, found, self._clock())
 
-    def programmed(self, family: Family, done: ProgrammedTransaction) -> None:
+    def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
         """A transaction is in the kernel."""
         metrics, now, put = self._metrics, self._clock(), self._put[family]
         metrics.apply.observe(done.seconds)
@@ -155,7 +155,7 @@ class Proxier:
             if before is not after:
                 self._after(service, before, after)
 
-    def refused(self, family: Family, service: Key) -> None:
+    def service_refused(self, family: Family, service: Key) -> None:
         """The kernel does not take a Service as it is: that is told, and nothing waits for it."""
         self._put[family].pop(service, None)
         self._triggers.pop(service, None)
@@ -168,7 +168,7 @@ class Proxier:
         left, last = BURST, self._clock()
         while True:
             await self._select()
-            self.selected.set()
+            self.all_selected.set()
             await self._something.wait()
             now = self._clock()
             left, last = min(BURST, left + CALM * (now - last)) - 1.0, now
@@ -189,24 +189,24 @@ class Proxier:
 
     def _put_one(self, service: Key, since: float) -> None:
         try:
-            found = self._known.served(service)
+            found = self._known.node_services(service)
         except ServiceTooLarge as error:
             found = self._left(service, error)
         except Exception as error:
             self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
-            if service not in self.left_out:
+            if service not in self.failed_selections:
                 self._on_selection_failed(service, f"{type(error).__name__}: {error}")
-            self.left_out.add(service)
+            self.failed_selections.add(service)
             self._tries[service] = tries = self._tries.get(service, 0) + 1
             pause = min(_AGAIN_AT_MOST, _AGAIN * 2.0 ** min(tries - 1, 20))
-            asyncio.get_running_loop().call_later(pause, self.changed, service)
+            asyncio.get_running_loop().call_later(pause, self.service_changed, service)
             return
         else:
             self.too_large.pop(service, None)
-        self.left_out.discard(service)
+        self.failed_selections.discard(service)
         self._tries.pop(service, None)
         for family in self.tables:
-            self._put_in(family, self._claims[family].put(service, found.get(family)), since)
+            self._put_in(family, self._claims[family].set_service(service, found.get(family)), since)
         if not any(service in put for put in self._put.values()):
             self._triggers.pop(service, None)
 
@@ -220,7 +220,7 @@ class Proxier:
         return {
             family: keep_endpoints(asked, error.addresses)
             for family, claims in self._claims.items()
-            if (asked := claims.asked(service)) is not None
+            if (asked := claims.requested(service)) is not None
         }
 
     def _put_in(self, family: Family, found: Mapping[Key, NodeService | None], since: float) -> None:
@@ -236,10 +236,10 @@ class Proxier:
                 before[service] = served
             # It may be refused at once.
             self._put[family].setdefault(service, since)
-            table.put(service, served)
+            table.set_service(service, served)
 
     def _look_at_lost(self, family: Family, service: Key) -> None:
-        before, what = self.lost[family], self._claims[family].lost(service)
+        before, what = self.conflicts[family], self._claims[family].conflicts(service)
         if what == before.get(service, ()):
             return
         if what:

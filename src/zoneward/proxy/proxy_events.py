@@ -43,7 +43,7 @@ _Told = tuple[str, str]
 
 
 class ProxyEventRecorder:
-    """`tell` what is to be told, and `run`. ``node`` is whose proxy this is.
+    """`record` what is to be told, and `run`. ``node`` is whose proxy this is.
 
     Failures are for ``log``; they are tried again, but for what the server refuses. ``clock`` counts seconds; ``now``
     is the time of day.
@@ -68,12 +68,12 @@ class ProxyEventRecorder:
         self._something = asyncio.Event()
         self._paid = clock() - _MINUTE
 
-    def tell(self, service: Service, reason: str, note: str) -> None:
+    def record(self, service: Service, reason: str, note: str) -> None:
         """At once, and without waiting for anything."""
         self._tell(service, Event("Warning", reason, f"Node {self._node}: {note}"))
 
-    def tell_unreadable(self, found: Unreadable) -> None:
-        """As `tell`, of an object of any kind."""
+    def record_unreadable(self, found: Unreadable) -> None:
+        """As `record`, of an object of any kind."""
         event = unreadable_event(found)
         note = replace(event, message=f"Node {self._node}: {event.message}")
         self._tell(stand_in(found), note, **regarding(found))

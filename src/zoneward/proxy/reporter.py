@@ -37,20 +37,20 @@ class ProxyReporter:
 
     # --- Services -----------------------------------------------------------------------------------------------------
 
-    def refused(self, family: Family, service: Key, why: str) -> None:
+    def service_refused(self, family: Family, service: Key, why: str) -> None:
         """The kernel does not take one."""
         self._metrics.refused[family] += 1
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
         self._tell(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
-    def too_large(self, service: Key, error: ServiceTooLarge) -> None:
+    def service_too_large(self, service: Key, error: ServiceTooLarge) -> None:
         """One asks for more than one may have."""
         self._metrics.refused[error.family] += 1
         why = f"it is too large: {error}"
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
         self._tell(service, NOT_PROGRAMMED, why)
 
-    def lost(self, family: Family, service: Key, what: tuple[str, ...]) -> None:
+    def addresses_contested(self, family: Family, service: Key, what: tuple[str, ...]) -> None:
         """What a Service asks for and other Services have; nothing: it has all of it by now."""
         if what:
             taken = ", ".join(what)
@@ -59,7 +59,7 @@ class ProxyReporter:
             )
             self._tell(service, ADDRESS_CONTESTED, f"it does not get what is another Service's: {taken}")
 
-    def left_out(self, service: Key, what: tuple[str, ...]) -> None:
+    def values_left_out(self, service: Key, what: tuple[str, ...]) -> None:
         """What of a Service cannot be served; nothing: all of it can by now."""
         if what:
             values = "; ".join(what)
@@ -73,46 +73,46 @@ class ProxyReporter:
     def node_address_left_out(self, address: str) -> None:
         self._log.warning("an address of the Node is left out, being no IP address", address=show(address))
 
-    def no_health_port(self, service: Key, port: int, why: str) -> None:
+    def health_port_failed(self, service: Key, port: int, why: str) -> None:
         self._log.warning("a health check node port can't be served", service="/".join(service), port=port, error=why)
         self._tell(service, NO_HEALTH_PORT, f"the health check node port {port} can't be served: {why}")
 
     def _tell(self, key: Key, reason: str, note: str) -> None:
         service = self._service(key)
         if service is not None:
-            self._teller.tell(service, reason, note)
+            self._teller.record(service, reason, note)
 
     # --- the kernel ---------------------------------------------------------------------------------------------------
 
-    def mended(self, family: Family, what: str, number: int) -> None:
+    def rules_repaired(self, family: Family, what: str, number: int) -> None:
         self._metrics.mended[what] += number
         self._log.warning("rules that others changed were mended", family=family, what=what, number=number)
 
-    def not_programmed(self, why: str) -> None:
+    def kernel_failed(self, why: str) -> None:
         self._log.warning("the kernel could not be programmed", error=why)
 
     def flows_removed(self, number: int) -> None:
         self._metrics.flows_removed += number
 
-    def flows_not_seen(self, why: str) -> None:
+    def conntrack_failed(self, why: str) -> None:
         self._log.warning("flows could not be looked at", error=why)
 
-    def connections_not_seen(self, why: str) -> None:
+    def counting_failed(self, why: str) -> None:
         self._log.warning("connections could not be counted", error=why)
 
     def unreadable(self, found: Unreadable) -> None:
         """An object cannot be read, and what was there of it stays in force."""
         log_unreadable(self._log, found)
         if found.name:
-            self._teller.tell_unreadable(found)
+            self._teller.record_unreadable(found)
 
     # --- the API server -----------------------------------------------------------------------------------------------
 
-    def not_heard(self, resource: AnyResource, error: CallFailed) -> None:
+    def watch_failed(self, resource: AnyResource, error: CallFailed) -> None:
         """A list or watch broke off."""
         self._metrics.watch_failed(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
         write("a list or watch broke off", kind=resource.plural, error=self._said(error))
 
-    def no_lease(self, error: CallFailed) -> None:
+    def lease_failed(self, error: CallFailed) -> None:
         self._log.warning("the node's Lease could not be written", error=self._said(error))

@@ -134,8 +134,8 @@ class NodeProxy:
         settings, gates, log = self._settings, self._configuration.gates, self._log
         self._standing = Standing(transport, clock=self._clock)
         self._watermark = ProgrammedVersion()
-        self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=lambda family: self._loop.waiting_since(family))
-        self._health.node(is_node_eligible(self._own))
+        self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=lambda family: self._loop.pending_since(family))
+        self._health.set_node_eligible(is_node_eligible(self._own))
         self._known = NodeCache(
             self._node,
             zone=zone_of(self._own) if self._own is not None else None,
@@ -145,7 +145,7 @@ class NodeProxy:
             service_ranges=settings.service_ranges,
             on_service=self._changed,
             on_node=self._node_is,
-            on_left_out=lambda service, what: self._reports.left_out(service, what),
+            on_left_out=lambda service, what: self._reports.values_left_out(service, what),
             on_unreadable=lambda found: self._reports.unreadable(found),
         )
         self._teller = ProxyEventRecorder(Writer(transport), node=self._node, log=log, clock=self._clock)
@@ -161,8 +161,8 @@ class NodeProxy:
             metrics=self._metrics,
             log=log,
             after=self._is_programmed,
-            on_too_large=self._reports.too_large,
-            on_lost=self._reports.lost,
+            on_too_large=self._reports.service_too_large,
+            on_lost=self._reports.addresses_contested,
             on_selection_failed=self._reports.selection_failed,
             clock=self._clock,
         )
@@ -175,15 +175,15 @@ class NodeProxy:
             self._kernel,
             is_node_address=self._is_node_address,
             on_removed=self._reports.flows_removed,
-            on_trouble=self._reports.flows_not_seen,
+            on_trouble=self._reports.conntrack_failed,
         )
         self._health_ports = ServiceHealthServer(
-            proxy_is_healthy=lambda: self._health.is_healthy(self._clock()), on_trouble=self._reports.no_health_port
+            proxy_is_healthy=lambda: self._health.is_healthy(self._clock()), on_trouble=self._reports.health_port_failed
         )
         self._counting = None
         if settings.count_connections:
             self._counting = ConnectionCollector(
-                self._kernel, self._tables, known=self._known, on_trouble=self._reports.connections_not_seen
+                self._kernel, self._tables, known=self._known, on_trouble=self._reports.counting_failed
             )
         self._heartbeat = Heartbeat()
         self._lease = NodeLease(
@@ -193,7 +193,7 @@ class NodeProxy:
             proxy_name=settings.proxy_name or "",
             programmed=self._may_be_claimed,
             owner=self._owner,
-            on_trouble=self._reports.no_lease,
+            on_trouble=self._reports.lease_failed,
             clock=self._clock,
         )
 
@@ -238,7 +238,7 @@ class NodeProxy:
                 queries=self._known.queries,
                 timing=Timing(longest_pause=LONGEST_PAUSE),
                 on_trouble=self._not_heard,
-                on_current=lambda resource, version: self._watermark.received(resource.kind, version),
+                on_current=lambda resource, version: self._watermark.mark_received(resource.kind, version),
             ),
         )
         self._begin("the loop", self._loop.run())
@@ -283,12 +283,12 @@ class NodeProxy:
 
     async def _run_tables(self) -> None:
         """A start programs only when all is known: what is there from before serves until then."""
-        await self._loop.selected.wait()
+        await self._loop.all_selected.wait()
         try:
             async with asyncio.TaskGroup() as group:
                 for table in self._tables.values():
                     # Rules that all Services share are there without any of them.
-                    table.audit()
+                    table.request_audit()
                     group.create_task(table.run())
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
@@ -299,9 +299,9 @@ class NodeProxy:
 
     async def _in_kernel(self) -> None:
         """Until all that was listed is in the kernel."""
-        await self._loop.selected.wait()
+        await self._loop.all_selected.wait()
         for table in self._tables.values():
-            await table.settled()
+            await table.wait_until_synced()
 
     async def _begun(self) -> None:
         """Until all that was listed is in the kernel; that is told."""
@@ -330,17 +330,17 @@ class NodeProxy:
             audit_every=self._settings.audit_period,
             on_programmed=lambda done: self._programmed(family, done),
             on_refused=lambda service, why: self._refused(family, service, why),
-            on_mended=lambda what, number: self._reports.mended(family, what, number),
-            on_trouble=self._reports.not_programmed,
+            on_mended=lambda what, number: self._reports.rules_repaired(family, what, number),
+            on_trouble=self._reports.kernel_failed,
         )
 
     def _changed(self, service: Key, trigger: str | None) -> None:
-        self._watermark.changed(service)
-        self._loop.changed(service, trigger)
+        self._watermark.mark_changed(service)
+        self._loop.service_changed(service, trigger)
 
     def _node_is(self, node: LiveNode | None) -> None:
         before, self._own = self._own, node or self._own
-        self._health.node(is_node_eligible(node))
+        self._health.set_node_eligible(is_node_eligible(node))
         if node is not None and self._known.node.zone is None:
             self._log.warning("the Node has no zone: all endpoints are used", node=self._node)
         if node is not None and before is not None:
@@ -356,26 +356,30 @@ class NodeProxy:
         all_node_addresses(node, left_out=self._reports.node_address_left_out)
 
     def _programmed(self, family: Family, done: ProgrammedTransaction) -> None:
-        self._loop.programmed(family, done)
-        self._health.programmed(self._clock(), family)
+        self._loop.transaction_done(family, done)
+        self._health.mark_programmed(self._clock(), family)
 
     def _is_programmed(self, service: Key, before: NodeService | None, after: NodeService | None) -> None:
         one = after or before
         if self._counting is not None and one is not None:
-            self._counting.programmed(service, one.family, after)
-        self._conntrack.changed(before, after)
+            self._counting.service_programmed(service, one.family, after)
+        self._conntrack.service_changed(before, after)
         if any(each is not None and each.health_check_port is not None for each in (before, after)):
-            families = [each for family in FAMILIES if (each := self._loop.served(family).get(service)) is not None]
+            families = [
+                each for family in FAMILIES if (each := self._loop.node_services(family).get(service)) is not None
+            ]
             port = next((each.health_check_port for each in families if each.health_check_port is not None), None)
-            self._health_ports.put(service, port, max((each.healthy for each in families), default=0))
+            self._health_ports.set_service(
+                service, port, max((each.ready_local_endpoints for each in families), default=0)
+            )
 
     def _refused(self, family: Family, service: Key, why: str) -> None:
-        self._loop.refused(family, service)
-        self._reports.refused(family, service, why)
+        self._loop.service_refused(family, service)
+        self._reports.service_refused(family, service, why)
 
     def _not_heard(self, resource: AnyResource, error: CallFailed) -> None:
         self._standing.trouble(resource, error)
-        self._reports.not_heard(resource, error)
+        self._reports.watch_failed(resource, error)
 
     def _restarted(self, why: str) -> None:
         self._metrics.restarts += 1
@@ -389,10 +393,10 @@ class NodeProxy:
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def _may_be_claimed(self) -> Any:
-        refused = {service for table in self._tables.values() for service in table.refused}
+        refused = {service for table in self._tables.values() for service in table.refused_services}
         unreadable = {_service_of(found) for found in self._known.unreadable if found.resource.kind != NODES.kind}
-        left_out = self._loop.left_out | self._loop.too_large.keys() | unreadable
-        return self._watermark.programmed(waits=self._loop.waits, refused=refused | left_out)
+        left_out = self._loop.failed_selections | self._loop.too_large.keys() | unreadable
+        return self._watermark.current(waits=self._loop.is_pending, refused=refused | left_out)
 
     def _owner(self) -> OwnerReference | None:
         node = self._own
@@ -403,33 +407,37 @@ class NodeProxy:
     def _is_in_time(self) -> str | None:
         if not self._has_begun:
             return "not all that was listed is in the kernel yet"
-        since = self._loop.waiting_since()
+        since = self._loop.pending_since()
         is_late = since is not None and not self._health.is_healthy(self._clock())
         return f"a change waits for {self._clock() - (since or 0.0):.0f} s" if is_late else None
 
     async def _selections(self) -> bytes:
         """Made in a thread: of many Services it takes long."""
-        node, some = self._known.node, [each for family in FAMILIES for each in self._loop.served(family).values()]
+        node, some = (
+            self._known.node,
+            [each for family in FAMILIES for each in self._loop.node_services(family).values()],
+        )
         return await asyncio.get_running_loop().run_in_executor(None, lambda: encode(selection_document(node, some)))
 
     def _moment(self) -> Moment:
         lasting = self._standing.lasting
-        opened, sealed = self._known.numbers
+        opened, sealed = self._known.slice_counts
         return Moment(
-            elements={family: table.elements for family, table in self._tables.items()},
-            services={family: len(self._loop.served(family)) for family in FAMILIES},
+            elements={family: table.element_count for family, table in self._tables.items()},
+            services={family: len(self._loop.node_services(family)) for family in FAMILIES},
             refused={
-                family: len(table.refused) + sum(each.family == family for each in self._loop.too_large.values())
+                family: len(table.refused_services)
+                + sum(each.family == family for each in self._loop.too_large.values())
                 for family, table in self._tables.items()
             },
-            left_out=len(self._known.left_out),
-            lost={family: len(some) for family, some in self._loop.lost.items()},
-            served=tuple(each for family in FAMILIES for each in self._loop.served(family).values()),
+            left_out=len(self._known.left_out_values),
+            lost={family: len(some) for family, some in self._loop.conflicts.items()},
+            served=tuple(each for family in FAMILIES for each in self._loop.node_services(family).values()),
             slices=opened,
             sealed_slices=sealed,
             is_synced=self._known.synced.is_set(),
             watch_trouble=0.0 if lasting is None else self._clock() - lasting[0],
-            waiting=0.0 if (since := self._loop.waiting_since()) is None else self._clock() - since,
+            waiting=0.0 if (since := self._loop.pending_since()) is None else self._clock() - since,
             zone=self._known.node.zone,
             unreadable=numbers(self._known.unreadable, (each.kind for each in self._known.resources)),
             connections=() if self._counting is None else tuple(self._counting.totals()),

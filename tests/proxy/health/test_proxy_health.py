@@ -19,7 +19,7 @@ TODAY = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 def a_health(*, eligible: bool = True, waiting: Mapping[Family, float] | None = None) -> ProxyHealth:
     """``waiting``: since when something has, in a family."""
     health = ProxyHealth(limit=60.0, waiting=(waiting or {}).get)
-    health.node(eligible)
+    health.set_node_eligible(eligible)
     return health
 
 
@@ -40,13 +40,13 @@ def test_what_waits_longer_than_the_limit_makes_unwell_until_it_is_programmed() 
     assert health.is_healthy(159.0)
     assert not health.is_healthy(160.0)
     waiting.clear()
-    health.programmed(200.0, "ip")
+    health.mark_programmed(200.0, "ip")
     assert health.is_healthy(1000.0)
 
 
 def test_one_family_does_not_answer_for_the_other() -> None:
     health = a_health(waiting={"ip": 0.0})
-    health.programmed(50.0, "ip6")
+    health.mark_programmed(50.0, "ip6")
     assert not health.is_healthy(60.0)
     assert {family: each.healthy for family, each in health.families(60.0).items()} == {"ip": False, "ip6": True}
 
@@ -75,7 +75,7 @@ def test_a_node_that_goes_is_not_sent_to(node: dict[str, Any] | None, eligible: 
 
 def test_who_is_well_tells_the_present_time_and_of_each_family_its_own() -> None:
     health = a_health()
-    health.programmed(90.0, "ip")
+    health.mark_programmed(90.0, "ip")
     assert told(health, 100.0) == (
         200,
         {
@@ -90,7 +90,7 @@ def test_who_is_well_tells_the_present_time_and_of_each_family_its_own() -> None
 
 def test_who_is_not_tells_when_it_last_was() -> None:
     health = a_health(waiting={"ip": 40.0})
-    health.programmed(30.0, "ip")
+    health.mark_programmed(30.0, "ip")
     status, body = told(health, 100.0)
     assert status == 503
     assert body["lastUpdated"] == "2026-03-01T11:58:50.000000Z"
@@ -123,7 +123,7 @@ def test_both_are_served_and_nothing_else() -> None:
             assert await ask(session, "/healthz") == (503, "nosniff", True)
             assert await ask(session, "/livez") == (200, "nosniff", True)
             assert (await ask(session, "/metrics"))[0] == 404
-            health.node(True)
+            health.set_node_eligible(True)
             assert await ask(session, "/healthz") == (200, "nosniff", True)
 
     asyncio.run(test())

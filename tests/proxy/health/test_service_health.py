@@ -78,7 +78,7 @@ def test_it_says_how_many_endpoints_are_here_as_kube_proxy_does(
     port = free_port()
 
     async def test(ports: ServiceHealthServer) -> None:
-        ports.put(CART, port, healthy)
+        ports.set_service(CART, port, healthy)
         await opened(ports, port)
         answer = await ask(port, host)
         assert answer.status == status
@@ -98,10 +98,10 @@ def test_what_is_asked_next_has_what_changed() -> None:
     port = free_port()
 
     async def test(ports: ServiceHealthServer) -> None:
-        ports.put(CART, port, 1)
+        ports.set_service(CART, port, 1)
         await opened(ports, port)
         assert (await ask(port)).status == 200
-        ports.put(CART, port, 0)
+        ports.set_service(CART, port, 0)
         assert (await ask(port)).status == 503
 
     run(test, ServiceHealthServer())
@@ -111,16 +111,16 @@ def test_a_server_goes_with_its_service_and_moves_with_its_port() -> None:
     first, second = free_port(), free_port()
 
     async def test(ports: ServiceHealthServer) -> None:
-        ports.put(CART, first, 1)
+        ports.set_service(CART, first, 1)
         await opened(ports, first)
-        ports.put(CART, second, 1)
+        ports.set_service(CART, second, 1)
         await opened(ports, second)
         assert await refused(first)
         assert (await ask(second)).status == 200
-        ports.put(CART, None)
+        ports.set_service(CART, None)
         await opened(ports)
         assert await refused(second)
-        ports.put(CART, None)
+        ports.set_service(CART, None)
 
     run(test, ServiceHealthServer())
 
@@ -131,7 +131,7 @@ def test_a_port_that_somebody_has_is_told_once_and_taken_when_it_is_free() -> No
     async def test(ports: ServiceHealthServer) -> None:
         with socket.create_server(("", 0)) as other:
             port = other.getsockname()[1]
-            ports.put(CART, port, 1)
+            ports.set_service(CART, port, 1)
             while not troubles:
                 await asyncio.sleep(0.002)
             await asyncio.sleep(0.05)
@@ -151,13 +151,13 @@ def test_of_two_services_with_one_port_the_first_by_name_has_it() -> None:
         return str(json.loads(await (await ask(port)).text())["service"]["name"])
 
     async def test(ports: ServiceHealthServer) -> None:
-        ports.put(LIST, port, 1)
+        ports.set_service(LIST, port, 1)
         await opened(ports, port)
         assert await name() == "list"
-        ports.put(CART, port, 1)
+        ports.set_service(CART, port, 1)
         assert await name() == "cart"
         assert [each[:2] for each in troubles] == [(LIST, port)]
-        ports.put(CART, None)
+        ports.set_service(CART, None)
         assert await name() == "list"
         assert ports.open_ports == {port}
 
@@ -168,12 +168,12 @@ def test_a_connection_that_outlives_its_service_is_ended() -> None:
     port = free_port()
 
     async def test(ports: ServiceHealthServer) -> None:
-        ports.put(CART, port, 1)
+        ports.set_service(CART, port, 1)
         await opened(ports, port)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
             async with session.get(f"http://127.0.0.1:{port}/") as answer:
                 assert answer.status == 200
-            ports.put(CART, None)
+            ports.set_service(CART, None)
             await opened(ports)
             async with session.get(f"http://127.0.0.1:{port}/") as answer:
                 assert (answer.status, answer.headers["Connection"]) == (503, "close")
@@ -187,7 +187,7 @@ def test_a_thousand_services_are_served_each_at_its_port() -> None:
 
     async def test(ports: ServiceHealthServer) -> None:
         for number in numbers:
-            ports.put(("shop", f"s-{number}"), number, number)
+            ports.set_service(("shop", f"s-{number}"), number, number)
         while len(ports.open_ports) < enough:
             await asyncio.sleep(0.01)
         for number in sorted(ports.open_ports)[::300]:
@@ -202,7 +202,7 @@ def test_who_is_stopped_in_the_middle_of_opening_leaves_nothing_open() -> None:
     async def stopped_after(turns: int) -> None:
         ports = ServiceHealthServer(hosts=("127.9.8.7",))
         for number in numbers:
-            ports.put(("shop", f"s-{number}"), number, 1)
+            ports.set_service(("shop", f"s-{number}"), number, 1)
         running = asyncio.create_task(ports.run())
         for _ in range(turns):
             await asyncio.sleep(0)

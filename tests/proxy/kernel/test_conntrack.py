@@ -46,9 +46,9 @@ def a_service(
     node_port: int | None = None,
     protocol: str = "udp",
 ) -> NodeService:
-    port = NodeServicePort(name="dns", protocol=protocol, port=53, node_port=node_port, serving=serving)
+    port = NodeServicePort(name="dns", protocol=protocol, port=53, node_port=node_port, serving_endpoints=serving)
     return NodeService(
-        namespace="shop", name=name, family="ip", cluster_ip=address, external=("192.0.2.7",), ports=(port,)
+        namespace="shop", name=name, family="ip", cluster_ip=address, external_ips=("192.0.2.7",), ports=(port,)
     )
 
 
@@ -62,7 +62,7 @@ def a_service(
         (a_service(), a_service(A), True),
         (a_service(A, B), a_service(A), True),
         (a_service(A), a_service(B), True),
-        (a_service(A), replace(a_service(A), balancers=("192.0.2.8",)), True),
+        (a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)), True),
         (a_service(A), a_service(A, node_port=30_053), True),
         (a_service(A), a_service(A, B), False),
         (a_service(A, B), a_service(B, A), False),
@@ -92,47 +92,47 @@ def test_only_a_change_that_may_strand_a_flow_is_looked_at(
     before: NodeService | None, after: NodeService | None, looked_at: bool
 ) -> None:
     suspects = PendingFrontends()
-    suspects.changed(before, after)
+    suspects.service_changed(before, after)
     assert bool(suspects) == looked_at
-    assert bool(suspects.of("ip")) == looked_at
-    assert not suspects.of("ip6")
+    assert bool(suspects.in_family("ip")) == looked_at
+    assert not suspects.in_family("ip6")
 
 
 def test_every_front_that_lost_somebody_is_looked_at_and_no_other() -> None:
     suspects = PendingFrontends()
-    before = replace(a_service(A, B, node_port=30_053), balancers=("192.0.2.8",))
-    suspects.changed(before, replace(before, ports=(replace(before.ports[0], serving=(A,)),)))
-    assert suspects.of("ip").keys() == {("10.96.0.10", 53), ("192.0.2.7", 53), ("192.0.2.8", 53), (None, 30_053)}
+    before = replace(a_service(A, B, node_port=30_053), load_balancer_ips=("192.0.2.8",))
+    suspects.service_changed(before, replace(before, ports=(replace(before.ports[0], serving_endpoints=(A,)),)))
+    assert suspects.in_family("ip").keys() == {("10.96.0.10", 53), ("192.0.2.7", 53), ("192.0.2.8", 53), (None, 30_053)}
     suspects = PendingFrontends()
-    suspects.changed(a_service(A), replace(a_service(A), balancers=("192.0.2.8",)))
-    assert suspects.of("ip").keys() == {("192.0.2.8", 53)}
+    suspects.service_changed(a_service(A), replace(a_service(A), load_balancer_ips=("192.0.2.8",)))
+    assert suspects.in_family("ip").keys() == {("192.0.2.8", 53)}
 
 
 def test_what_changes_before_it_is_looked_at_counts_as_it_is_then() -> None:
     suspects = PendingFrontends()
-    suspects.changed(a_service(A, B), a_service(A))
-    suspects.changed(a_service(A), a_service(A, C))
-    assert suspects.of("ip")["10.96.0.10", 53] == (A, C)
-    suspects.changed(a_service(A, C), a_service())
+    suspects.service_changed(a_service(A, B), a_service(A))
+    suspects.service_changed(a_service(A), a_service(A, C))
+    assert suspects.in_family("ip")["10.96.0.10", 53] == (A, C)
+    suspects.service_changed(a_service(A, C), a_service())
     assert not suspects
 
 
 def test_an_address_that_another_service_has_got_is_still_looked_at() -> None:
     suspects = PendingFrontends()
-    suspects.changed(None, a_service(A, name="old"))
-    suspects.changed(None, a_service(B, name="new"))
-    suspects.changed(a_service(A, name="old"), None)
-    assert suspects.of("ip")["10.96.0.10", 53] == (B,)
+    suspects.service_changed(None, a_service(A, name="old"))
+    suspects.service_changed(None, a_service(B, name="new"))
+    suspects.service_changed(a_service(A, name="old"), None)
+    assert suspects.in_family("ip")["10.96.0.10", 53] == (B,)
 
 
 def test_what_changed_while_it_was_looked_at_is_looked_at_again() -> None:
     suspects = PendingFrontends()
-    suspects.changed(None, a_service(A))
-    looked_at = suspects.of("ip")
-    suspects.changed(a_service(A), a_service(B))
-    suspects.clear("ip", looked_at)
-    assert suspects.of("ip") == udp_frontends(a_service(B))
-    suspects.clear("ip", suspects.of("ip"))
+    suspects.service_changed(None, a_service(A))
+    looked_at = suspects.in_family("ip")
+    suspects.service_changed(a_service(A), a_service(B))
+    suspects.remove("ip", looked_at)
+    assert suspects.in_family("ip") == udp_frontends(a_service(B))
+    suspects.remove("ip", suspects.in_family("ip"))
     assert not suspects
 
 
@@ -161,9 +161,9 @@ def test_whoever_serves_keeps_its_flows_selected_or_not() -> None:
         gates=Gates(),
     )
     udp, tcp = found.ports
-    assert udp.cluster == (A,)
-    assert udp.serving == (A, B, C)
-    assert tcp.serving == ()
+    assert udp.cluster_endpoints == (A,)
+    assert udp.serving_endpoints == (A, B, C)
+    assert tcp.serving_endpoints == ()
 
 
 # --- which flows are stale --------------------------------------------------------------------------------------------
@@ -231,8 +231,8 @@ def recorded() -> bytes:
 
 def test_a_flow_is_read_as_the_kernel_tells_it() -> None:
     (flow,) = parse_flows("ip", recorded())
-    assert flow.to == (pack_address("ip", "10.96.0.10"), 53)
-    assert flow.answers == (pack_address("ip", "127.0.0.1"), 5353)
+    assert flow.destination == (pack_address("ip", "10.96.0.10"), 53)
+    assert flow.reply_source == (pack_address("ip", "127.0.0.1"), 5353)
     named = dict(attributes(flow_identity(flow)))
     assert named.keys() == {1, 12}
     assert named[12] == bytes.fromhex("cb48c8be")
@@ -248,7 +248,7 @@ def test_a_flow_that_is_told_in_another_form_is_read_the_same(family: Family) ->
     def read(*parts: bytes) -> list[tuple[SocketAddress, SocketAddress, bytes]]:
         said = GENERIC.pack(0, 0, 0) + b"".join(parts)
         answer = HEADER.pack(HEADER.size + len(said), 1 << 8, 2, 0, 0) + said
-        return [(each.to, each.answers, flow_identity(each)) for each in parse_flows(family, answer)]
+        return [(each.destination, each.reply_source, flow_identity(each)) for each in parse_flows(family, answer)]
 
     usual = read(original, reply, number)
     assert usual == [((pack_address(family, address), 53), (pack_address(family, endpoint), 8053), original + number)]
@@ -319,7 +319,7 @@ class Kernel:
         self.on_dump: Callable[[], None] = lambda: None
         self._filters = filters
 
-    async def ask(self, request: bytes) -> bytes:
+    async def query(self, request: bytes) -> bytes:
         await asyncio.sleep(0)
         if self.failures:
             raise self.failures.pop()
@@ -407,7 +407,7 @@ def test_stale_flows_go_and_others_stay(filters: bool, services: int) -> None:
     conntrack = ConntrackCleaner(kernel, on_removed=removed.append, sleep=no_pause)
     for number in range(services):
         address = f"10.96.0.{10 + number}"
-        conntrack.changed(a_service(A, B, address=address), a_service(A, address=address))
+        conntrack.service_changed(a_service(A, B, address=address), a_service(A, address=address))
     run(conntrack, lambda: len(kernel.flows) == len(others))
     assert kernel.flows == others
     assert sum(removed) == len(stale)
@@ -423,8 +423,10 @@ def test_both_families_are_looked_after(family: Family) -> None:
         Tracked(family, "10.9.0.1" if family == "ip" else "fd00::9", (address, 53), (endpoint, 8053), 2),
     )
     conntrack = ConntrackCleaner(kernel, sleep=no_pause)
-    port = NodeServicePort(name="dns", protocol="udp", port=53, serving=(Backend(endpoint, 8053),))
-    conntrack.changed(None, NodeService(namespace="shop", name="dns", family=family, cluster_ip=address, ports=(port,)))
+    port = NodeServicePort(name="dns", protocol="udp", port=53, serving_endpoints=(Backend(endpoint, 8053),))
+    conntrack.service_changed(
+        None, NodeService(namespace="shop", name="dns", family=family, cluster_ip=address, ports=(port,))
+    )
     run(conntrack, lambda: len(kernel.flows) == 1)
     assert [each.number for each in kernel.flows] == [2]
 
@@ -432,8 +434,8 @@ def test_both_families_are_looked_after(family: Family) -> None:
 def test_nothing_is_asked_of_the_kernel_where_nothing_can_be_stale() -> None:
     kernel = Kernel(tracked(1, B))
     conntrack = ConntrackCleaner(kernel, sleep=no_pause)
-    conntrack.changed(a_service(A), a_service(A, B))
-    conntrack.changed(a_service(A, protocol="tcp"), a_service(protocol="tcp"))
+    conntrack.service_changed(a_service(A), a_service(A, B))
+    conntrack.service_changed(a_service(A, protocol="tcp"), a_service(protocol="tcp"))
     run(conntrack, lambda: True)
     assert not kernel.asked
 
@@ -448,8 +450,8 @@ def test_many_changes_cost_one_look_a_second() -> None:
     kernel = Kernel()
     conntrack = ConntrackCleaner(kernel, sleep=pause)
     for _ in range(100):
-        conntrack.changed(a_service(A, B), a_service(A))
-        conntrack.changed(a_service(A), a_service(A, B))
+        conntrack.service_changed(a_service(A, B), a_service(A))
+        conntrack.service_changed(a_service(A), a_service(A, B))
     run(conntrack, lambda: len(pauses) == 2)
     assert kernel.asked == [1, 1]
     assert pauses[1] >= 1.0
@@ -465,7 +467,7 @@ def test_a_kernel_that_fails_is_asked_again_ever_later() -> None:
     kernel = Kernel(tracked(1, B))
     kernel.failures = [KernelOutcomeUnknown("it died"), KernelRefused("not permitted", errno.EPERM)]
     conntrack = ConntrackCleaner(kernel, on_trouble=troubles.append, sleep=pause)
-    conntrack.changed(a_service(A, B), a_service(A))
+    conntrack.service_changed(a_service(A, B), a_service(A))
     run(conntrack, lambda: not kernel.flows)
     assert troubles == ["not permitted", "it died"]
     assert pauses[1:4:2] == [2.0, 4.0]
@@ -474,8 +476,8 @@ def test_a_kernel_that_fails_is_asked_again_ever_later() -> None:
 def test_an_endpoint_that_comes_while_the_kernel_answers_keeps_its_flow() -> None:
     kernel, removed = Kernel(tracked(1, B), tracked(2, C)), list[int]()
     conntrack = ConntrackCleaner(kernel, on_removed=removed.append, sleep=no_pause)
-    conntrack.changed(a_service(A, B), a_service(A))
-    kernel.on_dump = lambda: conntrack.changed(a_service(A), a_service(A, C))
+    conntrack.service_changed(a_service(A, B), a_service(A))
+    kernel.on_dump = lambda: conntrack.service_changed(a_service(A), a_service(A, C))
     run(conntrack, lambda: len(kernel.flows) == 1)
     assert [each.number for each in kernel.flows] == [2]
     assert removed == [1]
@@ -485,7 +487,7 @@ def test_a_flow_that_went_by_itself_meanwhile_is_no_trouble() -> None:
     kernel, removed, troubles = Kernel(tracked(1, B), tracked(2, B)), list[int](), list[str]()
     kernel.on_dump = lambda: kernel.flows.__delitem__(slice(1, None))
     conntrack = ConntrackCleaner(kernel, on_removed=removed.append, on_trouble=troubles.append, sleep=no_pause)
-    conntrack.changed(a_service(A, B), a_service(A))
+    conntrack.service_changed(a_service(A, B), a_service(A))
     run(conntrack, lambda: not kernel.flows)
     assert (sum(removed), troubles) == (1, [])
 
@@ -494,7 +496,7 @@ def test_a_listing_asks_for_no_more_than_it_says() -> None:
     kernel = Kernel(tracked(1, A), tracked(2, A, to=("10.96.0.10", 54)), tracked(3, A, to=("192.0.2.7", 53)))
 
     async def told(request: bytes) -> list[tuple[bytes, int]]:
-        return [each.to for each in parse_flows("ip", await kernel.ask(request))]
+        return [each.destination for each in parse_flows("ip", await kernel.query(request))]
 
     async def test() -> None:
         assert len(await told(dump_request("ip"))) == 3

@@ -60,7 +60,7 @@ def test_an_element_with_another_value_and_a_rule_of_a_shared_chain_are_found_by
             f"add element ip {TABLE} endpoints {{ {element} : 10.6.6.6 . 66 }}\n"
             f"flush chain ip {TABLE} c-2\n"
         )
-        proxy.table.audit()
+        proxy.table.request_audit()
         await settled(proxy)
         assert proxy.has(a_service(1, 1, 2))
         assert sorted(proxy.mended) == [("elements", 1), ("rules", 1)]
@@ -96,10 +96,10 @@ def test_tables_of_others_are_none_of_ours() -> None:
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1, 2))
         await settled(proxy)
-        written = len(proxy.kernel.ran)
+        written = len(proxy.kernel.transactions)
         proxy.kernel.load("add table ip other\nadd chain ip other c-2\n")
         await asyncio.sleep(5 * SOON)
-        assert len(proxy.kernel.ran) == written
+        assert len(proxy.kernel.transactions) == written
         assert "other" in {name for _, name in proxy.kernel.tables}
 
     within(run)
@@ -163,7 +163,7 @@ def test_a_service_that_goes_while_a_table_is_replaced_in_vain_is_told_of() -> N
         proxy.put(stays, goes)
         await settled(proxy)
         proxy.kernel.faults.deaths = 1
-        proxy.table.put(key(goes), None)
+        proxy.table.set_service(key(goes), None)
         proxy.table.options = other = replace(OPTIONS, masquerade_all=True)
         await settled(proxy)
         assert proxy.trouble
@@ -210,10 +210,10 @@ def test_what_would_change_is_told_and_nothing_is_written() -> None:
         kernel, every = FakeKernel(), [a_service(1, 1, 2), a_service(2, 3)]
         proxy = await restarted(kernel, every, every)
         wanted = {key(each): each for each in (every[0], a_service(2, 4))}
-        ran = len(kernel.ran)
+        ran = len(kernel.transactions)
         changes = await plan_changes(kernel, "ip", wanted, options=OPTIONS)
-        assert len(kernel.ran) == ran
-        assert changes.size == 2
+        assert len(kernel.transactions) == ran
+        assert changes.element_count == 2
         kernel.load(render_commands(changes))
         assert proxy.has(*wanted.values())
         assert not await plan_changes(kernel, "ip", wanted, options=OPTIONS)

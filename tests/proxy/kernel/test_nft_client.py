@@ -78,9 +78,9 @@ def test_what_is_refused_has_the_part_at_fault_and_the_process_goes_on() -> None
     async def run(process: NftClient) -> None:
         pid = process.pid
         with pytest.raises(KernelRefused, match=r"File exists: 2 \(add element ip t s\)"):
-            await process.run("refuse this")
-        await process.run("take this")
-        assert (process.taken, process.pid) == (1, pid)
+            await process.run_commands("refuse this")
+        await process.run_commands("take this")
+        assert (process.transactions_done, process.pid) == (1, pid)
 
     within(run, NftClient(command=command()))
 
@@ -95,10 +95,10 @@ def test_one_that_dies_is_started_again_and_that_is_told() -> None:
             if how == "killed":
                 asyncio.get_running_loop().call_later(0.05, os.kill, before, signal.SIGKILL)
             with pytest.raises(KernelOutcomeUnknown):
-                await process.run("hang" if how == "killed" else "die")
-            await process.run("take this")
+                await process.run_commands("hang" if how == "killed" else "die")
+            await process.run_commands("take this")
             assert process.pid != before
-        assert process.taken == 2
+        assert process.transactions_done == 2
         assert any("no more" in each for each in told)
         assert any("started again" in each for each in told)
 
@@ -111,8 +111,8 @@ def test_one_that_died_while_nobody_asked_is_started_again() -> None:
         os.kill(process.pid, signal.SIGKILL)
         with suppress(KernelOutcomeUnknown):
             # Whether its death is known by now is chance.
-            await process.run("take this")
-        await process.run("take this")
+            await process.run_commands("take this")
+        await process.run_commands("take this")
 
     within(run, NftClient(command=command()))
 
@@ -123,10 +123,10 @@ def test_one_that_hangs_is_replaced_and_the_next_has_twice_the_time_until_one_an
     async def run(process: NftClient) -> None:
         for _ in range(3):
             with pytest.raises(KernelOutcomeUnknown):
-                await process.run("hang")
-        await process.run("take this")
+                await process.run_commands("hang")
+        await process.run_commands("take this")
         with pytest.raises(KernelOutcomeUnknown):
-            await process.run("hang")
+            await process.run_commands("hang")
         limits = [each for each in told if "within" in each]
         assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.1", "0.2", "0.4", "0.1"]
 
@@ -144,9 +144,9 @@ def test_a_long_request_gets_more_time_though_shorter_ones_are_answered_meanwhil
         long = f"third {tmp_path / 'tries'}"
         for _ in range(2):
             with pytest.raises(KernelOutcomeUnknown):
-                await process.run(long)
-            await process.run("short")
-        await process.run(long)
+                await process.run_commands(long)
+            await process.run_commands("short")
+        await process.run_commands(long)
         limits = [each for each in told if "within" in each]
         assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.5", "1"]
 
@@ -166,11 +166,11 @@ def test_the_time_that_a_request_needed_is_kept_for_the_next() -> None:
         nonlocal needed
         for each in (0.3, 0.0):
             with pytest.raises(KernelOutcomeUnknown):
-                await process.run("hang")
+                await process.run_commands("hang")
             needed = each
-            await process.run("take this")
+            await process.run_commands("take this")
         with pytest.raises(KernelOutcomeUnknown):
-            await process.run("hang")
+            await process.run_commands("hang")
         limits = [each for each in told if "within" in each]
         assert [each.split("within ")[1].split(" s")[0] for each in limits] == ["0.2", "0.4", "0.2"]
 
@@ -179,7 +179,7 @@ def test_the_time_that_a_request_needed_is_kept_for_the_next() -> None:
 
 def test_an_answer_may_take_longer_as_long_as_it_goes_on() -> None:
     async def run(process: NftClient) -> None:
-        await process.run("piecewise")
+        await process.run_commands("piecewise")
 
     within(run, NftClient(command=command(), limit=1.0))
 
@@ -188,10 +188,10 @@ def test_a_request_that_is_cancelled_takes_no_answer_of_the_next() -> None:
     async def run(process: NftClient) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await process.run("hang")
-        await process.run("take this")
+                await process.run_commands("hang")
+        await process.run_commands("take this")
         with pytest.raises(KernelRefused):
-            await process.run("refuse this")
+            await process.run_commands("refuse this")
 
     within(run, NftClient(command=command()))
 
@@ -231,14 +231,14 @@ def test_a_command_that_cannot_be_run_is_unusable(tmp_path: Path) -> None:
 
 def test_an_error_of_a_netlink_request_is_told_with_its_number() -> None:
     async def run(process: NftClient) -> None:
-        assert await process.ask(generation_request())
+        assert await process.query(generation_request())
 
     within(run, NftClient(command=command()))
 
     async def refused() -> None:
         process = NftClient(command=command(asked=-errno.ENOENT))
         with pytest.raises(KernelRefused) as error:
-            await process.ask(request(1, 2, 2))
+            await process.query(request(1, 2, 2))
         assert error.value.number == errno.ENOENT
         await process.__aexit__()
 

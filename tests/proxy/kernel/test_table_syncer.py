@@ -35,7 +35,7 @@ def test_what_is_put_is_in_the_kernel_and_goes_when_it_is_put_away() -> None:
         await settled(proxy)
         assert proxy.has(a_service(1, 1, 2), a_service(2, 1, 2, 3))
         proxy.put(a_service(1, 2, 4))
-        proxy.table.put(("shop", "s2"), None)
+        proxy.table.set_service(("shop", "s2"), None)
         await settled(proxy)
         assert proxy.has(a_service(1, 2, 4))
         assert [list(each.services) for each in proxy.programmed] == [[("shop", "s1"), ("shop", "s2")]] * 2
@@ -72,14 +72,14 @@ def test_what_changes_during_a_transaction_goes_into_the_next_as_one() -> None:
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1))
         await settled(proxy)
-        proxy.kernel.faults.held = asyncio.Event()
-        begun = proxy.kernel.begun
+        proxy.kernel.faults.hold_until = asyncio.Event()
+        begun = proxy.kernel.transactions_begun
         proxy.put(a_service(1, 2))
-        await proxy.until(lambda: proxy.kernel.begun > begun)
+        await proxy.until(lambda: proxy.kernel.transactions_begun > begun)
         proxy.put(a_service(1, 3), a_service(2, 4))
         proxy.put(a_service(1, 5))
         assert not proxy.has(a_service(1, 2))
-        proxy.kernel.faults.held.set()
+        proxy.kernel.faults.hold_until.set()
         await settled(proxy)
         assert proxy.has(a_service(1, 5), a_service(2, 4))
         assert [len(each.services) for each in proxy.programmed] == [1, 1, 2]
@@ -93,11 +93,11 @@ def test_one_that_is_cancelled_in_a_transaction_can_run_again() -> None:
         async with running(proxy):
             proxy.put(a_service(1, 1))
             await settled(proxy)
-            proxy.kernel.faults.held = asyncio.Event()
-            begun = proxy.kernel.begun
+            proxy.kernel.faults.hold_until = asyncio.Event()
+            begun = proxy.kernel.transactions_begun
             proxy.put(a_service(1, 2), a_service(2, 3))
-            await proxy.until(lambda: proxy.kernel.begun > begun)
-        proxy.kernel.faults.held = None
+            await proxy.until(lambda: proxy.kernel.transactions_begun > begun)
+        proxy.kernel.faults.hold_until = None
         async with running(proxy):
             await settled(proxy)
             assert proxy.has(a_service(1, 2), a_service(2, 3))
@@ -110,13 +110,13 @@ def test_one_that_is_cancelled_in_a_transaction_can_run_again() -> None:
 
 def test_a_service_that_is_refused_holds_up_no_other_and_is_told() -> None:
     async def run(proxy: Proxy) -> None:
-        proxy.kernel.faults.refused = {"10.96.0.2 "}
+        proxy.kernel.faults.refused_words = {"10.96.0.2 "}
         good, bad = [a_service(1, 1, 2), a_service(3, 1, 2, 3)], a_service(2, 5)
         proxy.put(*good, bad)
         await settled(proxy)
         assert proxy.has(*good)
-        assert list(proxy.table.refused) == [key(bad)]
-        assert "10.96.0.2" in proxy.table.refused[key(bad)]
+        assert list(proxy.table.refused_services) == [key(bad)]
+        assert "10.96.0.2" in proxy.table.refused_services[key(bad)]
         assert [service for service, _ in proxy.refused] == [key(bad)]
 
     within(run)
@@ -147,44 +147,44 @@ def test_a_service_that_was_refused_is_tried_again(how: str) -> None:
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1))
         await settled(proxy)
-        proxy.kernel.faults.refused = {"10.96.0.2 "}
+        proxy.kernel.faults.refused_words = {"10.96.0.2 "}
         proxy.put(a_service(2, 5))
         await settled(proxy)
-        assert list(proxy.table.refused) == [("shop", "s2")]
-        proxy.kernel.faults.refused = set()
+        assert list(proxy.table.refused_services) == [("shop", "s2")]
+        proxy.kernel.faults.refused_words = set()
         if how == "when it changes":
             proxy.put(a_service(2, 6))
         else:
-            proxy.table.audit()
+            proxy.table.request_audit()
         await settled(proxy)
         assert proxy.has(a_service(1, 1), a_service(2, 6 if how == "when it changes" else 5))
-        assert not proxy.table.refused
+        assert not proxy.table.refused_services
 
     within(run)
 
 
 def test_a_refused_service_is_tried_again_at_an_audit_that_is_asked_for_during_a_look() -> None:
     async def run(proxy: Proxy) -> None:
-        proxy.kernel.faults.refused = {"c-2"}
+        proxy.kernel.faults.refused_words = {"c-2"}
         proxy.put(a_service(1, 1), a_service(2, 5, 6))
         await settled(proxy)
-        assert list(proxy.table.refused) == [("shop", "s2")]
-        proxy.kernel.faults.refused = set()
-        ask, audited = proxy.kernel.ask, asyncio.Event()
+        assert list(proxy.table.refused_services) == [("shop", "s2")]
+        proxy.kernel.faults.refused_words = set()
+        ask, audited = proxy.kernel.query, asyncio.Event()
 
         async def ask_and_audit(request: bytes) -> bytes:
             found = await ask(request)
             if not audited.is_set():
                 audited.set()
-                proxy.table.audit()
+                proxy.table.request_audit()
             return found
 
         # Once all is settled, the first who asks the kernel is a look.
-        proxy.kernel.ask = ask_and_audit  # type: ignore[method-assign]
+        proxy.kernel.query = ask_and_audit  # type: ignore[method-assign]
         await audited.wait()
         await settled(proxy)
         assert proxy.has(a_service(1, 1), a_service(2, 5, 6))
-        assert not proxy.table.refused
+        assert not proxy.table.refused_services
 
     within(run)
 
@@ -193,14 +193,14 @@ def test_a_refused_change_leaves_what_was_there_and_what_follows_is_right() -> N
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1, 2), a_service(2, 5))
         await settled(proxy)
-        proxy.kernel.faults.refused = {"10.0.1.66"}
+        proxy.kernel.faults.refused_words = {"10.0.1.66"}
         proxy.put(a_service(1, 66, 67, 2), a_service(2, 6))
         await settled(proxy)
         assert proxy.has(a_service(1, 1, 2), a_service(2, 6))
         proxy.put(a_service(1, 3, 4, 5))
         await settled(proxy)
         assert proxy.has(a_service(1, 3, 4, 5), a_service(2, 6))
-        proxy.table.put(("shop", "s1"), None)
+        proxy.table.set_service(("shop", "s1"), None)
         await settled(proxy)
         assert proxy.has(a_service(2, 6))
         assert not proxy.mended
@@ -214,13 +214,13 @@ def test_a_refused_service_in_a_found_table_keeps_what_was_found() -> None:
         async with running(Proxy(kernel)) as before:
             before.put(a_service(1, 1, 2), a_service(2, 5))
             await settled(before)
-        kernel.faults.refused = {"10.0.1.66"}
+        kernel.faults.refused_words = {"10.0.1.66"}
         async with running(Proxy(kernel)) as after:
             after.put(a_service(1, 1, 66), a_service(2, 6))
             await settled(after)
-            assert after.table.refused
-            kernel.faults.refused = set()
-            after.table.audit()
+            assert after.table.refused_services
+            kernel.faults.refused_words = set()
+            after.table.request_audit()
             await settled(after)
             assert after.has(a_service(1, 1, 66), a_service(2, 6))
 
@@ -235,7 +235,9 @@ def large(*, ports: int = 30, shift: int = 0, **more: Any) -> NodeService:
     numbers = range(shift, 1000 + shift)
     targets = tuple(Backend(f"10.2.{number // 250}.{number % 250}", 8080) for number in numbers)
     every = (
-        NodeServicePort(name=f"p{number}", protocol="tcp", port=1000 + number, cluster=targets, has_any=True)
+        NodeServicePort(
+            name=f"p{number}", protocol="tcp", port=1000 + number, cluster_endpoints=targets, has_any_endpoints=True
+        )
         for number in range(ports)
     )
     return a_service(1, **{"ports": tuple(every)} | more)
@@ -245,21 +247,21 @@ def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_between()
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(2, 5))
         await settled(proxy)
-        proxy.kernel.faults.held = asyncio.Event()
-        begun = proxy.kernel.begun
+        proxy.kernel.faults.hold_until = asyncio.Event()
+        begun = proxy.kernel.transactions_begun
         proxy.put(large())
-        await proxy.until(lambda: proxy.kernel.begun > begun)
+        await proxy.until(lambda: proxy.kernel.transactions_begun > begun)
         proxy.put(a_service(2, 6), a_service(3, 7))
-        proxy.kernel.faults.held.set()
+        proxy.kernel.faults.hold_until.set()
         await settled(proxy)
         assert proxy.has(large(), a_service(2, 6), a_service(3, 7))
         told = [list(each.services) for each in proxy.programmed]
         assert told.index([("shop", "s2"), ("shop", "s3")]) < told.index([("shop", "s1")])
-        for change in (large(shift=1), large(ports=3), large(external=("198.51.100.1",))):
+        for change in (large(shift=1), large(ports=3), large(external_ips=("198.51.100.1",))):
             proxy.put(change)
             await settled(proxy)
             assert proxy.has(change, a_service(2, 6), a_service(3, 7))
-        proxy.table.put(("shop", "s1"), None)
+        proxy.table.set_service(("shop", "s1"), None)
         await settled(proxy)
         assert proxy.has(a_service(2, 6), a_service(3, 7))
         assert max(each.elements for each in proxy.programmed) < 2.2 * MOST_ENTRIES
@@ -272,7 +274,7 @@ def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes() -> 
         await settled(proxy)
         proxy.put(large(ports=50))
         seen = set()
-        while proxy.table.waits(key(large())):
+        while proxy.table.is_pending(key(large())):
             elements = proxy.kernel.elements("ip", TABLE)
             ports = len(elements.get("services", {}))
             assert len(elements.get("endpoints", {})) == 1000 * ports
@@ -285,19 +287,19 @@ def test_a_port_is_never_without_its_endpoints_while_a_large_service_comes() -> 
 
 def test_a_large_service_that_is_refused_half_way_is_as_it_was_before_and_others_go_on() -> None:
     async def run(proxy: Proxy) -> None:
-        before, after = large(ports=3), large(external=("198.51.100.1",))
+        before, after = large(ports=3), large(external_ips=("198.51.100.1",))
         proxy.put(before)
         await settled(proxy)
-        proxy.kernel.faults.refused = {" . 1029 "}
+        proxy.kernel.faults.refused_words = {" . 1029 "}
         proxy.put(after, a_service(2, 5))
         await settled(proxy)
-        assert list(proxy.table.refused) == [("shop", "s1")]
+        assert list(proxy.table.refused_services) == [("shop", "s1")]
         assert proxy.has(before, a_service(2, 5))
-        proxy.kernel.faults.refused = set()
-        proxy.table.audit()
+        proxy.kernel.faults.refused_words = set()
+        proxy.table.request_audit()
         await settled(proxy)
         assert proxy.has(after, a_service(2, 5))
-        assert not proxy.table.refused
+        assert not proxy.table.refused_services
 
     within(run)
 
@@ -321,11 +323,11 @@ def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_was_ther
     async def run(proxy: Proxy) -> None:
         proxy.put(a_service(1, 1, 2), a_service(2, 5))
         await settled(proxy)
-        proxy.kernel.faults.lost = {"10.0.1.66"}
+        proxy.kernel.faults.lost_words = {"10.0.1.66"}
         proxy.put(a_service(1, 66), a_service(2, 6), a_service(3, 7))
         await settled(proxy)
         assert proxy.has(a_service(1, 1, 2), a_service(2, 6), a_service(3, 7))
-        assert list(proxy.table.refused) == [("shop", "s1")]
+        assert list(proxy.table.refused_services) == [("shop", "s1")]
         assert [service for service, _ in proxy.refused] == [("shop", "s1")]
         assert len(proxy.trouble) == MOST_LOST
         # It takes the time of all others: a change of it alone is told, and not tried.
@@ -333,30 +335,30 @@ def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_was_ther
         await settled(proxy)
         assert proxy.has(a_service(1, 1, 2), a_service(2, 8), a_service(3, 7))
         assert len(proxy.trouble) == MOST_LOST
-        assert not proxy.table.waits(("shop", "s1"))
-        proxy.table.audit()
+        assert not proxy.table.is_pending(("shop", "s1"))
+        proxy.table.request_audit()
         await settled(proxy)
         assert len(proxy.trouble) == MOST_LOST + 1
         assert proxy.has(a_service(1, 1, 2), a_service(2, 8), a_service(3, 7))
-        proxy.kernel.faults.lost = set()
-        proxy.table.audit()
+        proxy.kernel.faults.lost_words = set()
+        proxy.table.request_audit()
         await settled(proxy)
         assert proxy.has(a_service(1, 66, 67), a_service(2, 8), a_service(3, 7))
-        assert not proxy.table.refused
+        assert not proxy.table.refused_services
 
     within(run)
 
 
 def test_a_service_that_was_set_aside_may_go() -> None:
     async def run(proxy: Proxy) -> None:
-        proxy.kernel.faults.lost = {"10.0.1.66"}
+        proxy.kernel.faults.lost_words = {"10.0.1.66"}
         proxy.put(a_service(1, 66), a_service(2, 6))
         await settled(proxy)
         assert proxy.has(a_service(2, 6))
-        proxy.table.put(("shop", "s1"), None)
+        proxy.table.set_service(("shop", "s1"), None)
         await settled(proxy)
-        assert not proxy.table.refused
-        proxy.kernel.faults.lost = set()
+        assert not proxy.table.refused_services
+        proxy.kernel.faults.lost_words = set()
         proxy.put(a_service(1, 66))
         await settled(proxy)
         assert proxy.has(a_service(1, 66), a_service(2, 6))
@@ -375,7 +377,7 @@ def test_after_deaths_the_kernel_has_what_it_should(fault: str, number: int) -> 
         await settled(proxy)
         setattr(proxy.kernel.faults, fault, number)
         proxy.put(a_service(1, 1, 3), a_service(3, 7, 8))
-        proxy.table.put(("shop", "s2"), None)
+        proxy.table.set_service(("shop", "s2"), None)
         await settled(proxy)
         assert proxy.has(a_service(1, 1, 3), a_service(3, 7, 8))
         assert proxy.trouble
@@ -395,7 +397,7 @@ def test_whatever_happens_the_kernel_ends_with_what_is_served(data: st.DataObjec
         for _ in range(data.draw(st.integers(1, 5))):
             name = data.draw(st.sampled_from(["1", "2", "3"]))
             served = data.draw(st.none() | services("ip", name=name))
-            proxy.table.put(("shop", name), served)
+            proxy.table.set_service(("shop", name), served)
             wanted.pop(name, None)
             if served is not None:
                 wanted[name] = served
@@ -409,16 +411,18 @@ def test_whatever_happens_the_kernel_ends_with_what_is_served(data: st.DataObjec
                 case "done":
                     proxy.kernel.faults.done_deaths = 1
                 case "refuse":
-                    proxy.kernel.faults.refused = {data.draw(st.sampled_from(["10.0.0.101", "10.0.0.102", "c-2"]))}
+                    proxy.kernel.faults.refused_words = {
+                        data.draw(st.sampled_from(["10.0.0.101", "10.0.0.102", "c-2"]))
+                    }
                 case "table" if ("ip", TABLE) in proxy.kernel.tables:
                     proxy.kernel.load(f"delete table ip {TABLE}\n")
                 case "chain" if ("ip", TABLE) in proxy.kernel.tables:
                     proxy.kernel.load(f"flush chain ip {TABLE} output\n")
                 case "look":
                     await asyncio.sleep(SOON)
-        proxy.kernel.faults.refused = set()
+        proxy.kernel.faults.refused_words = set()
         proxy.kernel.faults.deaths = proxy.kernel.faults.done_deaths = 0
-        proxy.table.audit()
+        proxy.table.request_audit()
         await settled(proxy)
         kernel = proxy.kernel
         ruleset = full_ruleset("ip", {key(each): each for each in wanted.values()}, options=OPTIONS)

@@ -55,25 +55,27 @@ def _element(endpoint: str, address: str, port: int, protocol: str, number: int,
 
 def served(family: Family, *, cluster_ip: str, node_port: int | None = None) -> NodeService:
     target = Backend("10.1.0.1" if family == "ip" else "fd00::1", 8080)
-    port = NodeServicePort(name="http", protocol="tcp", port=80, node_port=node_port, cluster=(target,), has_any=True)
+    port = NodeServicePort(
+        name="http", protocol="tcp", port=80, node_port=node_port, cluster_endpoints=(target,), has_any_endpoints=True
+    )
     outer = ("192.0.2.9",) if family == "ip" else ()
     return NodeService(
-        namespace="shop", name="cart", family=family, cluster_ip=cluster_ip, balancers=outer, ports=(port,)
+        namespace="shop", name="cart", family=family, cluster_ip=cluster_ip, load_balancer_ips=outer, ports=(port,)
     )
 
 
 @pytest.fixture
 def known() -> dict[Family, ServiceLookup]:
     found = service_lookups()
-    found["ip"].put(CART, served("ip", cluster_ip="10.96.0.1", node_port=30_080))
-    found["ip6"].put(CART, served("ip6", cluster_ip="fd00::96"))
+    found["ip"].set_service(CART, served("ip", cluster_ip="10.96.0.1", node_port=30_080))
+    found["ip6"].set_service(CART, served("ip6", cluster_ip="fd00::96"))
     return found
 
 
 def measuring(known: Mapping[Family, ServiceLookup]) -> ConnectionTotals:
     return ConnectionTotals(
         since=START,
-        service_of=lambda family, one: known[family].service(one.address, one.protocol, one.port),
+        service_of=lambda family, one: known[family].find(one.address, one.protocol, one.port),
         zone_of=lambda _service, endpoint: ZONES.get(endpoint),
     )
 
@@ -82,7 +84,7 @@ def taken(known: Mapping[Family, ServiceLookup], *answers: Mapping[tuple[str, st
     """Totals of internal traffic by zone after the kernel's answers; the first is what was there before."""
     some = measuring(known)
     for each in answers:
-        some.take("ip", an_answer(each), now=START)
+        some.add_counts("ip", an_answer(each), now=START)
     return {each.zone: each.connections for each in some.totals() if each.internal}
 
 
@@ -127,11 +129,11 @@ def test_an_endpoint_that_was_known_keeps_its_zone(known: dict[Family, ServiceLo
     zones: dict[str, str] = dict(ZONES)
     some = ConnectionTotals(
         since=START,
-        service_of=lambda family, one: known[family].service(one.address, one.protocol, one.port),
+        service_of=lambda family, one: known[family].find(one.address, one.protocol, one.port),
         zone_of=lambda _service, endpoint: zones.get(endpoint),
     )
     for each in ({}, {A: 1}, {A: 5}):
-        some.take("ip", an_answer(each), now=START)
+        some.add_counts("ip", an_answer(each), now=START)
         zones = {} if each else zones
     assert [each.connections for each in some.totals()] == [5]
 
@@ -142,9 +144,9 @@ def test_what_others_send_on_is_not_counted(known: dict[Family, ServiceLookup]) 
 
 def test_traffic_by_other_addresses_is_external(known: dict[Family, ServiceLookup]) -> None:
     some = measuring(known)
-    some.take("ip", an_answer({}), now=START)
-    some.take("ip", an_answer({A: 1, ("10.2.0.1", "192.0.2.9"): 2}), now=START)
-    some.take("ip", an_answer({("10.1.0.1", "192.0.2.200"): 4}, port=30_080), now=START)
+    some.add_counts("ip", an_answer({}), now=START)
+    some.add_counts("ip", an_answer({A: 1, ("10.2.0.1", "192.0.2.9"): 2}), now=START)
+    some.add_counts("ip", an_answer({("10.1.0.1", "192.0.2.200"): 4}, port=30_080), now=START)
     assert list(some.totals()) == [
         ZoneTotal(CART, "ip", True, "a", 1),
         ZoneTotal(CART, "ip", False, "a", 4),
@@ -155,13 +157,13 @@ def test_traffic_by_other_addresses_is_external(known: dict[Family, ServiceLooku
 def test_a_service_that_is_gone_is_forgotten(known: dict[Family, ServiceLookup]) -> None:
     some = measuring(known)
     for each in ({}, {A: 1}):
-        some.take("ip", an_answer(each), now=START)
-    some.forget(lambda service: service == CART)
-    known["ip"].put(CART, None)
-    some.take("ip", an_answer({A: 5}), now=START)
+        some.add_counts("ip", an_answer(each), now=START)
+    some.forget_services(lambda service: service == CART)
+    known["ip"].set_service(CART, None)
+    some.add_counts("ip", an_answer({A: 5}), now=START)
     assert not list(some.totals())
-    assert known["ip"].service("10.96.0.1", "tcp", 80) is None
-    assert known["ip6"].service("fd00::96", "tcp", 80) == (CART, True)
+    assert known["ip"].find("10.96.0.1", "tcp", 80) is None
+    assert known["ip6"].find("fd00::96", "tcp", 80) == (CART, True)
 
 
 def test_a_service_that_gets_the_address_of_one_that_is_gone_gets_its_connections(
@@ -169,20 +171,22 @@ def test_a_service_that_gets_the_address_of_one_that_is_gone_gets_its_connection
 ) -> None:
     some, other = measuring(known), ("shop", "basket")
     for each in ({}, {A: 1}):
-        some.take("ip", an_answer(each), now=START)
-    known["ip"].put(CART, None)
-    known["ip"].put(other, served("ip", cluster_ip="10.96.0.1", node_port=30_080))
-    some.forget(lambda service: service == CART)
-    some.take("ip", an_answer({A: 5}), now=START)
+        some.add_counts("ip", an_answer(each), now=START)
+    known["ip"].set_service(CART, None)
+    known["ip"].set_service(other, served("ip", cluster_ip="10.96.0.1", node_port=30_080))
+    some.forget_services(lambda service: service == CART)
+    some.add_counts("ip", an_answer({A: 5}), now=START)
     assert list(some.totals()) == [ZoneTotal(other, "ip", True, "a", 4)]
 
 
 def test_the_document_is_what_plan_reads(known: dict[Family, ServiceLookup]) -> None:
     some = measuring(known)
-    some.take("ip6", an_answer({}), now=START)
+    some.add_counts("ip6", an_answer({}), now=START)
     for number in (0, 6):
-        some.take("ip", an_answer({A: number, ("10.2.0.1", "192.0.2.9"): number}), now=START + timedelta(seconds=9))
-    some.take("ip6", an_answer({("fd00::1", "fd00::96"): 3}), now=START + timedelta(seconds=8))
+        some.add_counts(
+            "ip", an_answer({A: number, ("10.2.0.1", "192.0.2.9"): number}), now=START + timedelta(seconds=9)
+        )
+    some.add_counts("ip6", an_answer({("fd00::1", "fd00::96"): 3}), now=START + timedelta(seconds=8))
     told = some.document(node="n1", zone="a")
     assert list(read_measured_traffic("it", msgspec.json.encode(told))) == [told]
     assert (told.since, told.until, told.complete) == (START, START + timedelta(seconds=9), True)
@@ -196,7 +200,7 @@ def test_a_full_set_is_told(known: dict[Family, ServiceLookup], monkeypatch: pyt
     monkeypatch.setattr(measured, "MAX_ELEMENTS", 2)
     some = measuring(known)
     for there, complete in (({A: 1}, True), ({A: 1, B: 1}, False), ({A: 2}, False)):
-        some.take("ip", an_answer(there), now=START)
+        some.add_counts("ip", an_answer(there), now=START)
         assert some.document(node="n1", zone=None).complete is complete
 
 

@@ -26,7 +26,7 @@ from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
 
-OPTIONS: Final = RulesetOptions(pod_ranges={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
+OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
 NAMES: Final = ("cart", "mail")
 PREFIX: Final[dict[Family, str]] = {"ip": "10.244.0.", "ip6": "fd00:244::"}
 TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
@@ -160,7 +160,9 @@ def test_any_changes_end_as_a_fresh_start_would(
 ) -> None:
     async def run() -> None:
         kernel = FakeKernel()
-        known = NodeCache("n1", zone="a", gates=Gates(), on_service=lambda key, trigger: loop.changed(key, trigger))
+        known = NodeCache(
+            "n1", zone="a", gates=Gates(), on_service=lambda key, trigger: loop.service_changed(key, trigger)
+        )
         loop: Proxier = Proxier(known, metrics=Metrics())
         tables = {family: TableSyncer(kernel, family, options=OPTIONS) for family in FAMILIES}
         loop.tables.update(tables)
@@ -173,7 +175,7 @@ def test_any_changes_end_as_a_fresh_start_would(
         slices: dict[str, SealedSlice] = {}
         zone = "a"
         try:
-            await loop.selected.wait()
+            await loop.all_selected.wait()
             for version, (what, which, value) in enumerate([*beginning, ("wait", "", None), *rest], start=2):
                 match what:
                     case "service" if value is not None:
@@ -202,8 +204,8 @@ def test_any_changes_end_as_a_fresh_start_would(
             async with asyncio.timeout(20):
                 await asyncio.sleep(0)
                 for table in tables.values():
-                    table.audit()
-                    await table.settled()
+                    table.request_audit()
+                    await table.wait_until_synced()
         finally:
             for task in running:
                 task.cancel()

@@ -51,7 +51,7 @@ def known(*, zone: str | None = "a", **told: Any) -> NodeCache:
 
 
 def addresses(found: dict[Any, NodeService]) -> list[str]:
-    return sorted(each.address for each in found["ip"].ports[0].cluster)
+    return sorted(each.address for each in found["ip"].ports[0].cluster_endpoints)
 
 
 def test_slices_of_other_zones_stay_packed() -> None:
@@ -60,9 +60,9 @@ def test_slices_of_other_zones_stay_packed() -> None:
     here.slices.put(slice_("one", "10.0.0.1", zone="a"))
     here.slices.put(slice_("two", "10.0.0.2", zone="b"))
     here.slices.put(slice_("three", "10.0.0.3"))
-    assert here.numbers == (2, 1)
-    assert addresses(here.served(CART)) == ["10.0.0.1", "10.0.0.3"]
-    assert here.served(CART)["ip"].ports[0].rule is SelectionRule.ZONE_SLICES
+    assert here.slice_counts == (2, 1)
+    assert addresses(here.node_services(CART)) == ["10.0.0.1", "10.0.0.3"]
+    assert here.node_services(CART)["ip"].ports[0].selection_rule is SelectionRule.ZONE_SLICES
 
 
 def test_they_are_looked_into_where_nobody_else_is_left() -> None:
@@ -71,8 +71,8 @@ def test_they_are_looked_into_where_nobody_else_is_left() -> None:
     here.slices.put(slice_("one", "10.0.0.1", zone="a", version=1))
     here.slices.put(slice_("two", "10.0.0.2", zone="b", version=2))
     here.slices.put(slice_("one", "10.0.0.1", zone="a", version=3, ready=False))
-    assert addresses(here.served(CART)) == ["10.0.0.2"]
-    assert here.served(CART)["ip"].ports[0].rule is SelectionRule.ALL
+    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
+    assert here.node_services(CART)["ip"].ports[0].selection_rule is SelectionRule.ALL
 
 
 def test_one_that_is_left_but_terminates_is_worse_than_those_of_other_zones() -> None:
@@ -80,7 +80,7 @@ def test_one_that_is_left_but_terminates_is_worse_than_those_of_other_zones() ->
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1", zone="a", ready=False, serving=True, terminating=True))
     here.slices.put(slice_("two", "10.0.0.2", zone="b"))
-    assert addresses(here.served(CART)) == ["10.0.0.2"]
+    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
 
 
 def test_local_endpoints_are_found_in_slices_of_any_zone() -> None:
@@ -88,7 +88,7 @@ def test_local_endpoints_are_found_in_slices_of_any_zone() -> None:
     here.services.put(service(internalTrafficPolicy="Local"))
     here.slices.put(slice_("one", "10.0.0.1", zone="a"))
     here.slices.put(slice_("two", "10.0.0.2", zone="b", node="n1"))
-    assert [each.address for each in here.served(CART)["ip"].ports[0].local] == ["10.0.0.2"]
+    assert [each.address for each in here.node_services(CART)["ip"].ports[0].local_endpoints] == ["10.0.0.2"]
 
 
 def test_changes_in_slices_of_other_zones_are_told_of_where_they_are_used_and_nowhere_else() -> None:
@@ -97,16 +97,16 @@ def test_changes_in_slices_of_other_zones_are_told_of_where_they_are_used_and_no
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1", zone="a", version=1))
     here.slices.put(slice_("two", "10.0.0.2", zone="b", version=2))
-    here.served(CART)
+    here.node_services(CART)
     told.clear()
     here.slices.put(slice_("two", "10.0.0.3", zone="b", version=3))
     assert told == []
     here.slices.put(slice_("one", zone="a", version=4))
-    assert addresses(here.served(CART)) == ["10.0.0.3"]
+    assert addresses(here.node_services(CART)) == ["10.0.0.3"]
     told.clear()
     here.slices.put(slice_("two", "10.0.0.4", zone="b", version=5))
     assert told == [CART]
-    assert addresses(here.served(CART)) == ["10.0.0.4"]
+    assert addresses(here.node_services(CART)) == ["10.0.0.4"]
 
 
 def test_a_node_that_changes_zone_uses_the_slices_of_the_new_one() -> None:
@@ -115,13 +115,13 @@ def test_a_node_that_changes_zone_uses_the_slices_of_the_new_one() -> None:
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1", zone="a"))
     here.slices.put(slice_("two", "10.0.0.2", zone="b"))
-    before = here.served(CART)
+    before = here.node_services(CART)
     told.clear()
     here.nodes.put(node("b"))
     assert told == [CART]
-    assert addresses(here.served(CART)) == ["10.0.0.2"]
+    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
     here.nodes.put(node("a", version=2))
-    assert here.served(CART) == before
+    assert here.node_services(CART) == before
 
 
 def test_a_node_without_a_zone_uses_everything() -> None:
@@ -129,8 +129,8 @@ def test_a_node_without_a_zone_uses_everything() -> None:
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1", zone="a"))
     here.slices.put(slice_("two", "10.0.0.2", zone="b"))
-    assert here.numbers == (2, 0)
-    assert addresses(here.served(CART)) == ["10.0.0.1", "10.0.0.2"]
+    assert here.slice_counts == (2, 0)
+    assert addresses(here.node_services(CART)) == ["10.0.0.1", "10.0.0.2"]
 
 
 def test_a_slice_that_moves_to_another_service_is_told_of_for_both() -> None:
@@ -151,9 +151,9 @@ def test_a_slice_that_is_gone_is_no_longer_served() -> None:
     here.slices.put(slice_("one", "10.0.0.1"))
     here.slices.put(slice_("two", "10.0.0.2", zone="b"))
     here.slices.keep_only({("shop", "two")})
-    assert addresses(here.served(CART)) == ["10.0.0.2"]
+    assert addresses(here.node_services(CART)) == ["10.0.0.2"]
     here.services.keep_only(set())
-    assert here.served(CART) == {}
+    assert here.node_services(CART) == {}
 
 
 def test_what_of_a_service_cannot_be_served_is_told_when_it_changes_and_when_it_is_over() -> None:
@@ -164,13 +164,13 @@ def test_what_of_a_service_cannot_be_served_is_told_when_it_changes_and_when_it_
     here.slices.put(slice_("two", "10.0.0.2", zone="b"))
     what = ("external IP 127.0.0.1 is loopback", "endpoint 'garbage:8080' is no IPv4 address with a port")
     for _ in range(2):
-        assert here.served(CART)["ip"].external == ("192.0.2.1",)
+        assert here.node_services(CART)["ip"].external_ips == ("192.0.2.1",)
         assert told == [(CART, what)]
-    assert here.left_out == {CART: what}
+    assert here.left_out_values == {CART: what}
     here.services.put(service(2, externalIPs=[f"127.0.0.{number}" for number in range(1, 20)]))
-    here.served(CART)
+    here.node_services(CART)
     assert told[-1] == (CART, (*(f"external IP 127.0.0.{number} is loopback" for number in range(1, 6)), "15 more"))
     here.services.keep_only(set())
-    assert here.served(CART) == {}
+    assert here.node_services(CART) == {}
     assert told[-1] == (CART, ())
-    assert here.left_out == {}
+    assert here.left_out_values == {}

@@ -79,8 +79,10 @@ def test_a_service_is_served_in_each_of_its_families_by_endpoints_of_that_one() 
     found = in_families(
         service, a_slice(an_endpoint("10.0.0.1")), a_slice(an_endpoint("fd00::1", node="n2"), address_type="IPv6")
     )
-    assert {family: (each.cluster_ip, each.external, each.ports[0].cluster) for family, each in found.items()} == {
-        "ip": ("10.96.0.1", ("198.51.100.1",), (Backend("10.0.0.1", 8080, here=True),)),
+    assert {
+        family: (each.cluster_ip, each.external_ips, each.ports[0].cluster_endpoints) for family, each in found.items()
+    } == {
+        "ip": ("10.96.0.1", ("198.51.100.1",), (Backend("10.0.0.1", 8080, is_local=True),)),
         "ip6": ("fd96::1", ("2001:db8::1",), (Backend("fd00::1", 8080),)),
     }
 
@@ -94,8 +96,12 @@ def test_every_address_of_a_service_is_written_so() -> None:
         ),
         a_slice(an_endpoint("FD00::1"), address_type="IPv6"),
     )["ip6"]
-    assert (found.cluster_ip, found.external, found.balancers) == ("fd96::1", ("2001:db8::1",), ("2001:db8::2",))
-    assert found.ports[0].cluster == (Backend("fd00::1", 8080, here=True),)
+    assert (found.cluster_ip, found.external_ips, found.load_balancer_ips) == (
+        "fd96::1",
+        ("2001:db8::1",),
+        ("2001:db8::2",),
+    )
+    assert found.ports[0].cluster_endpoints == (Backend("fd00::1", 8080, is_local=True),)
 
 
 def test_a_load_balancers_address_that_is_a_proxys_is_left_out() -> None:
@@ -105,7 +111,7 @@ def test_a_load_balancers_address_that_is_a_proxys_is_left_out() -> None:
         LoadBalancerIngress(ip="203.0.113.3", ip_mode="VIP"),
         LoadBalancerIngress(),
     ]
-    assert in_v4(a_service(type="LoadBalancer", ingress=ingress)).balancers == ("203.0.113.1", "203.0.113.3")
+    assert in_v4(a_service(type="LoadBalancer", ingress=ingress)).load_balancer_ips == ("203.0.113.1", "203.0.113.3")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +127,7 @@ def test_a_load_balancers_address_that_is_a_proxys_is_left_out() -> None:
     ],
 )
 def test_ranges_of_sources_are_those_of_the_family(ranges: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    assert in_v4(a_service(type="LoadBalancer", load_balancer_source_ranges=ranges)).sources == expected
+    assert in_v4(a_service(type="LoadBalancer", load_balancer_source_ranges=ranges)).source_ranges == expected
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_ranges_of_sources_are_those_of_the_family(ranges: tuple[str, ...], expe
     ],
 )
 def test_the_external_policy_counts_where_there_is_outer_traffic(spec: dict[str, Any], expected: bool) -> None:
-    assert in_v4(a_service(external_traffic_policy="Local", **spec)).external_local is expected
+    assert in_v4(a_service(external_traffic_policy="Local", **spec)).external_policy_local is expected
 
 
 @pytest.mark.parametrize(
@@ -153,7 +159,7 @@ def test_healthy_are_the_addresses_on_this_node_over_all_ports() -> None:
         a_slice(an_endpoint("10.0.0.1"), an_endpoint("10.0.0.2"), an_endpoint("10.0.0.3", node="n2")),
         a_slice(an_endpoint("10.0.0.2"), an_endpoint("10.0.0.4"), an_endpoint("10.0.0.5", ready=False), port="https"),
     )
-    assert found.healthy == 3
+    assert found.ready_local_endpoints == 3
 
 
 @pytest.mark.parametrize(
@@ -172,7 +178,7 @@ def test_healthy_are_the_addresses_on_this_node_over_all_ports() -> None:
     ],
 )
 def test_affinity_has_a_time(spec: dict[str, Any], expected: int | None) -> None:
-    assert in_v4(a_service(**spec)).ports[0].affinity == expected
+    assert in_v4(a_service(**spec)).ports[0].affinity_seconds == expected
 
 
 def test_a_port_is_served_by_endpoints_of_its_own_name_and_protocol() -> None:
@@ -182,8 +188,12 @@ def test_a_port_is_served_by_endpoints_of_its_own_name_and_protocol() -> None:
         a_slice(an_endpoint("10.0.0.1")),
         a_slice(an_endpoint("10.0.0.2"), port="https"),
     )
-    assert [[each.address for each in port.cluster] for port in found.ports] == [["10.0.0.1"], ["10.0.0.2"], []]
-    assert [port.has_any for port in found.ports] == [True, True, False]
+    assert [[each.address for each in port.cluster_endpoints] for port in found.ports] == [
+        ["10.0.0.1"],
+        ["10.0.0.2"],
+        [],
+    ]
+    assert [port.has_any_endpoints for port in found.ports] == [True, True, False]
 
 
 def test_weights_are_those_of_the_nodes_zone() -> None:
@@ -194,14 +204,17 @@ def test_weights_are_those_of_the_nodes_zone() -> None:
     )
     (port,) = in_v4(a_service(), *slices).ports
     weights = port.weights or ()
-    assert dict(zip((each.address for each in port.cluster), weights, strict=True)) == {"10.0.0.1": 1, "10.0.0.2": 0.25}
-    assert port.rule is SelectionRule.ZONE_SLICES
+    assert dict(zip((each.address for each in port.cluster_endpoints), weights, strict=True)) == {
+        "10.0.0.1": 1,
+        "10.0.0.2": 0.25,
+    }
+    assert port.selection_rule is SelectionRule.ZONE_SLICES
 
 
 def test_a_node_without_a_zone_uses_all_endpoints() -> None:
     slices = (a_slice(an_endpoint("10.0.0.1"), zone="a"), a_slice(an_endpoint("10.0.0.2"), zone="b"))
     (port,) = in_families(a_service(), *slices, zone=None)["ip"].ports
-    assert len(port.cluster) == 2
+    assert len(port.cluster_endpoints) == 2
     assert port.weights is None
 
 
@@ -240,7 +253,7 @@ def test_a_special_address_is_not_programmed_as_an_external_one_and_the_rest_is(
         ingress=[LoadBalancerIngress(ip=address), LoadBalancerIngress(ip="192.0.2.2")],
     )
     found, told = left_out(service, a_slice(an_endpoint("10.0.0.1")))
-    assert {family: (each.external, each.balancers) for family, each in found.items()} == {
+    assert {family: (each.external_ips, each.load_balancer_ips) for family, each in found.items()} == {
         "ip": (("192.0.2.1",), ("192.0.2.2",)),
         "ip6": ((), ()),
     }
@@ -261,7 +274,7 @@ def test_external_addresses_in_the_range_of_cluster_ips_are_left_out() -> None:
         service_ranges=("10.96.0.0/12", "fd96::/108"),
         left_out=told.append,
     )
-    assert (found.external, found.balancers) == (("192.0.2.1",), ())
+    assert (found.external_ips, found.load_balancer_ips) == (("192.0.2.1",), ())
     assert told == [
         "external IP 10.96.0.10 is in the range of cluster IPs",
         "load balancer IP fd96::a is in the range of cluster IPs",
@@ -276,8 +289,8 @@ def test_what_is_no_address_is_left_out_and_told_in_one_line_each() -> None:
         ingress=[LoadBalancerIngress(ip=hostile)],
     )
     found, told = left_out(service, a_slice(an_endpoint(hostile), an_endpoint("fd00::1"), an_endpoint("10.0.0.1")))
-    assert (found["ip"].cluster_ip, found["ip"].external) == ("10.96.0.1", ("192.0.2.1",))
-    assert found["ip"].ports[0].cluster == (Backend("10.0.0.1", 8080, here=True),)
+    assert (found["ip"].cluster_ip, found["ip"].external_ips) == ("10.96.0.1", ("192.0.2.1",))
+    assert found["ip"].ports[0].cluster_endpoints == (Backend("10.0.0.1", 8080, is_local=True),)
     assert [each.partition("'")[0] for each in told] == [
         "cluster IP ",
         "external IP ",
@@ -290,7 +303,7 @@ def test_what_is_no_address_is_left_out_and_told_in_one_line_each() -> None:
 
 def test_an_endpoint_that_is_no_address_does_not_keep_others_from_being_chosen() -> None:
     found, _ = left_out(a_service(), a_slice(an_endpoint("garbage")), a_slice(an_endpoint("10.0.0.1", ready=False)))
-    assert not found["ip"].ports[0].has_any
+    assert not found["ip"].ports[0].has_any_endpoints
 
 
 @pytest.mark.parametrize(
@@ -328,7 +341,7 @@ def test_a_node_port_and_a_health_check_port_that_are_none_are_left_out() -> Non
 def test_a_time_of_affinity_that_no_server_takes_is_the_usual_one() -> None:
     config = SessionAffinityConfig(client_ip=ClientIPConfig(timeout_seconds=-5))
     found, told = left_out(a_service(session_affinity="ClientIP", session_affinity_config=config))
-    assert found["ip"].ports[0].affinity == 10_800
+    assert found["ip"].ports[0].affinity_seconds == 10_800
     assert told == ["session affinity of -5 s is none from 1 to 86400"]
 
 
@@ -348,10 +361,10 @@ def test_a_range_that_cannot_be_read_lets_nobody_in(
     """Left out without more, it would let in everybody."""
     ingress = [LoadBalancerIngress(ip="192.0.2.1")]
     found, told = left_out(a_service(type="LoadBalancer", load_balancer_source_ranges=ranges, ingress=ingress))
-    assert (found["ip"].sources, found["ip"].balancers) == (sources, balancers)
+    assert (found["ip"].source_ranges, found["ip"].load_balancer_ips) == (sources, balancers)
     assert [each.partition(" '")[0] for each in told] == ["source range"]
 
 
 def test_an_address_of_ipv4_in_the_form_of_ipv6_is_one_of_ipv4() -> None:
     found, told = left_out(a_service(cluster_ips=("10.96.0.1", "fd96::1"), external_ips=("::ffff:192.0.2.1",)))
-    assert (found["ip"].external, found["ip6"].external, told) == (("192.0.2.1",), (), [])
+    assert (found["ip"].external_ips, found["ip6"].external_ips, told) == (("192.0.2.1",), (), [])

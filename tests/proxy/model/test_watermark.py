@@ -16,25 +16,25 @@ SERVICE, SLICE = "Service", "EndpointSlice"
 def claimed(
     mark: ProgrammedVersion, *, waits: Set[Key] = frozenset(), refused: Set[Key] = frozenset()
 ) -> Programmed | None:
-    return mark.programmed(waits=lambda key: key in waits, refused=refused)
+    return mark.current(waits=lambda key: key in waits, refused=refused)
 
 
 def listed(services: int = 10, slices: int = 20) -> ProgrammedVersion:
     mark = ProgrammedVersion()
-    mark.changed(CART)
-    mark.received(SERVICE, services)
-    mark.changed(CART)
-    mark.received(SLICE, slices)
+    mark.mark_changed(CART)
+    mark.mark_received(SERVICE, services)
+    mark.mark_changed(CART)
+    mark.mark_received(SLICE, slices)
     return mark
 
 
 def test_nothing_is_claimed_before_all_was_listed_and_programmed_once() -> None:
     mark = ProgrammedVersion()
     assert claimed(mark) is None
-    mark.changed(CART)
-    mark.received(SERVICE, 10)
+    mark.mark_changed(CART)
+    mark.mark_received(SERVICE, 10)
     assert claimed(mark, waits={CART}) is None
-    mark.received(SLICE, 20)
+    mark.mark_received(SLICE, 20)
     assert claimed(mark, waits={CART}) is None
     assert claimed(mark) == Programmed(10, 20)
 
@@ -42,10 +42,10 @@ def test_nothing_is_claimed_before_all_was_listed_and_programmed_once() -> None:
 def test_a_service_on_its_way_holds_the_mark_where_it_was_before_it_changed() -> None:
     mark = listed()
     assert claimed(mark) == Programmed(10, 20)
-    mark.changed(CART)
-    mark.received(SLICE, 25)
-    mark.changed(WISHLIST)
-    mark.received(SERVICE, 30)
+    mark.mark_changed(CART)
+    mark.mark_received(SLICE, 25)
+    mark.mark_changed(WISHLIST)
+    mark.mark_received(SERVICE, 30)
     assert claimed(mark, waits={CART, WISHLIST}) == Programmed(10, 20)
     assert claimed(mark, waits={WISHLIST}) == Programmed(10, 25)
     assert claimed(mark) == Programmed(30, 25)
@@ -55,23 +55,23 @@ def test_changes_that_come_while_one_is_on_its_way_hold_nothing_back_further() -
     mark = listed()
     assert claimed(mark) == Programmed(10, 20)
     for version in (21, 22, 23):
-        mark.changed(CART)
-        mark.received(SLICE, version)
+        mark.mark_changed(CART)
+        mark.mark_received(SLICE, version)
         assert claimed(mark, waits={CART}) == Programmed(10, 20)
     assert claimed(mark) == Programmed(10, 23)
 
 
 def test_what_concerns_no_service_moves_the_mark() -> None:
     mark = listed()
-    mark.received(SERVICE, 40)
-    mark.received("Node", 70)
+    mark.mark_received(SERVICE, 40)
+    mark.mark_received("Node", 70)
     assert claimed(mark) == Programmed(40, 20)
 
 
 def test_what_the_kernel_refuses_is_named_and_holds_up_no_other() -> None:
     mark = listed()
-    mark.changed(CART)
-    mark.received(SLICE, 30)
+    mark.mark_changed(CART)
+    mark.mark_received(SLICE, 30)
     assert claimed(mark, refused={CART}) == Programmed(10, 30, (CART,))
     # Also when it was in the kernel before.
     assert claimed(mark, refused={CART, WISHLIST}) == Programmed(10, 30, (CART, WISHLIST))
@@ -82,7 +82,7 @@ def test_more_refused_services_than_can_be_named_hold_the_mark() -> None:
     mark = listed()
     many = {("shop", f"s{number:03}") for number in range(MOST_REFUSED + 1)}
     assert claimed(mark, refused=many) == Programmed(10, 20, tuple(sorted(many)[:MOST_REFUSED]))
-    mark.received(SERVICE, 50)
+    mark.mark_received(SERVICE, 50)
     assert claimed(mark, refused=many) == Programmed(10, 20, tuple(sorted(many)[:MOST_REFUSED]))
     fewer = sorted(many)[:-1]
     assert claimed(mark, refused=set(fewer)) == Programmed(50, 20, tuple(fewer))
@@ -123,8 +123,8 @@ def test_no_claim_says_more_than_the_kernel_has_and_all_is_claimed_in_the_end(
     for what, kind, key in steps:
         if what == "event":
             version += 1
-            mark.changed(key)
-            mark.received(kind, version)
+            mark.mark_changed(key)
+            mark.mark_received(kind, version)
             events.append((kind, version, key))
             refused.discard(key)
         elif what == "program":

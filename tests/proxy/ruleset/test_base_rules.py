@@ -10,12 +10,12 @@ from zoneward.proxy.ruleset.base_rules import LAYOUT_CHAIN, RulesetOptions, base
 
 OTHERWISE: list[dict[str, Any]] = [
     {},
-    {"pod_ranges": {"ip": "10.0.0.0/8", "ip6": "fd00::/64"}},
+    {"pod_cidrs": {"ip": "10.0.0.0/8", "ip6": "fd00::/64"}},
     {"pod_interfaces": "veth*"},
     {"masquerade_all": True},
-    {"mark": 1 << 15},
-    {"service_ranges": {"ip": ["10.96.0.0/16"], "ip6": ["fd96::/64"]}},
-    {"node_addresses": {"ip": ["192.0.2.0/24"], "ip6": ["2001:db8::/64"]}},
+    {"masquerade_mark": 1 << 15},
+    {"service_cidrs": {"ip": ["10.96.0.0/16"], "ip6": ["fd96::/64"]}},
+    {"node_port_cidrs": {"ip": ["192.0.2.0/24"], "ip6": ["2001:db8::/64"]}},
     {"count_connections": False},
 ]
 
@@ -57,12 +57,12 @@ def test_rules_name_only_sets_and_chains_that_there_are(family: Family) -> None:
 
 @pytest.mark.parametrize("ranges", [None, {"ip": []}, {"ip": ["10.0.0.0/8", "0.0.0.0/0"]}, {"ip6": ["fd00::/8"]}])
 def test_node_ports_are_served_on_all_addresses_but_loopback(ranges: Any) -> None:
-    for rule in node_rules("ip", RulesetOptions(node_addresses=ranges)):
+    for rule in node_rules("ip", RulesetOptions(node_port_cidrs=ranges)):
         assert "fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto" in rule
 
 
 def test_node_ports_are_served_on_addresses_in_ranges() -> None:
-    rules = node_rules("ip", RulesetOptions(node_addresses={"ip": ["10.0.0.0/8", "192.0.2.0/24"]}))
+    rules = node_rules("ip", RulesetOptions(node_port_cidrs={"ip": ["10.0.0.0/8", "192.0.2.0/24"]}))
     assert len(rules) == 2
     assert all(" ip daddr { 10.0.0.0/8, 192.0.2.0/24 } meta l4proto" in rule for rule in rules)
 

@@ -8,25 +8,25 @@ CHANGES = RulesetChanges(
     table="zoneward",
     sets={"kept": SetDeclaration("set", "type ipv4_addr")},
     chains={"c-3": Chain(("drop",))},
-    removed={"services": {"a": "goto c-2"}},
-    added={"services": {"a": "goto c-3"}},
-    gone_chains=frozenset({"c-2"}),
+    removed_elements={"services": {"a": "goto c-2"}},
+    added_elements={"services": {"a": "goto c-3"}},
+    deleted_chains=frozenset({"c-2"}),
 )
 
 
 def test_a_chain_is_there_before_anything_leads_to_it_and_goes_after_nothing_does() -> None:
     ahead, rest, behind = split_changes(CHANGES)
     assert (ahead.sets, ahead.chains) == (CHANGES.sets, CHANGES.chains)
-    assert not any((ahead.added, ahead.removed, ahead.gone_chains))
-    assert (rest.removed, rest.added) == (CHANGES.removed, CHANGES.added)
-    assert not any((rest.chains, rest.gone_chains))
-    assert behind.gone_chains == CHANGES.gone_chains
-    assert not any((behind.chains, behind.added, behind.removed))
+    assert not any((ahead.added_elements, ahead.removed_elements, ahead.deleted_chains))
+    assert (rest.removed_elements, rest.added_elements) == (CHANGES.removed_elements, CHANGES.added_elements)
+    assert not any((rest.chains, rest.deleted_chains))
+    assert behind.deleted_chains == CHANGES.deleted_chains
+    assert not any((behind.chains, behind.added_elements, behind.removed_elements))
     assert merge_changes([ahead, rest, behind]) == CHANGES
 
 
 def test_changes_of_elements_alone_are_one_transaction() -> None:
-    changes = RulesetChanges(family="ip", table="zoneward", added={"services": {"a": "goto c-3"}})
+    changes = RulesetChanges(family="ip", table="zoneward", added_elements={"services": {"a": "goto c-3"}})
     ahead, rest, behind = split_changes(changes)
     assert not ahead
     assert not behind

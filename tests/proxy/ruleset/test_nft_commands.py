@@ -24,7 +24,7 @@ _ENDPOINT: Final = re.compile(r"([0-9.]+|\[[0-9a-f:]+\]):\d+")
 
 
 def emitted(ruleset: Ruleset) -> str:
-    return render_commands(replace(diff_rulesets(None, ruleset), replaces=True))
+    return render_commands(replace(diff_rulesets(None, ruleset), replaces_table=True))
 
 
 def words(line: str) -> list[str]:
@@ -65,7 +65,7 @@ def check(document: Mapping[str, Any]) -> None:
         kernel.load(whole)
         assert kernel.chains(family, ruleset.table) == {name: each.rules for name, each in ruleset.chains.items()}
         # The kernel is told the same without nft's words.
-        changes = RulesetChanges(family=family, table=ruleset.table, added=ruleset.elements)
+        changes = RulesetChanges(family=family, table=ruleset.table, added_elements=ruleset.elements)
         assert (encode_transaction(changes, ruleset.sets) is not None) == any(ruleset.elements.values())
 
 

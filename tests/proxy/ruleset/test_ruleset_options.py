@@ -16,7 +16,7 @@ def test_what_is_no_address_is_told_and_the_next_one_is_the_nodes() -> None:
     assert all_node_addresses(node, left_out=told.append) == {"ip": ("192.0.2.1",)}
     assert told == [injected, "garbage"]
     options = ruleset_options(ProxySettings(), node)
-    assert (options.own_addresses, options.node_addresses) == ({"ip": "192.0.2.1"}, {"ip": ("192.0.2.1",)})
+    assert (options.node_ips, options.node_port_cidrs) == ({"ip": "192.0.2.1"}, {"ip": ("192.0.2.1",)})
 
 
 def test_a_node_of_which_no_address_can_be_read_serves_node_ports_as_one_that_tells_none() -> None:
@@ -30,8 +30,8 @@ def test_ranges_are_canonical() -> None:
         node_port_addresses=("10.0.0.0/255.0.0.0", "FD00::/8"), service_cidrs=("10.96.0.0/255.240.0.0",)
     )
     options = ruleset_options(settings, None)
-    assert options.node_addresses == {"ip": ("10.0.0.0/8",), "ip6": ("fd00::/8",)}
-    assert options.service_ranges == {"ip": ("10.96.0.0/12",)}
+    assert options.node_port_cidrs == {"ip": ("10.0.0.0/8",), "ip6": ("fd00::/8",)}
+    assert options.service_cidrs == {"ip": ("10.96.0.0/12",)}
 
 
 def test_addresses_of_node_ports_are_those_of_the_node_within_the_ranges() -> None:

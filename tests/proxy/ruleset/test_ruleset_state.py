@@ -17,7 +17,7 @@ from zoneward.proxy.ruleset.ruleset import NO_RULES, Ruleset
 from zoneward.proxy.ruleset.ruleset_state import RulesetState
 from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
 
-OPTIONS = RulesetOptions(pod_ranges={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
+OPTIONS = RulesetOptions(pod_cidrs={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 NAMES = ["1", "2", "3"]
 _HOWEVER_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 """A busy machine is no fault of what is drawn."""
@@ -46,26 +46,26 @@ def has(kernel: FakeKernel, ruleset: Ruleset) -> None:
 @given(data=st.data())
 def test_any_changes_one_after_the_other_come_to_a_fresh_load(family: Family, data: st.DataObject) -> None:
     kept, kernel = RulesetState(family, "zoneward", OPTIONS), FakeKernel()
-    kernel.load(render_commands(kept.begin()))
+    kernel.load(render_commands(kept.start()))
     there: dict[str, EndpointSlots] = {}
     for name, service in data.draw(steps(family)):
-        before = kept.whole()
+        before = kept.full_ruleset()
         if service is None:
             there.pop(name, None)
-            changes = kept.put(("shop", name), NO_RULES)
+            changes = kept.set_service(("shop", name), NO_RULES)
         else:
             there[name] = assign_slots((service,), there.get(name, {}))
-            changes = kept.put(("shop", name), service_rules((service,), there[name], OPTIONS))
+            changes = kept.set_service(("shop", name), service_rules((service,), there[name], OPTIONS))
         for transaction in split_changes(changes):
             kernel.load(render_commands(transaction))
-        has(kernel, kept.whole())
+        has(kernel, kept.full_ruleset())
         other = FakeKernel()
         other.load(render_commands(diff_rulesets(None, before)))
-        other.load(render_commands(diff_rulesets(before, kept.whole())))
-        has(other, kept.whole())
+        other.load(render_commands(diff_rulesets(before, kept.full_ruleset())))
+        has(other, kept.full_ruleset())
     fresh = FakeKernel()
-    fresh.load(render_commands(diff_rulesets(None, kept.whole())))
-    has(fresh, kept.whole())
+    fresh.load(render_commands(diff_rulesets(None, kept.full_ruleset())))
+    has(fresh, kept.full_ruleset())
 
 
 @pytest.mark.parametrize("family", ["ip", "ip6"])
@@ -75,9 +75,11 @@ def test_a_table_that_is_found_is_taken_over(family: Family, data: st.DataObject
     before, after = (dict(data.draw(steps(family))) for _ in range(2))
     kernel = FakeKernel()
     there = begun(kernel, family, before, present=None)
-    kept = begun(kernel, family, after, present=there.whole())
-    has(kernel, kept.whole())
-    assert not begun(FakeKernel(), family, after, present=kept.whole(), only_what_is_needed=True).tidy()
+    kept = begun(kernel, family, after, present=there.full_ruleset())
+    has(kernel, kept.full_ruleset())
+    assert not begun(
+        FakeKernel(), family, after, present=kept.full_ruleset(), only_what_is_needed=True
+    ).remove_leftovers()
 
 
 def begun(
@@ -90,12 +92,14 @@ def begun(
 ) -> RulesetState:
     """A start with some Services, in a kernel that has a table or none."""
     kept = RulesetState(family, "zoneward", OPTIONS, present=present)
-    steps = [kept.begin()]
+    steps = [kept.start()]
     # By name, as the first one gets what two ask for.
     for name, service in sorted(found.items()):
         if service is not None:
-            steps.append(kept.put(("shop", name), service_rules((service,), assign_slots((service,), {}), OPTIONS)))
-    steps.append(kept.tidy())
+            steps.append(
+                kept.set_service(("shop", name), service_rules((service,), assign_slots((service,), {}), OPTIONS))
+            )
+    steps.append(kept.remove_leftovers())
     for each in steps:
         if only_what_is_needed:
             assert not each

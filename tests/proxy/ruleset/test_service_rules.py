@@ -13,7 +13,7 @@ from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset import ServiceRules
 from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 
-HERE, THERE = Backend("10.1.0.1", 8080, here=True), Backend("10.2.0.1", 8080)
+HERE, THERE = Backend("10.1.0.1", 8080, is_local=True), Backend("10.2.0.1", 8080)
 
 
 def a_portion(
@@ -24,17 +24,19 @@ def a_portion(
     **about: Any,
 ) -> ServiceRules:
     """Of a Service with one port, with an external address unless told otherwise."""
-    port: dict[str, Any] = {"node_port": about.pop("node_port", None), "affinity": about.pop("affinity", None)}
-    port |= {"has_any": about.pop("has_any", bool(cluster or local)), "weights": about.pop("weights", None)}
+    port: dict[str, Any] = {"node_port": about.pop("node_port", None), "affinity_seconds": about.pop("affinity_seconds", None)}
+    port |= {"has_any_endpoints": about.pop("has_any_endpoints", bool(cluster or local)), "weights": about.pop("weights", None)}
     served = NodeService(
         namespace="shop",
         name="cart",
         family="ip",
         cluster_ip="10.96.0.1",
-        ports=(NodeServicePort(name="", protocol="tcp", port=80, cluster=cluster, local=local, **port),),
-        **({"external": ("198.51.100.1",)} | about),
+        ports=(
+            NodeServicePort(name="", protocol="tcp", port=80, cluster_endpoints=cluster, local_endpoints=local, **port),
+        ),
+        **({"external_ips": ("198.51.100.1",)} | about),
     )
-    options = RulesetOptions(own_addresses=None if own is None else {"ip": own})
+    options = RulesetOptions(node_ips=None if own is None else {"ip": own})
     return service_rules((served,), assign_slots((served,), {}), options)
 
 
@@ -52,21 +54,21 @@ def test_all_addresses_of_a_port_share_one_list_of_endpoints() -> None:
     assert (found["node-to-cluster-ip"], found["node-to-port"]) == ({NODE: "10.96.0.1"}, {NODE: "80"})
     assert found["cluster-ips"] == {"10.96.0.1": ""}
     assert found["hairpin"] == {"10.1.0.1 . 10.1.0.1 . tcp . 8080": ""}
-    assert a_portion(node_port=30_080).shared == {"c-2"}
+    assert a_portion(node_port=30_080).shared_chains == {"c-2"}
 
 
 def test_a_further_address_takes_as_much_with_a_hundred_endpoints_as_with_one() -> None:
     def size(addresses: int, endpoints: int) -> int:
         external = tuple(f"198.51.100.{number}" for number in range(1, addresses + 1))
         cluster = tuple(Backend(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
-        return sum(map(len, a_portion(external=external, cluster=cluster).elements.values()))
+        return sum(map(len, a_portion(external_ips=external, cluster=cluster).elements.values()))
 
     assert size(200, 100) - size(100, 100) == size(200, 1) - size(100, 1) == 200
     assert size(200, 100) - size(200, 1) == 99
 
 
 def test_a_service_without_further_addresses_has_nothing_for_them() -> None:
-    assert a_portion(external=()).elements == {
+    assert a_portion(external_ips=()).elements == {
         "cluster-ips": {"10.96.0.1": ""},
         "hairpin": {"10.1.0.1 . 10.1.0.1 . tcp . 8080": ""},
         "services": {INNER: "goto c-2"},
@@ -82,7 +84,7 @@ def test_without_endpoints_all_addresses_reject() -> None:
 
 
 def test_the_external_policy_local_parts_inside_and_outside() -> None:
-    found = a_portion(local=(HERE,), external_local=True, node_port=30_080).elements
+    found = a_portion(local=(HERE,), external_policy_local=True, node_port=30_080).elements
     assert found["services"] == {INNER: "goto c-2", OUTER: "goto external-local"}
     assert (found["inside"], found["outside"]) == ({OUTER: "goto to-cluster"}, {OUTER: "goto to-local"})
     assert found["node-ports"] == {NODE: "goto node-external-local"}
@@ -96,7 +98,7 @@ def test_the_external_policy_local_parts_inside_and_outside() -> None:
 
 
 def test_the_policies_local_drop_where_others_have_endpoints() -> None:
-    found = a_portion(external_local=True, internal_local=True, node_port=30_080).elements
+    found = a_portion(external_policy_local=True, internal_policy_local=True, node_port=30_080).elements
     assert found["refused"] == {INNER: "drop", OUTER: "drop"}
     assert found["node-refused"] == {NODE: "drop"}
     # What starts here is served all the same.
@@ -105,7 +107,7 @@ def test_the_policies_local_drop_where_others_have_endpoints() -> None:
 
 
 def test_weights_become_slots() -> None:
-    found = a_portion(weights=(1.0, 0.5), external=()).elements
+    found = a_portion(weights=(1.0, 0.5), external_ips=()).elements
     assert found["services"] == {INNER: "goto c-3"}
     assert sorted(found["endpoints"].values()) == ["10.1.0.1 . 8080", "10.1.0.1 . 8080", "10.2.0.1 . 8080"]
 
@@ -119,15 +121,15 @@ def test_weights_become_slots() -> None:
     ],
 )
 def test_a_balancers_address_may_call_itself_where_the_node_may(own: str | None, expected: str) -> None:
-    found = a_portion(balancers=("203.0.113.1",), sources=("192.0.2.0/24",), own=own)
+    found = a_portion(load_balancer_ips=("203.0.113.1",), source_ranges=("192.0.2.0/24",), own=own)
     ((name, chain),) = found.chains.items()
     assert chain.rules == (expected,)
     assert found.elements["guarded"] == {"203.0.113.1 . tcp . 80": f"goto {name}"}
 
 
 def test_a_client_keeps_its_endpoint_for_each_port_of_its_own() -> None:
-    found = a_portion(affinity=60, node_port=30_080)
-    assert not found.shared
+    found = a_portion(affinity_seconds=60, node_port=30_080)
+    assert not found.shared_chains
     assert "endpoints" not in found.elements
     ((kept, declared),) = found.sets.items()
     assert "flags dynamic,timeout; timeout 60s" in declared.spec
@@ -149,7 +151,7 @@ def test_every_address_leads_somewhere_or_is_refused(family: Any, data: st.DataO
     """And where slots are drawn, each of them is there."""
     served = data.draw(services(family, name="1"))
     found = service_rules((served,), assign_slots((served,), {}), RulesetOptions())
-    addresses = (served.cluster_ip, *served.external, *served.balancers)
+    addresses = (served.cluster_ip, *served.external_ips, *served.load_balancer_ips)
     elements = found.elements
     for port in served.ports:
         inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
@@ -178,6 +180,6 @@ def test_every_address_leads_somewhere_or_is_refused(family: Any, data: st.DataO
         for key, verdict in elements.get(name, {}).items():
             kind, _, number = verdict.removeprefix("goto ").partition("-")
             if kind in ("c", "l"):
-                assert verdict.removeprefix("goto ") in found.shared
+                assert verdict.removeprefix("goto ") in found.shared_chains
                 slots = "local-endpoints" if kind == "l" else "endpoints"
                 assert {f"{key} . {slot}" for slot in range(int(number))} <= elements[slots].keys()

@@ -23,7 +23,9 @@ from zoneward.proxy.ruleset.service_size import (
 def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> NodeService:
     targets = tuple(Backend(f"10.1.0.{number}", 8080) for number in range(1, endpoints + 1))
     every = (
-        NodeServicePort(name=f"p{number}", protocol="tcp", port=number, cluster=targets, has_any=True)
+        NodeServicePort(
+            name=f"p{number}", protocol="tcp", port=number, cluster_endpoints=targets, has_any_endpoints=True
+        )
         for number in range(1, ports + 1)
     )
     return NodeService(namespace="shop", name="s", family="ip", cluster_ip="10.96.0.1", ports=tuple(every), **about)
@@ -31,9 +33,9 @@ def a_service(ports: int, *, endpoints: int = 2, **about: Any) -> NodeService:
 
 def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
     assert count_entries(a_service(1)) == 1 + 1 + 2
-    assert count_entries(a_service(3, endpoints=5, external=("198.51.100.1",), balancers=("203.0.113.1",))) == 1 + 3 * (
-        3 + 5
-    )
+    assert count_entries(
+        a_service(3, endpoints=5, external_ips=("198.51.100.1",), load_balancer_ips=("203.0.113.1",))
+    ) == 1 + 3 * (3 + 5)
     port = a_service(1).ports[0]
     assert (
         count_entries(replace(a_service(1), ports=(replace(port, node_port=30_000),)))
@@ -43,7 +45,10 @@ def test_entries_are_addresses_and_endpoints_of_each_port() -> None:
         count_entries(replace(a_service(1), ports=(replace(port, weights=(1.0, 3.0)),)))
         == count_entries(a_service(1)) + 2
     )
-    assert count_entries(replace(a_service(1), ports=(replace(port, affinity=60),))) == count_entries(a_service(1)) + 40
+    assert (
+        count_entries(replace(a_service(1), ports=(replace(port, affinity_seconds=60),)))
+        == count_entries(a_service(1)) + 40
+    )
 
 
 def test_what_fits_into_one_transaction_is_made_at_once() -> None:
@@ -55,7 +60,9 @@ def test_what_fits_into_one_transaction_is_made_at_once() -> None:
 
 def test_of_a_large_service_only_ports_that_change_count() -> None:
     old = a_service(50)
-    new = replace(old, ports=(*old.ports[:-1], replace(old.ports[-1], cluster=old.ports[-1].cluster[:1])))
+    new = replace(
+        old, ports=(*old.ports[:-1], replace(old.ports[-1], cluster_endpoints=old.ports[-1].cluster_endpoints[:1]))
+    )
     assert next_parts((old,), (new,), most=20) == (new,)
 
 
@@ -71,9 +78,9 @@ def way(there: ServiceParts, wanted: ServiceParts, *, most: int) -> list[Service
 def test_a_large_service_comes_changes_and_goes_some_ports_at_a_time() -> None:
     new = a_service(10)
     assert [sum(len(each.ports) for each in parts) for parts in way((), (new,), most=8)] == [2, 4, 6, 8, 10]
-    other = replace(new, external=("198.51.100.1",))
+    other = replace(new, external_ips=("198.51.100.1",))
     steps = way((new,), (other,), most=8)
-    assert [sum(len(each.ports) for each in parts if each.external) for parts in steps] == [2, 4, 6, 8, 10]
+    assert [sum(len(each.ports) for each in parts if each.external_ips) for parts in steps] == [2, 4, 6, 8, 10]
     assert all(sum(len(each.ports) for each in parts) == 10 for parts in steps)
     assert [sum(len(each.ports) for each in parts) for parts in way((new,), (), most=8)] == [8, 6, 4, 2, 0]
 
@@ -113,7 +120,13 @@ def replace_ports(slice_: EndpointSlice, ports: tuple[EndpointPort, ...]) -> End
 def test_endpoints_that_are_gone_are_taken_away_with_their_weights() -> None:
     one, two = Backend("10.1.0.1", 8080), Backend("10.1.0.2", 8080)
     port = NodeServicePort(
-        name="", protocol="udp", port=53, cluster=(one, two), weights=(1.0, 3.0), local=(one,), serving=(one, two)
+        name="",
+        protocol="udp",
+        port=53,
+        cluster_endpoints=(one, two),
+        weights=(1.0, 3.0),
+        local_endpoints=(one,),
+        serving_endpoints=(one, two),
     )
     (left,) = keep_endpoints(replace(a_service(1), ports=(port,)), {"10.1.0.2"}).ports
-    assert left == replace(port, cluster=(two,), weights=(3.0,), local=(), serving=(two,))
+    assert left == replace(port, cluster_endpoints=(two,), weights=(3.0,), local_endpoints=(), serving_endpoints=(two,))

@@ -56,11 +56,11 @@ class ProxyHealth:
         self._updated: dict[Family, float] = {}
         self._eligible = False
 
-    def programmed(self, now: float, family: Family) -> None:
+    def mark_programmed(self, now: float, family: Family) -> None:
         """The kernel has what was heard of, or a part of it."""
         self._updated[family] = now
 
-    def node(self, eligible: bool) -> None:
+    def set_node_eligible(self, eligible: bool) -> None:
         """What `is_node_eligible` says of the Node; until told, no."""
         self._eligible = eligible
 

@@ -54,7 +54,7 @@ class ServiceHealthServer:
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._something = asyncio.Event()
 
-    def put(self, service: ServiceKey, port: int | None, healthy: int = 0) -> None:
+    def set_service(self, service: ServiceKey, port: int | None, healthy: int = 0) -> None:
         """A Service as it is now: its port, None for none, and its ready endpoints on this node."""
         self._healthy[service] = healthy
         before = self._ports.get(service)

@@ -33,9 +33,9 @@ def udp_frontends(served: NodeService | None) -> dict[Frontend, ServingEndpoints
     for port in served.ports if served is not None else ():
         if served is not None and port.protocol == _UDP:
             for address in served.addresses(port):
-                found[address, port.port] = port.serving
+                found[address, port.port] = port.serving_endpoints
             if port.node_port:
-                found[None, port.node_port] = port.serving
+                found[None, port.node_port] = port.serving_endpoints
     return found
 
 
@@ -50,7 +50,7 @@ class PendingFrontends:
     def __bool__(self) -> bool:
         return any(self._found.values())
 
-    def changed(self, before: NodeService | None, after: NodeService | None) -> None:
+    def service_changed(self, before: NodeService | None, after: NodeService | None) -> None:
         """A Service changed, and the kernel's rules with it. Either may be None, and both are of one family."""
         one = after or before
         if one is None:
@@ -67,10 +67,10 @@ class PendingFrontends:
             if not now.get(front) and front in found and found[front][0] == service:
                 del found[front]
 
-    def of(self, family: Family) -> dict[Frontend, ServingEndpoints]:
+    def in_family(self, family: Family) -> dict[Frontend, ServingEndpoints]:
         return {front: serving for front, (_, serving) in self._found[family].items()}
 
-    def clear(self, family: Family, looked_at: Mapping[Frontend, ServingEndpoints]) -> None:
+    def remove(self, family: Family, looked_at: Mapping[Frontend, ServingEndpoints]) -> None:
         """They were looked at; what changed meanwhile stays."""
         found = self._found[family]
         for front, serving in looked_at.items():
@@ -100,13 +100,13 @@ class StaleFlowDetector:
         self._is_node_address = cache(is_node_address)
 
     def is_stale(self, flow: Flow) -> bool:
-        serving = self._by_address.get(flow.to)
+        serving = self._by_address.get(flow.destination)
         if serving is None:
-            address, port = flow.to
+            address, port = flow.destination
             serving = self._by_port.get(port)
             if serving is None or not self._is_node_address(address):
                 return False
-        return flow.answers not in serving
+        return flow.reply_source not in serving
 
 
 def _places(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress]:
@@ -136,7 +136,7 @@ _ADDRESSES: Final[dict[Family, socket.AddressFamily]] = {"ip": socket.AF_INET, "
 class NetlinkClient(Protocol):
     """The part of a `zoneward.proxy.kernel.nft_client.Kernel` that is needed here."""
 
-    async def ask(self, request: bytes) -> bytes:
+    async def query(self, request: bytes) -> bytes:
         """All that the kernel answers to one netlink request. Raises Refused or Lost."""
         ...
 
@@ -155,7 +155,7 @@ def is_machine_address(family: Family, address: bytes) -> bool:
 
 
 class ConntrackCleaner:
-    """Forgets flows of UDP that go where nobody answers. Tell it what `changed`, and `run` it.
+    """Forgets flows of UDP that go where nobody answers. Tell it what `service_changed`, and `run` it.
 
     ``on_removed`` is told how many flows were removed, each time that some were; ``on_trouble`` why they could not be
     looked at, which is tried again, up to a minute later. ``is_node_address``: whether node ports are served on an
@@ -176,12 +176,12 @@ class ConntrackCleaner:
         self._suspects = PendingFrontends()
         self._something = asyncio.Event()
 
-    def changed(self, before: NodeService | None, after: NodeService | None) -> None:
+    def service_changed(self, before: NodeService | None, after: NodeService | None) -> None:
         """The kernel has the rules of a Service as it is now, in one family; either is None where it was or is not.
 
         To be called once they are there: flows that began under the rules of before would come back.
         """
-        self._suspects.changed(before, after)
+        self._suspects.service_changed(before, after)
         if self._suspects:
             self._something.set()
 
@@ -203,23 +203,23 @@ class ConntrackCleaner:
             await self._sleep(min(_LONGEST_PAUSE, _PAUSE * 2.0 ** min(failures, 10)))
 
     async def _clean(self, family: Family) -> None:
-        suspects = self._suspects.of(family)
+        suspects = self._suspects.in_family(family)
         if not suspects:
             return
         stale: dict[bytes, None] = {}
         for request in _requests(family, suspects):
-            await self._find(family, await self._kernel.ask(request), stale)
+            await self._find(family, await self._kernel.query(request), stale)
         for count, request in delete_requests(family, stale):
             removed = await self._delete(count, request)
             if removed:
                 self._on_removed(removed)
-        self._suspects.clear(family, suspects)
+        self._suspects.remove(family, suspects)
 
     async def _find(self, family: Family, answer: bytes, stale: dict[bytes, None]) -> None:
         """Add what identifies each stale flow: one may be told for several fronts."""
         # Endpoints may have come since it was asked for.
         judge = StaleFlowDetector(
-            family, self._suspects.of(family), lambda address: self._is_node_address(family, address)
+            family, self._suspects.in_family(family), lambda address: self._is_node_address(family, address)
         )
         for number, flow in enumerate(parse_flows(family, answer), start=1):
             if judge.is_stale(flow):
@@ -230,7 +230,7 @@ class ConntrackCleaner:
     async def _delete(self, count: int, request: bytes) -> int:
         """How many were removed; where some had gone by themselves, one of them is known."""
         try:
-            await self._kernel.ask(request)
+            await self._kernel.query(request)
         except KernelRefused as error:
             if error.number != errno.ENOENT:
                 raise

@@ -212,9 +212,7 @@ def _elements(family: Family, table: str, name: str, there: FakeTable) -> Iterat
     writer = ElementWriter(family, parts)
     for key, value in there.elements[name].items():
         yield (
-            string_attribute(TABLE, table)
-            + string_attribute(SET, name)
-            + nested(ELEMENTS, [writer.element(key, value)])
+            string_attribute(TABLE, table) + string_attribute(SET, name) + nested(ELEMENTS, [writer.write(key, value)])
         )
 
 
@@ -227,58 +225,58 @@ _NOT_THERE, _THERE, _IN_USE = errno.ENOENT, errno.EEXIST, errno.EBUSY
 
 @dataclass(slots=True)
 class KernelFaults:
-    """What goes wrong with the next requests. ``refused``: words; a transaction that has one of them is refused.
+    """What goes wrong with the next requests. ``refused_words``: words; a transaction that has one of them is refused.
 
-    ``lost``: words; a transaction that has one of them is not done, and takes longer than anybody waits.
-    ``deaths``: as many transactions end with the process, of which ``done_deaths`` are done before. ``held`` holds
+    ``lost_words``: words; a transaction that has one of them is not done, and takes longer than anybody waits.
+    ``deaths``: as many transactions end with the process, of which ``done_deaths`` are done before. ``hold_until`` holds
     transactions up until it is set; None: it does not.
     """
 
-    refused: set[str] = field(default_factory=set)
-    lost: set[str] = field(default_factory=set)
+    refused_words: set[str] = field(default_factory=set)
+    lost_words: set[str] = field(default_factory=set)
     deaths: int = 0
     done_deaths: int = 0
-    held: asyncio.Event | None = None
+    hold_until: asyncio.Event | None = None
 
 
 class FakeKernel:
-    """A Kernel. ``tables`` by family and name; ``ran``: the transactions that it took, of as many as were ``begun``."""
+    """A Kernel. ``tables`` by family and name; ``transactions``: the transactions that it took, of as many as were ``transactions_begun``."""
 
     def __init__(self) -> None:
         self.tables: dict[tuple[str, str], FakeTable] = {}
         self.faults = KernelFaults()
-        self.ran: list[str] = []
-        self.begun = self.taken = 0
+        self.transactions: list[str] = []
+        self.transactions_begun = self.transactions_done = 0
         self.generation = 1
         self._handle = 0
 
     # --- a Kernel -----------------------------------------------------------------------------------------------------
 
-    async def run(self, commands: str) -> None:
+    async def run_commands(self, commands: str) -> None:
         faults = self.faults
-        self.begun += 1
+        self.transactions_begun += 1
         await asyncio.sleep(0)
-        if faults.held is not None:
-            await faults.held.wait()
+        if faults.hold_until is not None:
+            await faults.hold_until.wait()
         if faults.deaths:
             faults.deaths -= 1
             raise KernelOutcomeUnknown("it died")
-        if any(word in commands for word in faults.lost):
+        if any(word in commands for word in faults.lost_words):
             raise KernelOutcomeUnknown("it did not answer")
-        for word in faults.refused:
+        for word in faults.refused_words:
             if word in commands:
                 raise KernelRefused(f"refused: {word}", errno.EINVAL)
         self.load(commands)
         if faults.done_deaths:
             faults.done_deaths -= 1
             raise KernelOutcomeUnknown("it died after it was done")
-        self.taken += 1
-        self.ran.append(commands)
+        self.transactions_done += 1
+        self.transactions.append(commands)
 
-    async def send(self, batch: bytes) -> None:
-        await self.run(decode_transaction(batch, self.tables))
+    async def send_batch(self, batch: bytes) -> None:
+        await self.run_commands(decode_transaction(batch, self.tables))
 
-    async def ask(self, request: bytes) -> bytes:
+    async def query(self, request: bytes) -> bytes:
         await asyncio.sleep(0)
         found = answer_request(request, self.tables, self.generation)
         number = error_number(found)

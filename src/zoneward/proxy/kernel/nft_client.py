@@ -45,19 +45,19 @@ class KernelClient(Protocol):
     """Whoever takes transactions."""
 
     @property
-    def taken(self) -> int:
+    def transactions_done(self) -> int:
         """How many transactions it took from us."""
         ...
 
-    async def run(self, commands: str) -> None:
+    async def run_commands(self, commands: str) -> None:
         """One transaction, all or nothing. Raises Refused or Lost."""
         ...
 
-    async def send(self, batch: bytes) -> None:
+    async def send_batch(self, batch: bytes) -> None:
         """One transaction in the kernel's own words (`zoneward.proxy.kernel.element_batch`). Raises Refused or Lost."""
         ...
 
-    async def ask(self, request: bytes) -> bytes:
+    async def query(self, request: bytes) -> bytes:
         """All that the kernel answers to one netlink request (`zoneward.netlink.messages`). Raises Refused or Lost."""
         ...
 
@@ -85,11 +85,11 @@ class NftClient:
         self._process: _Process | None = None
         self._turn = asyncio.Lock()
         self._failures = 0
-        self.taken = 0
+        self.transactions_done = 0
 
     async def __aenter__(self) -> Self:
         try:
-            await self.ask(generation_request())
+            await self.query(generation_request())
         except (KernelRefused, KernelOutcomeUnknown) as error:
             await self.__aexit__()
             raise NftablesUnavailable(_why_unusable(error)) from error
@@ -107,17 +107,17 @@ class NftClient:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def run(self, commands: str) -> None:
+    async def run_commands(self, commands: str) -> None:
         await self._asked(RUN, commands.encode())
-        self.taken += 1
+        self.transactions_done += 1
 
-    async def send(self, batch: bytes) -> None:
+    async def send_batch(self, batch: bytes) -> None:
         number = error_number(await self._asked(SEND, batch))
         if number:
             raise KernelRefused(error_message(number), number)
-        self.taken += 1
+        self.transactions_done += 1
 
-    async def ask(self, request: bytes) -> bytes:
+    async def query(self, request: bytes) -> bytes:
         answer = await self._asked(ASK, request)
         number = error_number(answer)
         if number:

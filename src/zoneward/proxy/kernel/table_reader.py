@@ -40,7 +40,7 @@ ASLEEP: Final = "asleep"
 async def table_exists(kernel: KernelClient, family: Family, table: str) -> bool:
     """Whether there is such a table. Raises Lost."""
     try:
-        await kernel.ask(table_request(family, table))
+        await kernel.query(table_request(family, table))
     except KernelRefused as error:
         if error.number == errno.ENOENT:
             return False
@@ -69,17 +69,17 @@ async def _read(
     kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
 ) -> Ruleset | None:
     try:
-        table_there = parse_table(await kernel.ask(table_request(family, table)))
+        table_there = parse_table(await kernel.query(table_request(family, table)))
     except KernelRefused as error:
         if error.number == errno.ENOENT:
             return None
         raise
     found_chains = {
-        name: Chain(hook=hook) for name, hook in parse_chains(await kernel.ask(chains_request(family)), table).items()
+        name: Chain(hook=hook) for name, hook in parse_chains(await kernel.query(chains_request(family)), table).items()
     }
-    if table_there.is_odd:
+    if table_there.has_flags:
         found_chains = {ASLEEP: Chain()}
-    found_sets = parse_sets(await kernel.ask(sets_request(family, table)), table)
+    found_sets = parse_sets(await kernel.query(sets_request(family, table)), table)
     elements = {}
     for name in found_sets:
         parts = parse_field_types(declared[name].spec) if name in declared else None
@@ -99,7 +99,7 @@ async def _elements(
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     reader = ElementReader(family, parts)
-    raw = split_elements(await kernel.ask(elements_request(family, table, name)))
+    raw = split_elements(await kernel.query(elements_request(family, table, name)))
     for start in range(0, len(raw), _AT_ONCE):
         found |= reader.read(raw[start : start + _AT_ONCE])
         await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def read_slots(present: Ruleset, served: NodeService) -> EndpointSlots:
     found: dict[tuple[str, str, str], list[Backend]] = {}
     for port in served.ports:
         key = f"{served.cluster_ip} . {port.protocol} . {port.port}"
-        wanted = {f"{each.address} . {each.port}": each for each in port.reachable}
+        wanted = {f"{each.address} . {each.port}": each for each in port.all_reachable_endpoints}
         for kind, name in (("cluster", "endpoints"), ("local", "local-endpoints")):
             some = present.elements.get(name, {})
             standing: list[Backend] = []
@@ -142,7 +142,7 @@ def scratch_table(table: str) -> str:
 
 async def read_rules(kernel: KernelClient, family: Family, table: str) -> ChainRules:
     """The rules of a table by their chains. Raises Lost, or Incomplete."""
-    return parse_rules(await kernel.ask(rules_request(family, table)), table)
+    return parse_rules(await kernel.query(rules_request(family, table)), table)
 
 
 async def find_wrong_chains(
@@ -162,13 +162,13 @@ async def find_wrong_chains(
     for some in _pieces(chains):
         other = scratch_table(table)
         declared, led = _named(some)
-        await kernel.run(
+        await kernel.run_commands(
             render_commands(
                 RulesetChanges(
                     family=family,
                     table=other,
-                    is_new=True,
-                    replaces=True,
+                    creates_table=True,
+                    replaces_table=True,
                     sets={name: sets[name] for name in sorted(declared)},
                     chains=dict.fromkeys(sorted(led - some.keys()), Chain())
                     | {name: Chain(chain.rules) for name, chain in some.items()},
@@ -183,7 +183,7 @@ async def find_wrong_chains(
                 if not await _same(kernel, family, (table, live.get(name, ())), (other, expected.get(name, ())))
             ]
         finally:
-            await kernel.run(f"delete table {family} {other}\n")
+            await kernel.run_commands(f"delete table {family} {other}\n")
     return tuple(found)
 
 
@@ -215,4 +215,4 @@ async def _same(
 
 
 async def _unnamed(kernel: KernelClient, family: Family, table: str, name: str) -> list[bytes]:
-    return sorted(split_elements(await kernel.ask(elements_request(family, table, name))))
+    return sorted(split_elements(await kernel.query(elements_request(family, table, name))))

@@ -87,12 +87,12 @@ def _nobody(*_: object) -> None:
 
 
 class TableSyncer:
-    """The table of one family. `put` all that is served, and `run`; then `put` what changes.
+    """The table of one family. `set_service` all that is served, and `run`; then `set_service` what changes.
 
     What a found table has besides goes as soon as it runs. ``on_refused`` is told of a Service that the kernel does not
-    take, and why; it is tried again when it changes, and at each `audit`. One for which nobody answers in time is tried
+    take, and why; it is tried again when it changes, and at each `request_audit`. One for which nobody answers in time is tried
     again at an audit alone: it takes the time of all others. ``on_mended`` is told what somebody else had
-    changed (``table``, ``chains``, ``sets``, ``elements``, ``rules``), and how many. Every ``look_every`` seconds a
+    changed (``table``, ``chains``, ``sets``, ``element_count``, ``rules``), and how many. Every ``look_every`` seconds a
     cheap look tells whether somebody did, every ``audit_every`` a thorough one.
     """
 
@@ -141,7 +141,7 @@ class TableSyncer:
 
     # --- what is served -----------------------------------------------------------------------------------------------
 
-    def put(self, service: ServiceKey, served: NodeService | None) -> None:
+    def set_service(self, service: ServiceKey, served: NodeService | None) -> None:
         """A Service as it is now; None: it is gone, or not served in this family."""
         if self._served.get(service) == served:
             return
@@ -158,7 +158,7 @@ class TableSyncer:
         self._waiting[service] = None
         self._wake()
 
-    def audit(self) -> None:
+    def request_audit(self) -> None:
         """Compare everything with the kernel, and mend what differs."""
         self._is_due_audit = True
         self._wake()
@@ -174,23 +174,23 @@ class TableSyncer:
             self._forget()
             self._wake()
 
-    def waits(self, service: ServiceKey) -> bool:
+    def is_pending(self, service: ServiceKey) -> bool:
         """Whether the kernel may have a Service otherwise than it was put, and that will be mended."""
         return self._kept is None or service in self._waiting or service in self._under_way
 
-    async def settled(self) -> None:
+    async def wait_until_synced(self) -> None:
         """Until everything that was put is in the kernel, or was refused."""
         await self._settled.wait()
 
     @property
-    def refused(self) -> Mapping[ServiceKey, str]:
+    def refused_services(self) -> Mapping[ServiceKey, str]:
         """Services that the kernel does not take, and why. What it took of them before is still there."""
         return MappingProxyType(self._refused)
 
     @property
-    def elements(self) -> int:
+    def element_count(self) -> int:
         """How many the table has."""
-        return self._writer.numbers.total()
+        return self._writer.element_counts.total()
 
     def _wake(self) -> None:
         self._settled.clear()
@@ -262,19 +262,19 @@ class TableSyncer:
     async def _begin(self) -> None:
         """Start from what the kernel has, whatever that is."""
         options, known, self._known, self._is_due_audit = self._options, self._known, False, False
-        others = await self._watch.others()
+        others = await self._watch.count_foreign_transactions()
         declared = base_sets(self._family, options)
         present = await read_table(self._kernel, self._family, self._table, declared)
         kept = RulesetState(self._family, self._table, options, present=present)
         self._recall(present)
-        first = kept.begin()
+        first = kept.start()
         if known:
             self._tell_mended(present, first)
         self._there.clear()
         for service in [each for each in self._refused if each not in self._lost]:
             self._again(service)
         self._waiting = dict.fromkeys(sorted({*self._served, *self._waiting}))
-        if not (first.replaces and await self._replaced(kept, first)):
+        if not (first.replaces_table and await self._replaced(kept, first)):
             await self._program({}, [first])
         while self._waiting and options is self._options:
             await self._step(kept)
@@ -282,15 +282,15 @@ class TableSyncer:
         if options is not self._options:
             return
         await self._mend_rules(kept, tell=True)
-        await self._program({}, [kept.tidy()])
+        await self._program({}, [kept.remove_leftovers()])
         if options is not self._options:
             return
-        self._watch.seen(others)
+        self._watch.mark_checked(others)
         self._kept = kept
 
     def _recall(self, present: Ruleset | None) -> None:
         """What there is."""
-        self._writer.begin(present, base_sets(self._family, self._options))
+        self._writer.reset(present, base_sets(self._family, self._options))
         if present is None:
             return
         for service, served in self._served.items():
@@ -306,7 +306,7 @@ class TableSyncer:
         some = {each: parts for each, parts in some.items() if next_parts((), parts, most=MOST_ENTRIES) == parts}
         before = self._waiting
         self._waiting = {each: None for each in before if each not in some}
-        kept.mark()
+        kept.set_savepoint()
         try:
             await self._program(
                 self._reported(some), [first, *[self._change(kept, service, parts) for service, parts in some.items()]]
@@ -316,18 +316,18 @@ class TableSyncer:
             self._waiting = before | self._waiting
             if not isinstance(error, KernelRefused):
                 raise
-            kept.take_back()
+            kept.roll_back()
             return False
         self._take(some)
         return True
 
     def _tell_mended(self, present: Ruleset | None, first: RulesetChanges) -> None:
-        if present is None or first.replaces:
+        if present is None or first.replaces_table:
             self._on_mended("table", 1)
 
     async def _mend_rules(self, kept: RulesetState, *, tell: bool) -> None:
         """Write the rules of those chains again that are not as their names say."""
-        full_ruleset = kept.whole()
+        full_ruleset = kept.full_ruleset()
         live = await read_rules(self._kernel, self._family, self._table)
         wrong = await find_wrong_chains(
             self._kernel, self._family, self._table, live=live, chains=full_ruleset.chains, sets=full_ruleset.sets
@@ -336,7 +336,7 @@ class TableSyncer:
             if tell:
                 self._on_mended("rules", len(wrong))
             rewritten = {name: full_ruleset.chains[name] for name in wrong}
-            await self._writer.apply(RulesetChanges(family=self._family, table=self._table, rewritten=rewritten))
+            await self._writer.apply(RulesetChanges(family=self._family, table=self._table, rewritten_chains=rewritten))
             live = await read_rules(self._kernel, self._family, self._table)
         self._rules = live
 
@@ -344,8 +344,8 @@ class TableSyncer:
 
     async def _audit(self, kept: RulesetState) -> None:
         self._is_due_audit = False
-        others = await self._watch.others()
-        full_ruleset = kept.whole()
+        others = await self._watch.count_foreign_transactions()
+        full_ruleset = kept.full_ruleset()
         present = await read_table(self._kernel, self._family, self._table, full_ruleset.sets)
         wrong = None if present is None else count_differences(present, full_ruleset)
         if wrong is None or wrong:
@@ -355,7 +355,7 @@ class TableSyncer:
             self._forget(known=True)
             return
         await self._mend_rules(kept, tell=True)
-        self._watch.seen(others)
+        self._watch.mark_checked(others)
         for service in tuple(self._refused):
             self._again(service)
             self._waiting[service] = None
@@ -368,10 +368,10 @@ class TableSyncer:
     def _expected(self, kept: RulesetState) -> ExpectedTable:
         return ExpectedTable(
             chains=kept.chain_names,
-            entered=base_chains(self._family, self._options),
+            base_chains=base_chains(self._family, self._options),
             rules=self._rules,
-            numbers={
-                name: self._writer.numbers[name]
+            element_counts={
+                name: self._writer.element_counts[name]
                 for name, declared in base_sets(self._family, self._options).items()
                 if parse_field_types(declared.spec) is not None
             },
@@ -431,7 +431,7 @@ class TableSyncer:
     async def _tried(self, kept: RulesetState, some: Mapping[ServiceKey, ServiceParts]) -> str | None:
         """None, or why the kernel does not take these Services; then everything is as before."""
         before = {service: self._slots.get(service) for service in some}
-        kept.mark()
+        kept.set_savepoint()
         self._under_way = {service: self._served.get(service) for service in some}
         full_ruleset = {service: parts for service, parts in some.items() if parts == self._wanted(service)}
         try:
@@ -439,7 +439,7 @@ class TableSyncer:
                 self._reported(full_ruleset), [self._change(kept, service, parts) for service, parts in some.items()]
             )
         except KernelRefused as error:
-            kept.take_back()
+            kept.roll_back()
             for service, slots in before.items():
                 if slots is None:
                     self._slots.pop(service, None)
@@ -488,7 +488,7 @@ class TableSyncer:
         full_ruleset = merge_changes(changes)
         seconds = await self._writer.apply(full_ruleset)
         if some or full_ruleset:
-            self._on_programmed(ProgrammedTransaction(some, full_ruleset.size, seconds))
+            self._on_programmed(ProgrammedTransaction(some, full_ruleset.element_count, seconds))
 
     @_refusing
     def _change(self, kept: RulesetState, service: ServiceKey, parts: ServiceParts) -> RulesetChanges:
@@ -500,7 +500,7 @@ class TableSyncer:
             self._slots[service] = {**before, **there}
         if not parts:
             self._slots.pop(service, None)
-        return kept.put(service, service_rules(parts, there, self._options))
+        return kept.set_service(service, service_rules(parts, there, self._options))
 
 
 _OURS: Final = (TABLE, scratch_table(TABLE))
@@ -521,12 +521,12 @@ async def plan_changes(
     """
     present = await read_table(kernel, family, table, base_sets(family, options))
     kept = RulesetState(family, table, options, present=present)
-    changes = [kept.begin()]
+    changes = [kept.start()]
     for service in sorted(served):
         one = (served[service],)
         there = read_slots(present, *one) if present is not None else {}
-        changes.append(kept.put(service, service_rules(one, assign_slots(one, there), options)))
-    return merge_changes([*changes, kept.tidy()])
+        changes.append(kept.set_service(service, service_rules(one, assign_slots(one, there), options)))
+    return merge_changes([*changes, kept.remove_leftovers()])
 
 
 def full_ruleset(
@@ -534,16 +534,16 @@ def full_ruleset(
 ) -> Ruleset:
     """The table as a kernel that has none would get it."""
     kept = RulesetState(family, table, options)
-    kept.begin()
+    kept.start()
     for service in sorted(served):
         one = (served[service],)
-        kept.put(service, service_rules(one, assign_slots(one, {}), options))
-    return kept.whole()
+        kept.set_service(service, service_rules(one, assign_slots(one, {}), options))
+    return kept.full_ruleset()
 
 
 async def delete_tables(kernel: KernelClient) -> tuple[tuple[Family, str], ...]:
     """Take away all tables that are ours; those that were there. Raises Lost or Refused."""
     found = tuple([(family, name) for family in FAMILIES for name in _OURS if await table_exists(kernel, family, name)])
     if found:
-        await kernel.run("".join(f"delete table {family} {name}\n" for family, name in found))
+        await kernel.run_commands("".join(f"delete table {family} {name}\n" for family, name in found))
     return found

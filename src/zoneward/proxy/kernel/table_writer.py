@@ -26,19 +26,19 @@ from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges, SetDeclarati
 
 
 class TableWriter:
-    """Of one table. ``numbers`` are those of its elements by set, for sets that only we fill."""
+    """Of one table. ``element_counts`` are those of its elements by set, for sets that only we fill."""
 
     def __init__(self, kernel: KernelClient, *, clock: Callable[[], float]) -> None:
         self._kernel, self._clock = kernel, clock
         self._declared: Mapping[str, SetDeclaration] = {}
-        self.numbers: Counter[str] = Counter()
+        self.element_counts: Counter[str] = Counter()
 
-    def begin(self, present: Ruleset | None, declared: Mapping[str, SetDeclaration]) -> None:
+    def reset(self, present: Ruleset | None, declared: Mapping[str, SetDeclaration]) -> None:
         """What there is, and the sets that there will be."""
         self._declared = declared
-        self.numbers = Counter()
+        self.element_counts = Counter()
         if present is not None:
-            self.numbers.update({name: len(some) for name, some in present.elements.items()})
+            self.element_counts.update({name: len(some) for name, some in present.elements.items()})
 
     async def apply(self, changes: RulesetChanges) -> float:
         """The seconds that the kernel took. Raises Refused, and then nothing has changed, or Lost."""
@@ -49,7 +49,7 @@ class TableWriter:
         except KernelRefused:
             gone = frozenset(ahead.chains), frozenset(ahead.sets)
             try:
-                await self._sent(replace(ahead, chains={}, sets={}, gone_chains=gone[0], gone_sets=gone[1]))
+                await self._sent(replace(ahead, chains={}, sets={}, deleted_chains=gone[0], deleted_sets=gone[1]))
             except KernelRefused as error:
                 raise KernelOutcomeUnknown(str(error)) from error
             raise
@@ -58,12 +58,12 @@ class TableWriter:
         except KernelRefused as error:
             # Then it is not as we know it to be.
             raise KernelOutcomeUnknown(str(error)) from error
-        numbers = self.numbers
-        if changes.replaces:
+        numbers = self.element_counts
+        if changes.replaces_table:
             numbers.clear()
-        for name, some in changes.removed.items():
+        for name, some in changes.removed_elements.items():
             numbers[name] -= len(some)
-        for name, some in changes.added.items():
+        for name, some in changes.added_elements.items():
             numbers[name] += len(some)
         return seconds
 
@@ -75,13 +75,13 @@ class TableWriter:
         commands = render_commands(changes) if found is None else ""
         begun = self._clock()
         if found is None:
-            await self._kernel.run(commands)
+            await self._kernel.run_commands(commands)
         else:
             try:
-                await self._kernel.send(found)
+                await self._kernel.send_batch(found)
             except KernelRefused:
                 # Its reason is a number; nft says which element it is.
-                await self._kernel.run(render_commands(changes))
+                await self._kernel.run_commands(render_commands(changes))
         return self._clock() - begun
 
 
@@ -93,12 +93,15 @@ _AT_ONCE: Final = 500
 
 def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclaration]) -> bytes | None:
     """One transaction; None where there is more to do than elements, or nothing. ``declared``: sets of the table."""
-    if changes.is_new or changes.sets or changes.chains or changes.rewritten:
+    if changes.creates_table or changes.sets or changes.chains or changes.rewritten_chains:
         return None
-    if changes.gone_chains or changes.gone_sets:
+    if changes.deleted_chains or changes.deleted_sets:
         return None
     messages: list[tuple[int, int, bytes]] = []
-    for kind, flags, every in ((DEL_ELEMENTS, 0, changes.removed), (NEW_ELEMENTS, _CREATE, changes.added)):
+    for kind, flags, every in (
+        (DEL_ELEMENTS, 0, changes.removed_elements),
+        (NEW_ELEMENTS, _CREATE, changes.added_elements),
+    ):
         for name, some in every.items():
             parts = parse_field_types(declared[name].spec) if name in declared else None
             if parts is None:
@@ -127,7 +130,7 @@ def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclar
 
 def _lists(writer: ElementWriter, elements: Iterable[tuple[str, str]]) -> Iterable[bytes]:
     every = iter(elements)
-    while some := [writer.element(key, value) for key, value in islice(every, _AT_ONCE)]:
+    while some := [writer.write(key, value) for key, value in islice(every, _AT_ONCE)]:
         yield nested(ELEMENTS, some)
 
 

@@ -32,13 +32,13 @@ _NUMBERS: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTable:
-    """``entered``: the chains that are there with or without Services, and ``rules`` of theirs as they were read;
-    ``numbers`` of elements by set, of those that only we fill."""
+    """``base_chains``: the chains that are there with or without Services, and ``rules`` of theirs as they were read;
+    ``element_counts`` of elements by set, of those that only we fill."""
 
     chains: Collection[str]
-    entered: Mapping[str, Chain]
+    base_chains: Mapping[str, Chain]
     rules: Mapping[str, tuple[FoundRule, ...]]
-    numbers: Mapping[str, int]
+    element_counts: Mapping[str, int]
 
 
 class TamperDetector:
@@ -49,18 +49,18 @@ class TamperDetector:
         self._others: int | None = None
         self._use: int | None = None
 
-    async def others(self) -> int:
+    async def count_foreign_transactions(self) -> int:
         """How many transactions were not ours, from some beginning. Raises Lost."""
-        number = parse_generation(await self._kernel.ask(generation_request()))
-        return (number - self._kernel.taken) % _NUMBERS
+        number = parse_generation(await self._kernel.query(generation_request()))
+        return (number - self._kernel.transactions_done) % _NUMBERS
 
-    def seen(self, others: int) -> None:
+    def mark_checked(self, others: int) -> None:
         """The table is as it should be, as of then."""
         self._others, self._use = others, None
 
     async def is_untouched(self, expected: ExpectedTable) -> bool:
         """Whether the table seems to be as it should be. Raises Lost."""
-        others = await self.others()
+        others = await self.count_foreign_transactions()
         if others == self._others:
             return True
         try:
@@ -72,31 +72,33 @@ class TamperDetector:
         return True
 
     async def _is(self, expected: ExpectedTable) -> bool:
-        ask, family, table = self._kernel.ask, self._family, self._table
+        ask, family, table = self._kernel.query, self._family, self._table
         try:
             found_one = parse_table(await ask(table_request(family, table)))
         except KernelRefused as error:
             if error.number == errno.ENOENT:
                 return False
             raise
-        if found_one.is_odd:
+        if found_one.has_flags:
             return False
         if found_one.use != self._use:
             # The kernel tells chains of all tables or none: of others there may be a hundred thousand.
             there = parse_chains(await ask(chains_request(family)), table)
             if there.keys() != set(expected.chains):
                 return False
-            if any(there[name] != chain.hook for name, chain in expected.entered.items()):
+            if any(there[name] != chain.hook for name, chain in expected.base_chains.items()):
                 return False
-        for name in expected.entered:
+        for name in expected.base_chains:
             found = parse_rules(await ask(rules_request(family, table, name)), table).get(name, ())
             if found != expected.rules.get(name, ()):
                 return False
         numbers = {
-            name: each.number for name, each in parse_sets(await ask(sets_request(family, table)), table).items()
+            name: each.element_count for name, each in parse_sets(await ask(sets_request(family, table)), table).items()
         }
         # Older kernels do not tell how many elements there are.
-        if any(name not in numbers or numbers[name] not in (None, each) for name, each in expected.numbers.items()):
+        if any(
+            name not in numbers or numbers[name] not in (None, each) for name, each in expected.element_counts.items()
+        ):
             return False
         self._use = found_one.use
         return True

@@ -21,7 +21,7 @@ _FRESH: Final = 1.0
 
 
 class ConnectionCollector:
-    """Tell it what is `programmed`, and `run` it once the tables are there. Ask for a `document`, or for `totals`.
+    """Tell it what is `service_programmed`, and `run` it once the tables are there. Ask for a `document`, or for `totals`.
 
     ``on_trouble`` is told why the kernel could not be asked; it is asked again. ``now`` is the time of day.
     """
@@ -47,34 +47,34 @@ class ConnectionCollector:
         self._turn = asyncio.Lock()
         self._looked = float("-inf")
 
-    def programmed(self, service: ServiceKey, family: Family, served: NodeService | None) -> None:
+    def service_programmed(self, service: ServiceKey, family: Family, served: NodeService | None) -> None:
         """A Service as the kernel has it now; None: it is gone."""
-        self._places[family].put(service, served)
+        self._places[family].set_service(service, served)
 
     async def run(self) -> NoReturn:
         """Until cancelled."""
         while True:
-            await self.look()
+            await self.poll()
             await self._sleep(POLL_PERIOD)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Add what the kernel has counted since the last look."""
         async with self._turn:
             if self._clock() - self._looked < _FRESH:
                 return
             try:
                 for family in self._families:
-                    answer = await self._kernel.ask(elements_request(family, TABLE, CONNECTIONS_SET))
-                    self._measuring.take(family, answer, now=self._now())
+                    answer = await self._kernel.query(elements_request(family, TABLE, CONNECTIONS_SET))
+                    self._measuring.add_counts(family, answer, now=self._now())
             except (KernelOutcomeUnknown, KernelRefused) as error:
                 self._on_trouble(str(error))
-            self._measuring.forget(lambda service: self._known.services.get(*service) is None)
+            self._measuring.forget_services(lambda service: self._known.services.get(*service) is None)
             self._zones.clear()
             self._looked = self._clock()
 
     async def document(self) -> bytes:
         """For ``plan --measured``, as of now."""
-        await self.look()
+        await self.poll()
         return msgspec.json.encode(self._measuring.document(node=self._known.node.name, zone=self._known.node.zone))
 
     def totals(self) -> Iterator[ZoneTotal]:
@@ -82,7 +82,7 @@ class ConnectionCollector:
         return self._measuring.totals()
 
     def _service_of(self, family: Family, connection: CountedConnection) -> tuple[ServiceKey, bool] | None:
-        return self._places[family].service(connection.address, connection.protocol, connection.port)
+        return self._places[family].find(connection.address, connection.protocol, connection.port)
 
     def _zone_of(self, service: ServiceKey, address: str) -> str | None:
         zones = self._zones.get(service)
@@ -100,7 +100,7 @@ class ServiceLookup:
         self._services: dict[ServiceAddress, tuple[ServiceKey, bool]] = {}
         self._asked: dict[ServiceKey, list[ServiceAddress]] = {}
 
-    def put(self, service: ServiceKey, served: NodeService | None) -> None:
+    def set_service(self, service: ServiceKey, served: NodeService | None) -> None:
         """A Service as it is now; None: it is gone."""
         for each in self._asked.pop(service, ()):
             if self._services.get(each, (None,))[0] == service:
@@ -115,7 +115,7 @@ class ServiceLookup:
         for each in asked:
             self._services[each] = service, each[0] == served.cluster_ip
 
-    def service(self, address: str, protocol: str, port: int) -> tuple[ServiceKey, bool] | None:
+    def find(self, address: str, protocol: str, port: int) -> tuple[ServiceKey, bool] | None:
         """The Service, and whether the address is its own (a cluster IP); None: it is nobody's we know."""
         return self._services.get((address, protocol, port)) or self._services.get(("", protocol, port))
 

@@ -52,7 +52,7 @@ class ZoneTotal:
 
 
 class ConnectionTotals:
-    """`take` what the kernel tells, every `POLL_PERIOD` seconds, and once as soon as the tables are there."""
+    """`add_counts` what the kernel tells, every `POLL_PERIOD` seconds, and once as soon as the tables are there."""
 
     def __init__(self, *, since: datetime, service_of: ServiceOf, zone_of: ZoneOf) -> None:
         self._since = self._until = since
@@ -61,7 +61,7 @@ class ConnectionTotals:
         self._totals: dict[tuple[ServiceKey, Family], _ServiceTotals] = {}
         self._is_complete = True
 
-    def take(self, family: Family, answer: bytes, *, now: datetime) -> None:
+    def add_counts(self, family: Family, answer: bytes, *, now: datetime) -> None:
         """An answer to a request for the elements of the set `CONNECTIONS`."""
         found = parse_counts(answer)
         self._until = max(self._until, now)
@@ -87,7 +87,7 @@ class ConnectionTotals:
             else:
                 seen[key].is_absent = True
 
-    def forget(self, is_gone: Callable[[ServiceKey], bool]) -> None:
+    def forget_services(self, is_gone: Callable[[ServiceKey], bool]) -> None:
         """What was counted for Services that are gone; also what of theirs was counted after they were."""
         gone = [each for each in self._totals if is_gone(each[0])]
         for each in gone:

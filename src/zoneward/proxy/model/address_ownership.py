@@ -35,7 +35,7 @@ class _Users:
 
 
 class AddressOwnership:
-    """Of one family. `put` each Service as it asks to be served: that gives all that are served otherwise from then on.
+    """Of one family. `set_service` each Service as it asks to be served: that gives all that are served otherwise from then on.
 
     A change costs as much as the Service has addresses, and where these are shared, addresses times ports.
     """
@@ -49,7 +49,7 @@ class AddressOwnership:
         self._lost: dict[ServiceKey, dict[ServiceAddress, ServiceKey]] = {}
         """What each Service does not get, and who has it; a whole address without protocol and port."""
 
-    def put(self, service: ServiceKey, served: NodeService | None) -> dict[ServiceKey, NodeService | None]:
+    def set_service(self, service: ServiceKey, served: NodeService | None) -> dict[ServiceKey, NodeService | None]:
         """A Service as it asks to be served; None: it is gone. All that may be served otherwise now, and how."""
         old = self._asked.get(service)
         touched: dict[ServiceKey, None] = {service: None}
@@ -73,11 +73,11 @@ class AddressOwnership:
                 self._settle(address, port, touched)
         return self._served(touched)
 
-    def asked(self, service: ServiceKey) -> NodeService | None:
+    def requested(self, service: ServiceKey) -> NodeService | None:
         """A Service as it was last put."""
         return self._asked.get(service)
 
-    def lost(self, service: ServiceKey) -> tuple[str, ...]:
+    def conflicts(self, service: ServiceKey) -> tuple[str, ...]:
         """What other Services have of all that one asks for, in words; the first few of it."""
         lost = self._lost.get(service)
         if lost is None:
@@ -130,7 +130,7 @@ class AddressOwnership:
     # --- who has it ---------------------------------------------------------------------------------------------------
 
     def _rank(self, service: ServiceKey) -> tuple[str, ServiceKey]:
-        return self._asked[service].created or _LAST, service
+        return self._asked[service].creation_timestamp or _LAST, service
 
     def _first(self, services: Iterable[ServiceKey]) -> ServiceKey | None:
         return min(services, key=self._rank, default=None)
@@ -201,7 +201,7 @@ class AddressOwnership:
         own = served.cluster_ip
         if (own, "", 0) in lost:
             return None
-        if not lost and own not in served.external and own not in served.balancers:
+        if not lost and own not in served.external_ips and own not in served.load_balancer_ips:
             return served
         ports = served.ports
         if any(("", port.protocol, port.node_port) in lost for port in ports if port.node_port is not None):
@@ -210,10 +210,12 @@ class AddressOwnership:
             )
         return replace(
             served,
-            external=tuple(each for each in served.external if each != own and (each, "", 0) not in lost),
-            balancers=tuple(each for each in served.balancers if each != own and (each, "", 0) not in lost),
+            external_ips=tuple(each for each in served.external_ips if each != own and (each, "", 0) not in lost),
+            load_balancer_ips=tuple(
+                each for each in served.load_balancer_ips if each != own and (each, "", 0) not in lost
+            ),
             ports=ports,
-            taken=frozenset(spot for spot in lost if spot[0] and spot[1]),
+            owned_by_others=frozenset(spot for spot in lost if spot[0] and spot[1]),
         )
 
 
@@ -226,9 +228,9 @@ def resolve_ownership(
     asked = {(each.namespace, each.name): each for each in every}
     found: dict[ServiceKey, NodeService | None] = {}
     for service, served in asked.items():
-        found |= claims.put(service, served)
+        found |= claims.set_service(service, served)
     for service in asked:
-        for what in claims.lost(service):
+        for what in claims.conflicts(service):
             lost(f"Service {'/'.join(service)}: it does not get {what}")
     return {service: each for service in asked if (each := found[service]) is not None}
 
@@ -237,9 +239,9 @@ def _asks_the_same(one: NodeService, other: NodeService) -> bool:
     """Whether two ask for the same of all that others may have too, and are as old."""
     return (
         one.cluster_ip == other.cluster_ip
-        and one.created == other.created
-        and one.external == other.external
-        and one.balancers == other.balancers
+        and one.creation_timestamp == other.creation_timestamp
+        and one.external_ips == other.external_ips
+        and one.load_balancer_ips == other.load_balancer_ips
         and len(one.ports) == len(other.ports)
         and all(
             port.port == another.port and port.protocol == another.protocol and port.node_port == another.node_port
@@ -249,7 +251,9 @@ def _asks_the_same(one: NodeService, other: NodeService) -> bool:
 
 
 def _outer(served: NodeService) -> Iterator[str]:
-    return (each for each in dict.fromkeys((*served.external, *served.balancers)) if each != served.cluster_ip)
+    return (
+        each for each in dict.fromkeys((*served.external_ips, *served.load_balancer_ips)) if each != served.cluster_ip
+    )
 
 
 def _ports(served: NodeService) -> Iterator[_Port]:

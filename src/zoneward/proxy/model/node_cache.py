@@ -96,7 +96,7 @@ class NodeCache:
         self._max_entries = max_entries
         self._service_ranges = tuple(service_ranges)
         self._on_service, self._on_node, self._on_left_out = on_service, on_node, on_left_out
-        self.left_out: Final[dict[Key, tuple[str, ...]]] = {}
+        self.left_out_values: Final[dict[Key, tuple[str, ...]]] = {}
         """What of each Service cannot be served, in a few lines; without Services of which all is."""
         self._packing = Packing()
         self._missing = {resource.kind for resource in self.resources}
@@ -135,7 +135,7 @@ class NodeCache:
         return cast(Store[T], stores[resource.kind])
 
     @property
-    def numbers(self) -> tuple[int, int]:
+    def slice_counts(self) -> tuple[int, int]:
         """How many slices are decoded, and how many are not."""
         return len(self._open), len(self._sealed)
 
@@ -145,7 +145,7 @@ class NodeCache:
         stores = (self.services, self.slices, self.nodes)
         return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
 
-    def keys(self) -> Iterator[Key]:
+    def service_keys(self) -> Iterator[Key]:
         """Of all Services."""
         return ((each.metadata.namespace, each.metadata.name) for each in self.services)
 
@@ -154,7 +154,7 @@ class NodeCache:
         for each in self._slices(self._slices_of.get(key), everything=True):
             yield from each.endpoints or ()
 
-    def served(self, key: Key) -> dict[Family, NodeService]:
+    def node_services(self, key: Key) -> dict[Family, NodeService]:
         """A Service as this node serves it, in each of its families; nothing for one that it does not serve.
 
         Raises TooLarge for one with more entries than it may have.
@@ -198,19 +198,19 @@ class NodeCache:
         what = tuple(islice(left_out, _MOST_LEFT_OUT))
         if len(left_out) > len(what):
             what = (*what, f"{len(left_out) - len(what)} more")
-        if what == self.left_out.get(key, ()):
+        if what == self.left_out_values.get(key, ()):
             return
         if what:
-            self.left_out[key] = what
+            self.left_out_values[key] = what
         else:
-            del self.left_out[key]
+            del self.left_out_values[key]
         self._on_left_out(key, what)
 
     def _lacks(self, service: Service, found: dict[Family, NodeService]) -> bool:
         """Whether slices of other zones have to be looked into: local endpoints may lie there, or all that there are,
         or one that a client of UDP is to keep."""
         return policies_of(service, self._gates).uses_local or any(
-            not port.cluster or port.rule is SelectionRule.TERMINATING or port.protocol == "udp"
+            not port.cluster_endpoints or port.selection_rule is SelectionRule.TERMINATING or port.protocol == "udp"
             for each in found.values()
             for port in each.ports
         )
@@ -345,7 +345,7 @@ class NodeCache:
             if zone != self.node.zone:
                 self.node = ProxyNode(name=self.node.name, zone=zone)
                 self._zone_changes()
-                for service in self.keys():
+                for service in self.service_keys():
                     self._on_service(service, None)
         self._on_node(new)
 
@@ -355,7 +355,9 @@ def _by_zone(each: NodeService) -> NodeService:
     return replace(
         each,
         ports=tuple(
-            replace(port, rule=SelectionRule.ZONE_SLICES) if port.rule is SelectionRule.ALL else port
+            replace(port, selection_rule=SelectionRule.ZONE_SLICES)
+            if port.selection_rule is SelectionRule.ALL
+            else port
             for port in each.ports
         ),
     )

@@ -46,20 +46,20 @@ _LAST_PORT: Final = 65_535
 
 
 class Backend(msgspec.Struct, frozen=True, gc=False):
-    """Where a connection may be sent. ``here``: the endpoint is on this very node."""
+    """Where a connection may be sent. ``is_local``: the endpoint is on this very node."""
 
     address: str
     port: int
-    here: bool = False
+    is_local: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeServicePort:
     """One port of a Service in one family.
 
-    ``cluster`` serves traffic under the policy Cluster, ``local`` under Local; empty where there is nobody, or where no
-    policy asks for them. ``weights`` are those of ``cluster``, one by one, where they differ. ``has_any``: endpoints
-    exist somewhere. ``affinity``: seconds for which a client keeps its endpoint; None: it does not. ``serving``, of UDP
+    ``cluster_endpoints`` serves traffic under the policy Cluster, ``local_endpoints`` under Local; empty where there is nobody, or where no
+    policy asks for them. ``weights`` are those of ``cluster_endpoints``, one by one, where they differ. ``has_any_endpoints``: endpoints
+    exist somewhere. ``affinity_seconds``: seconds for which a client keeps its endpoint; None: it does not. ``serving_endpoints``, of UDP
     alone, are all endpoints that serve, selected or not: clients that have one keep it.
     """
 
@@ -67,26 +67,26 @@ class NodeServicePort:
     protocol: str
     port: int
     node_port: int | None = None
-    cluster: tuple[Backend, ...] = ()
-    local: tuple[Backend, ...] = ()
+    cluster_endpoints: tuple[Backend, ...] = ()
+    local_endpoints: tuple[Backend, ...] = ()
     weights: tuple[float, ...] | None = None
-    has_any: bool = False
-    rule: SelectionRule = SelectionRule.ALL
-    affinity: int | None = None
-    serving: tuple[Backend, ...] = ()
+    has_any_endpoints: bool = False
+    selection_rule: SelectionRule = SelectionRule.ALL
+    affinity_seconds: int | None = None
+    serving_endpoints: tuple[Backend, ...] = ()
 
     @property
-    def reachable(self) -> tuple[Backend, ...]:
-        return tuple(dict.fromkeys((*self.cluster, *self.local)))
+    def all_reachable_endpoints(self) -> tuple[Backend, ...]:
+        return tuple(dict.fromkeys((*self.cluster_endpoints, *self.local_endpoints)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeService:
     """A Service in one family, as one node serves it.
 
-    ``external`` are external and ``balancers`` load balancers' addresses, ``sources`` who may use the latter (empty:
-    everybody); ``taken`` is what of these addresses other Services have (`zoneward.proxy.model.address_ownership`). ``created`` is
-    the ``creationTimestamp``, empty where it is not known. ``healthy`` is the number of addresses with ready endpoints
+    ``external_ips`` are external and ``load_balancer_ips`` load balancers' addresses, ``source_ranges`` who may use the latter (empty:
+    everybody); ``owned_by_others`` is what of these addresses other Services have (`zoneward.proxy.model.address_ownership`). ``creation_timestamp`` is
+    the ``creationTimestamp``, empty where it is not known. ``ready_local_endpoints`` is the number of addresses with ready endpoints
     on this node, over all ports, for ``health_check_port``.
     """
 
@@ -94,27 +94,27 @@ class NodeService:
     name: str
     family: Family
     cluster_ip: str
-    external: tuple[str, ...] = ()
-    balancers: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    internal_local: bool = False
-    external_local: bool = False
+    external_ips: tuple[str, ...] = ()
+    load_balancer_ips: tuple[str, ...] = ()
+    source_ranges: tuple[str, ...] = ()
+    internal_policy_local: bool = False
+    external_policy_local: bool = False
     health_check_port: int | None = None
-    healthy: int = 0
+    ready_local_endpoints: int = 0
     ports: tuple[NodeServicePort, ...] = field(default=())
-    created: str = ""
-    taken: frozenset[ServiceAddress] = frozenset()
+    creation_timestamp: str = ""
+    owned_by_others: frozenset[ServiceAddress] = frozenset()
 
-    def outer(self, port: NodeServicePort) -> tuple[str, ...]:
+    def external_addresses(self, port: NodeServicePort) -> tuple[str, ...]:
         """The external and load balancers' addresses at which a port is served."""
-        every = tuple(dict.fromkeys((*self.external, *self.balancers)))
-        if not self.taken:
+        every = tuple(dict.fromkeys((*self.external_ips, *self.load_balancer_ips)))
+        if not self.owned_by_others:
             return every
-        return tuple(each for each in every if (each, port.protocol, port.port) not in self.taken)
+        return tuple(each for each in every if (each, port.protocol, port.port) not in self.owned_by_others)
 
     def addresses(self, port: NodeServicePort) -> tuple[str, ...]:
         """All addresses at which a port is served."""
-        return (self.cluster_ip, *self.outer(port))
+        return (self.cluster_ip, *self.external_addresses(port))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,20 +178,20 @@ def node_services(
                     targets[id(endpoint)] = target
                     found.append(endpoint)
             chosen = select(found, policies=policies, heeded=heeded, node=node.name, zone=node.zone, groups=groups)
-            healthy |= {targets[id(each)].address for each in found if targets[id(each)].here and is_ready(each)}
+            healthy |= {targets[id(each)].address for each in found if targets[id(each)].is_local and is_ready(each)}
             ports.append(
                 NodeServicePort(
                     name=port.name,
                     protocol=PROTOCOLS[port.protocol],
                     port=port.port,
                     node_port=_node_port(port, left_out),
-                    cluster=tuple(targets[id(each)] for each in chosen.cluster or ()),
-                    local=tuple(targets[id(each)] for each in chosen.local or ()),
+                    cluster_endpoints=tuple(targets[id(each)] for each in chosen.cluster or ()),
+                    local_endpoints=tuple(targets[id(each)] for each in chosen.local or ()),
                     weights=chosen.weights,
-                    has_any=chosen.has_any,
-                    rule=chosen.rule,
-                    affinity=affinity,
-                    serving=_serving(port.protocol, found, targets),
+                    has_any_endpoints=chosen.has_any,
+                    selection_rule=chosen.rule,
+                    affinity_seconds=affinity,
+                    serving_endpoints=_serving(port.protocol, found, targets),
                 )
             )
         yield NodeService(
@@ -199,16 +199,16 @@ def node_services(
             name=service.metadata.name,
             family=family,
             cluster_ip=cluster_ip,
-            external=_of(family, external),
+            external_ips=_of(family, external),
             # Nobody may come from a range that cannot be read: where no other is left, nobody may come.
-            balancers=_of(family, balancers) if sources[family] is not None else (),
-            sources=sources[family] or (),
-            internal_local=policies.internal_local,
-            external_local=external_local,
+            load_balancer_ips=_of(family, balancers) if sources[family] is not None else (),
+            source_ranges=sources[family] or (),
+            internal_policy_local=policies.internal_local,
+            external_policy_local=external_local,
             health_check_port=_health_check_port(service, left_out) if external_local else None,
-            healthy=len(healthy),
+            ready_local_endpoints=len(healthy),
             ports=tuple(ports),
-            created=service.metadata.creation_timestamp or "",
+            creation_timestamp=service.metadata.creation_timestamp or "",
         )
 
 
@@ -347,12 +347,12 @@ def _port(served: NodeService, port: NodeServicePort) -> dict[str, Any]:
         "port": port.name,
         "portNumber": port.port,
         "protocol": port.protocol.upper(),
-        "cluster": _named(port.cluster) if _uses_cluster(served) else None,
-        "local": _named(port.local) if served.internal_local or served.external_local else None,
-        "allReachable": _named(port.reachable),
-        "rule": port.rule.value,
-        "hasEndpoints": port.has_any,
-        "healthyLocal": served.healthy,
+        "cluster": _named(port.cluster_endpoints) if _uses_cluster(served) else None,
+        "local": _named(port.local_endpoints) if served.internal_policy_local or served.external_policy_local else None,
+        "allReachable": _named(port.all_reachable_endpoints),
+        "rule": port.selection_rule.value,
+        "hasEndpoints": port.has_any_endpoints,
+        "healthyLocal": served.ready_local_endpoints,
     }
     if port.weights is not None:
         found["weights"] = list(port.weights)
@@ -360,8 +360,8 @@ def _port(served: NodeService, port: NodeServicePort) -> dict[str, Any]:
 
 
 def _uses_cluster(served: NodeService) -> bool:
-    is_external = bool(served.external or served.balancers) or any(port.node_port for port in served.ports)
-    return not served.internal_local or is_external
+    is_external = bool(served.external_ips or served.load_balancer_ips) or any(port.node_port for port in served.ports)
+    return not served.internal_policy_local or is_external
 
 
 def _named(targets: Iterable[Backend]) -> list[str]:

@@ -50,27 +50,27 @@ _LOOPBACK: Final[dict[Family, str]] = {"ip": "127.0.0.0/8", "ip6": "::1"}
 class RulesetOptions:
     """How a node is to be taken, by family where it differs.
 
-    ``pod_ranges`` or ``pod_interfaces`` say who is a Pod of this node: ranges of addresses, or the name of an
-    interface, or the beginning of such names with a ``*``. ``service_ranges``: addresses of which those that nobody has
-    are dropped. ``node_addresses``: ranges of those of the node's addresses that node ports are served on; all where
-    there are none for a family, but never loopback. ``own_addresses``: the node's, which ranges of sources may have.
-    ``mark``: the bit that says to masquerade. ``count_connections``: by endpoint, as
+    ``pod_cidrs`` or ``pod_interfaces`` say who is a Pod of this node: ranges of addresses, or the name of an
+    interface, or the beginning of such names with a ``*``. ``service_cidrs``: addresses of which those that nobody has
+    are dropped. ``node_port_cidrs``: ranges of those of the node's addresses that node ports are served on; all where
+    there are none for a family, but never loopback. ``node_ips``: the node's, which ranges of sources may have.
+    ``masquerade_mark``: the bit that says to masquerade. ``count_connections``: by endpoint, as
     `zoneward.proxy.measure.connection_set` says.
     """
 
-    pod_ranges: Mapping[Family, str] | None = None
+    pod_cidrs: Mapping[Family, str] | None = None
     pod_interfaces: str | None = None
     masquerade_all: bool = False
-    mark: int = 1 << 14
-    service_ranges: Mapping[Family, Sequence[str]] | None = None
-    node_addresses: Mapping[Family, Sequence[str]] | None = None
-    own_addresses: Mapping[Family, str] | None = None
+    masquerade_mark: int = 1 << 14
+    service_cidrs: Mapping[Family, Sequence[str]] | None = None
+    node_port_cidrs: Mapping[Family, Sequence[str]] | None = None
+    node_ips: Mapping[Family, str] | None = None
     count_connections: bool = True
 
     @property
-    def marked(self) -> str:
+    def mark_statement(self) -> str:
         """The statement that has a connection masqueraded."""
-        return f"meta mark set meta mark | {self.mark:#010x}"
+        return f"meta mark set meta mark | {self.masquerade_mark:#010x}"
 
 
 _SHARED: Final = ("c", "l")
@@ -103,7 +103,7 @@ def base_sets(family: Family, options: RulesetOptions) -> dict[str, SetDeclarati
 def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
     """Chains that are there with or without Services, those without a hook first."""
     key = f"{family} daddr . {_PORT}"
-    node, mark, ours = _to_node(family, options), options.marked, _from_pods(family, options)
+    node, mark, ours = _to_node(family, options), options.mark_statement, _from_pods(family, options)
     services = []
     if options.masquerade_all:
         services.append(f"{family} daddr @cluster-ips {mark}")
@@ -114,7 +114,7 @@ def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
     # What is under way, and what was sent to an endpoint, has nothing to be refused.
     passing = ("ct state != new accept", "ct status dnat accept")
     unknown = [f"{family} daddr @cluster-ips goto nobody"]
-    unknown += [f"{family} daddr {each} drop" for each in (options.service_ranges or {}).get(family, ())]
+    unknown += [f"{family} daddr {each} drop" for each in (options.service_cidrs or {}).get(family, ())]
     refused = [f"{key} vmap @refused", f"{node} {_PORT} vmap @node-refused"]
 
     def local(prefix: str, lookup: str) -> Chain:
@@ -123,7 +123,7 @@ def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
         return Chain((*rules, f"{lookup} vmap @{prefix}outside"))
 
     rewritten = (f"{family} daddr set {key} map @to-cluster-ip",)
-    masquerade = f"meta mark & {options.mark:#010x} != 0x00000000 meta mark set meta mark ^ {options.mark:#010x}"
+    masquerade = f"meta mark & {options.masquerade_mark:#010x} != 0x00000000 meta mark set meta mark ^ {options.masquerade_mark:#010x}"
     chains = {
         # Of messages that say so the kernel sends few in a second; a connection can be told without one.
         "nobody": Chain(("meta l4proto tcp reject with tcp reset", "reject")),
@@ -205,7 +205,7 @@ def _from_node_port(family: Family) -> tuple[str, ...]:
 def _to_node(family: Family, options: RulesetOptions) -> str:
     """What matches traffic to the addresses that node ports are served on."""
     rule = f"fib daddr type local {family} daddr != {_LOOPBACK[family]}"
-    ranges = (options.node_addresses or {}).get(family, ())
+    ranges = (options.node_port_cidrs or {}).get(family, ())
     if not ranges or any(each.endswith("/0") for each in ranges):
         return rule
     return f"{rule} {family} daddr {{ {', '.join(ranges)} }}"
@@ -216,5 +216,5 @@ def _from_pods(family: Family, options: RulesetOptions) -> tuple[str, str] | Non
     if options.pod_interfaces is not None:
         name = quote(options.pod_interfaces)
         return f"iifname {name}", f"iifname != {name}"
-    found = (options.pod_ranges or {}).get(family)
+    found = (options.pod_cidrs or {}).get(family)
     return None if found is None else (f"{family} saddr {found}", f"{family} saddr != {found}")

@@ -20,11 +20,11 @@ def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
         return RulesetChanges(
             family=new.family,
             table=new.table,
-            is_new=True,
-            replaces=old is not None,
+            creates_table=True,
+            replaces_table=old is not None,
             sets=new.sets,
             chains=new.chains,
-            added={name: some for name, some in new.elements.items() if some},
+            added_elements={name: some for name, some in new.elements.items() if some},
         )
     removed, added = diff_elements(old.elements, new.elements)
     gone_sets = frozenset(old.sets.keys() - new.sets.keys())
@@ -33,10 +33,10 @@ def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
         table=new.table,
         sets={name: declared for name, declared in new.sets.items() if name not in old.sets},
         chains={name: chain for name, chain in new.chains.items() if name not in old.chains},
-        removed={name: some for name, some in removed.items() if name not in gone_sets},
-        added=added,
-        gone_chains=frozenset(old.chains.keys() - new.chains.keys()),
-        gone_sets=gone_sets,
+        removed_elements={name: some for name, some in removed.items() if name not in gone_sets},
+        added_elements=added,
+        deleted_chains=frozenset(old.chains.keys() - new.chains.keys()),
+        deleted_sets=gone_sets,
     )
 
 
@@ -60,18 +60,18 @@ def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
     gone_chains: set[str] = set()
     gone_sets: set[str] = set()
     for each in changes:
-        rewritten |= each.rewritten
+        rewritten |= each.rewritten_chains
         _come(sets, gone_sets, each.sets)
         _come(chains, gone_chains, each.chains)
-        for name, some in each.removed.items():
+        for name, some in each.removed_elements.items():
             there, here = removed.setdefault(name, {}), added.setdefault(name, {})
             for key, value in some.items():
                 if here.pop(key, None) is None:
                     there[key] = value
-        for name, some in each.added.items():
+        for name, some in each.added_elements.items():
             added.setdefault(name, {}).update(some)
-        _go(sets, gone_sets, each.gone_sets)
-        _go(chains, gone_chains, each.gone_chains)
+        _go(sets, gone_sets, each.deleted_sets)
+        _go(chains, gone_chains, each.deleted_chains)
     for name, some in added.items():
         there = removed.get(name, {})
         for key in [key for key in some if there.get(key) == some[key]]:
@@ -80,12 +80,12 @@ def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
         changes[0],
         sets=sets,
         chains=chains,
-        rewritten=rewritten,
+        rewritten_chains=rewritten,
         # Elements of a set that goes go with it.
-        removed={name: some for name, some in removed.items() if some and name not in gone_sets},
-        added={name: some for name, some in added.items() if some and name not in gone_sets},
-        gone_chains=frozenset(gone_chains),
-        gone_sets=frozenset(gone_sets),
+        removed_elements={name: some for name, some in removed.items() if some and name not in gone_sets},
+        added_elements={name: some for name, some in added.items() if some and name not in gone_sets},
+        deleted_chains=frozenset(gone_chains),
+        deleted_sets=frozenset(gone_sets),
     )
 
 
@@ -98,11 +98,11 @@ def split_changes(changes: RulesetChanges) -> tuple[RulesetChanges, RulesetChang
     as the transaction lasts that takes away the last element that leads there.
     """
     nothing = RulesetChanges(family=changes.family, table=changes.table)
-    if changes.is_new:
+    if changes.creates_table:
         return nothing, changes, nothing
     ahead = replace(nothing, sets=changes.sets, chains=changes.chains) if changes.chains else nothing
-    behind = replace(nothing, gone_chains=changes.gone_chains, gone_sets=changes.gone_sets)
-    rest = replace(changes, chains={}, gone_chains=frozenset(), gone_sets=frozenset())
+    behind = replace(nothing, deleted_chains=changes.deleted_chains, deleted_sets=changes.deleted_sets)
+    rest = replace(changes, chains={}, deleted_chains=frozenset(), deleted_sets=frozenset())
     return ahead, replace(rest, sets={}) if changes.chains else rest, behind
 
 

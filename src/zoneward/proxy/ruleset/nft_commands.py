@@ -18,31 +18,31 @@ def render_commands(changes: RulesetChanges) -> str:
 
 def command_lines(changes: RulesetChanges) -> Iterator[str]:
     where = f"{changes.family} {changes.table}"
-    if changes.replaces:
+    if changes.replaces_table:
         # Added first, for one that is not there cannot be deleted.
         yield f"add table {where}"
         yield f"delete table {where}"
-    if changes.is_new:
+    if changes.creates_table:
         yield f"add table {where}"
     for name, declared in changes.sets.items():
         yield f"add {declared.kind} {where} {name} {{ {declared.spec}; }}"
     for name, chain in changes.chains.items():
         yield f"add chain {where} {name}{_hook(chain)}"
-    for name in changes.rewritten:
+    for name in changes.rewritten_chains:
         yield f"flush chain {where} {name}"
-    for name, chain in (*changes.chains.items(), *changes.rewritten.items()):
+    for name, chain in (*changes.chains.items(), *changes.rewritten_chains.items()):
         for rule in chain.rules:
             yield f"add rule {where} {name} {rule}"
-    for name, keys in changes.removed.items():
+    for name, keys in changes.removed_elements.items():
         if keys:
             yield from _commands(f"delete element {where} {name}", keys)
-    for name, some in changes.added.items():
+    for name, some in changes.added_elements.items():
         yield from _commands(f"add element {where} {name}", _pairs(some))
-    for name in sorted(changes.gone_chains):
+    for name in sorted(changes.deleted_chains):
         yield f"flush chain {where} {name}"
-    for name in sorted(changes.gone_chains):
+    for name in sorted(changes.deleted_chains):
         yield f"delete chain {where} {name}"
-    for name in sorted(changes.gone_sets):
+    for name in sorted(changes.deleted_sets):
         yield f"delete set {where} {name}"
 
 

@@ -31,10 +31,10 @@ class SetDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRules:
-    """What one Service adds to a table. ``shared`` names chains that many use; ``chains`` and ``sets`` are its own."""
+    """What one Service adds to a table. ``shared_chains`` names chains that many use; ``chains`` and ``sets`` are its own."""
 
     elements: Elements = field(default_factory=dict)
-    shared: frozenset[str] = frozenset()
+    shared_chains: frozenset[str] = frozenset()
     chains: Mapping[str, Chain] = field(default_factory=dict)
     sets: Mapping[str, SetDeclaration] = field(default_factory=dict)
 
@@ -55,31 +55,31 @@ class Ruleset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesetChanges:
-    """From one state of a table to another, all at once. What is in ``removed`` and ``added`` gets another value.
+    """From one state of a table to another, all at once. What is in ``removed_elements`` and ``added_elements`` gets another value.
 
-    ``replaces``: whatever table there is goes as a whole; ``is_new``: the table has to be made. ``rewritten`` are
+    ``replaces_table``: whatever table there is goes as a whole; ``creates_table``: the table has to be made. ``rewritten_chains`` are
     chains that are there, and get other rules.
     """
 
     family: Family
     table: str
-    is_new: bool = False
-    replaces: bool = False
+    creates_table: bool = False
+    replaces_table: bool = False
     sets: Mapping[str, SetDeclaration] = field(default_factory=dict)
     chains: Mapping[str, Chain] = field(default_factory=dict)
-    rewritten: Mapping[str, Chain] = field(default_factory=dict)
-    removed: Elements = field(default_factory=dict)
-    added: Elements = field(default_factory=dict)
-    gone_chains: frozenset[str] = frozenset()
-    gone_sets: frozenset[str] = frozenset()
+    rewritten_chains: Mapping[str, Chain] = field(default_factory=dict)
+    removed_elements: Elements = field(default_factory=dict)
+    added_elements: Elements = field(default_factory=dict)
+    deleted_chains: frozenset[str] = frozenset()
+    deleted_sets: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(
-            (self.is_new or self.sets or self.chains or self.rewritten)
-            or (self.removed or self.added or self.gone_chains or self.gone_sets)
+            (self.creates_table or self.sets or self.chains or self.rewritten_chains)
+            or (self.removed_elements or self.added_elements or self.deleted_chains or self.deleted_sets)
         )
 
     @property
-    def size(self) -> int:
+    def element_count(self) -> int:
         """How many elements come or go."""
-        return sum(len(each) for some in (self.removed, self.added) for each in some.values())
+        return sum(len(each) for some in (self.removed_elements, self.added_elements) for each in some.values())

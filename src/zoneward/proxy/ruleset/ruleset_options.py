@@ -42,7 +42,7 @@ def node_addresses(node: Node | None) -> dict[Family, str]:
 
 def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Family, frozenset[str]]:
     """Those of a Node's addresses that node ports are served on."""
-    ranges = options.node_addresses or {}
+    ranges = options.node_port_cidrs or {}
     return {
         family: frozenset(
             each for each in some if family not in ranges or any(is_in_cidr(each, one) for one in ranges[family])
@@ -60,20 +60,20 @@ def ruleset_options(settings: ProxySettings, node: Node | None) -> RulesetOption
     else:
         ranges = _of_families([network_of(each) for each in settings.node_port_addresses])
     return RulesetOptions(
-        pod_ranges=by_family(settings.cluster_cidrs) or None,
+        pod_cidrs=by_family(settings.cluster_cidrs) or None,
         pod_interfaces=None if settings.pod_interfaces is None else f"{settings.pod_interfaces}*",
         masquerade_all=settings.masquerade_all,
-        mark=1 << settings.masquerade_bit,
-        service_ranges=_of_families(settings.service_ranges) or None,
-        node_addresses=ranges or None,
-        own_addresses=own or None,
+        masquerade_mark=1 << settings.masquerade_bit,
+        service_cidrs=_of_families(settings.service_ranges) or None,
+        node_port_cidrs=ranges or None,
+        node_ips=own or None,
         count_connections=settings.count_connections,
     )
 
 
 def is_node_port_address(options: RulesetOptions, family: Family, address: bytes) -> bool:
     """Whether node ports are served on an address, given by its bytes, as far as ranges decide that."""
-    ranges = (options.node_addresses or {}).get(family, ())
+    ranges = (options.node_port_cidrs or {}).get(family, ())
     return not ranges or any(is_in_cidr(str(ip_address(address)), each) for each in ranges)
 
 

@@ -28,7 +28,7 @@ from zoneward.proxy.ruleset.ruleset import (
 
 
 class RulesetState:
-    """`begin`, `put` each Service, `tidy`; then `put` what changes. What each of them says has to be applied in turn.
+    """`start`, `set_service` each Service, `remove_leftovers`; then `set_service` what changes. What each of them says has to be applied in turn.
 
     ``present``: the table as it is in the kernel; None: there is none.
     """
@@ -50,20 +50,20 @@ class RulesetState:
         self._before: list[tuple[ServiceKey, ServiceRules]] = []
         self._stray_before: list[tuple[str, str, str]] = []
 
-    def mark(self) -> None:
+    def set_savepoint(self) -> None:
         """What is put from here on may be taken back."""
         self._before, self._stray_before = [], []
 
-    def take_back(self) -> None:
-        """The kernel took nothing of what was put since `mark`: everything is as it was then."""
+    def roll_back(self) -> None:
+        """The kernel took nothing of what was put since `set_savepoint`: everything is as it was then."""
         stray, self._stray = self._stray, {}
         before, self._before = self._before, []
         for service, portion in reversed(before):
-            self.put(service, portion)
+            self.set_service(service, portion)
         for name, key, value in self._stray_before:
             stray.setdefault(name, {})[key] = value
         self._stray = stray
-        self.mark()
+        self.set_savepoint()
 
     @property
     def chain_names(self) -> frozenset[str]:
@@ -71,7 +71,7 @@ class RulesetState:
         own = (name for portion in self._portions.values() for name in portion.chains)
         return frozenset((*self._base_chains, *self._shared, *own))
 
-    def begin(self) -> RulesetChanges:
+    def start(self) -> RulesetChanges:
         """What is there with or without Services."""
         base = Ruleset(
             family=self._family,
@@ -82,15 +82,15 @@ class RulesetState:
         )
         found, self._present = self._present, None
         changes = diff_rulesets(found, base)
-        if found is not None and not changes.is_new:
+        if found is not None and not changes.creates_table:
             self._stray = {name: dict(some) for name, some in found.elements.items()}
             self._chains_there = set(found.chains) - set(self._base_chains)
             self._sets_there = set(found.sets) - set(self._base_sets)
             nothing: frozenset[str] = frozenset()
-            changes = replace(changes, removed={}, gone_chains=nothing, gone_sets=nothing)
+            changes = replace(changes, removed_elements={}, deleted_chains=nothing, deleted_sets=nothing)
         return changes
 
-    def tidy(self) -> RulesetChanges:
+    def remove_leftovers(self) -> RulesetChanges:
         """All Services were put: what the kernel has besides goes."""
         wanted = {name for portion in self._portions.values() for name in (*portion.chains, *portion.sets)}
         wanted |= self._shared.keys()
@@ -98,10 +98,10 @@ class RulesetState:
         removed = {name: some for name, some in self._stray.items() if some and name not in sets}
         self._stray, self._chains_there, self._sets_there = {}, set(), set()
         return RulesetChanges(
-            family=self._family, table=self._table, removed=removed, gone_chains=chains, gone_sets=sets
+            family=self._family, table=self._table, removed_elements=removed, deleted_chains=chains, deleted_sets=sets
         )
 
-    def put(self, service: ServiceKey, portion: ServiceRules) -> RulesetChanges:
+    def set_service(self, service: ServiceKey, portion: ServiceRules) -> RulesetChanges:
         """A Service as it is now; `NO_RULES` for one that is gone. What that changes."""
         old = self._portions.get(service, NO_RULES)
         self._before.append((service, old))
@@ -111,10 +111,10 @@ class RulesetState:
             self._portions[service] = portion
         asked_less, asked_more = diff_elements(old.elements, portion.elements)
         removed, added = self._settled(service, asked_less, asked_more)
-        new_shared = {name for name in portion.shared - old.shared if not self._shared[name]}
-        self._shared.update(portion.shared)
-        self._shared.subtract(old.shared)
-        gone_shared = {name for name in old.shared if self._shared[name] <= 0}
+        new_shared = {name for name in portion.shared_chains - old.shared_chains if not self._shared[name]}
+        self._shared.update(portion.shared_chains)
+        self._shared.subtract(old.shared_chains)
+        gone_shared = {name for name in old.shared_chains if self._shared[name] <= 0}
         for name in gone_shared:
             del self._shared[name]
         chains = self._chains(sorted(new_shared))
@@ -125,17 +125,17 @@ class RulesetState:
             table=self._table,
             sets={name: each for name, each in sets.items() if name not in self._sets_there},
             chains={name: each for name, each in chains.items() if name not in self._chains_there},
-            removed=removed,
-            added=added,
-            gone_chains=self._gone(gone_shared | (old.chains.keys() - portion.chains.keys()), self._chains_there),
-            gone_sets=self._gone(old.sets.keys() - portion.sets.keys(), self._sets_there),
+            removed_elements=removed,
+            added_elements=added,
+            deleted_chains=self._gone(gone_shared | (old.chains.keys() - portion.chains.keys()), self._chains_there),
+            deleted_sets=self._gone(old.sets.keys() - portion.sets.keys(), self._sets_there),
         )
 
     def _gone(self, names: Iterable[str], there: set[str]) -> frozenset[str]:
         """Names that are no longer needed; those of the kernel as it was found may still be in use there."""
         return frozenset(name for name in names if name not in there)
 
-    def whole(self) -> Ruleset:
+    def full_ruleset(self) -> Ruleset:
         """Everything, as it would be loaded into a kernel that has nothing."""
         sets: dict[str, SetDeclaration] = dict(self._base_sets)
         chains = dict(self._base_chains) | self._chains(sorted(self._shared))

@@ -30,7 +30,7 @@ def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, 
     """What stands in each slot of each port, changed as little as can be from what stood there before."""
     found = {}
     for port in (port for each in parts for port in each.ports):
-        for kind, targets in (("cluster", _repeated(port)), ("local", port.local)):
+        for kind, targets in (("cluster", _repeated(port)), ("local", port.local_endpoints)):
             key = port.name, port.protocol, kind
             if targets:
                 found[key] = place_in_slots(targets, before.get(key, ()))
@@ -51,7 +51,10 @@ def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOpt
         chains |= each.chains
         sets |= each.sets
     return ServiceRules(
-        elements=elements, shared=frozenset[str]().union(*(each.shared for each in made)), chains=chains, sets=sets
+        elements=elements,
+        shared_chains=frozenset[str]().union(*(each.shared_chains for each in made)),
+        chains=chains,
+        sets=sets,
     )
 
 
@@ -70,34 +73,34 @@ class _Portion:
             self._add(port, *(there.get((port.name, port.protocol, kind), ()) for kind in ("cluster", "local")))
         self._guard()
         return ServiceRules(
-            elements=self._elements, shared=frozenset(self._shared), chains=self._chains, sets=self._sets
+            elements=self._elements, shared_chains=frozenset(self._shared), chains=self._chains, sets=self._sets
         )
 
     def _add(self, port: NodeServicePort, cluster: Sequence[Backend], local: Sequence[Backend]) -> None:
         served = self._served
         inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
         ways = self._ways(port, cluster, local)
-        for target in port.reachable:
-            if target.here:
+        for target in port.all_reachable_endpoints:
+            if target.is_local:
                 key = f"{target.address} . {target.address} . {port.protocol} . {target.port}"
                 self._elements.setdefault("hairpin", {})[key] = ""
-        kind = "local" if served.internal_local else "cluster"
+        kind = "local" if served.internal_policy_local else "cluster"
         used = {kind}
         if kind in ways:
             self._lead("services", inner, ways[kind])
         else:
             self._refuse("refused", inner, port)
-        outer = [("", f"{each} . {port.protocol} . {port.port}") for each in served.outer(port)]
+        outer = [("", f"{each} . {port.protocol} . {port.port}") for each in served.external_addresses(port)]
         if port.node_port is not None:
             outer.append(("node-", f"{port.protocol} . {port.node_port}"))
         for prefix, key in dict.fromkeys(outer):
             self._outer(prefix, key, ways, port)
-        if outer and port.has_any:
-            kinds = {"cluster", "local"} if served.external_local else {"cluster"}
+        if outer and port.has_any_endpoints:
+            kinds = {"cluster", "local"} if served.external_policy_local else {"cluster"}
             for each in sorted(kinds & ways.keys()):
                 self._lead(f"policy-{each}", inner, ways[each])
             used |= kinds
-        if port.affinity is None:
+        if port.affinity_seconds is None:
             for kind in sorted(used & ways.keys()):
                 self._shared.add(ways[kind])
                 name, targets = ("local-endpoints", local) if kind == "local" else ("endpoints", cluster)
@@ -109,20 +112,20 @@ class _Portion:
         """Traffic to an address of the outside, or to a node port."""
         lead = "node-ports" if prefix else "services"
         kinds: set[str] = set()
-        if port.has_any and self._served.external_local:
+        if port.has_any_endpoints and self._served.external_policy_local:
             self._lead(lead, key, f"{prefix}external-local")
             kinds = {"cluster", "local"} & ways.keys()
             for kind, name in (("cluster", "inside"), ("local", "outside")):
                 if kind in kinds:
                     self._lead(f"{prefix}{name}", key, f"{prefix}to-{kind}")
-        elif port.has_any and "cluster" in ways:
+        elif port.has_any_endpoints and "cluster" in ways:
             self._lead(lead, key, f"{prefix}external-cluster")
             kinds = {"cluster"}
         if kinds:
             self._elements.setdefault(f"{prefix}to-cluster-ip", {})[key] = self._served.cluster_ip
             if prefix:
                 self._elements.setdefault("node-to-port", {})[key] = str(port.port)
-        if ("local" if self._served.external_local else "cluster") not in kinds:
+        if ("local" if self._served.external_policy_local else "cluster") not in kinds:
             self._refuse(f"{prefix}refused", key, port)
 
     def _lead(self, name: str, key: str, chain: str) -> None:
@@ -130,21 +133,21 @@ class _Portion:
 
     def _refuse(self, name: str, key: str, port: NodeServicePort) -> None:
         """Without any endpoint the client is told at once; where others have some, it may try again elsewhere."""
-        self._elements.setdefault(name, {})[key] = "drop" if port.has_any else "goto nobody"
+        self._elements.setdefault(name, {})[key] = "drop" if port.has_any_endpoints else "goto nobody"
 
     def _guard(self) -> None:
         served = self._served
-        if not (served.sources and served.balancers):
+        if not (served.source_ranges and served.load_balancer_ips):
             return
-        sources = served.sources
-        own = (self._options.own_addresses or {}).get(self._family)
+        sources = served.source_ranges
+        own = (self._options.node_ips or {}).get(self._family)
         if own is not None and any(is_in_cidr(own, each) for each in sources):
             # Where a balancer's address is on the node, the node itself calls from that one.
-            sources = (*sources, *served.balancers)
+            sources = (*sources, *served.load_balancer_ips)
         name = self._chain("guard", "", f"{self._family} saddr != {{ {', '.join(sources)} }} drop")
         for port in served.ports:
-            for address in served.balancers:
-                if (address, port.protocol, port.port) not in served.taken:
+            for address in served.load_balancer_ips:
+                if (address, port.protocol, port.port) not in served.owned_by_others:
                     self._lead("guarded", f"{address} . {port.protocol} . {port.port}", name)
 
     # --- ways to the endpoints ----------------------------------------------------------------------------------------
@@ -155,16 +158,16 @@ class _Portion:
         A slot is drawn anew for each connection; where a client keeps its endpoint, chains of the Service's own lead
         there.
         """
-        if port.affinity is None:
+        if port.affinity_seconds is None:
             return {kind: f"{kind[0]}-{len(some)}" for kind, some in (("cluster", cluster), ("local", local)) if some}
         family, address, about = self._family, ADDRESS[self._family], f"{port.protocol}/{port.name}"
         spec = (
-            f"type {address} . {address} . inet_service; flags dynamic,timeout; timeout {port.affinity}s; "
+            f"type {address} . {address} . inet_service; flags dynamic,timeout; timeout {port.affinity_seconds}s; "
             f"size {_MOST_KEPT}"
         )
         kept = _own_name("kept", self._served, about, spec)
         leads = {}
-        for target in port.reachable:
+        for target in port.all_reachable_endpoints:
             to = f"[{target.address}]:{target.port}" if family == "ip6" else f"{target.address}:{target.port}"
             leads[target] = self._chain(
                 "endpoint",
@@ -199,9 +202,11 @@ class _Portion:
 
 def _repeated(port: NodeServicePort) -> Iterable[Backend]:
     if port.weights is None:
-        return port.cluster
+        return port.cluster_endpoints
     return [
-        each for each, number in zip(port.cluster, slots_per_endpoint(port.weights), strict=True) for _ in range(number)
+        each
+        for each, number in zip(port.cluster_endpoints, slots_per_endpoint(port.weights), strict=True)
+        for _ in range(number)
     ]
 
 

@@ -99,12 +99,15 @@ def keep_endpoints(service: NodeService, addresses: Collection[str]) -> NodeServ
 
 def _with_endpoints(port: NodeServicePort, addresses: Collection[str]) -> NodeServicePort:
     cluster, local, serving = (
-        tuple(each for each in some if each.address in addresses) for some in (port.cluster, port.local, port.serving)
+        tuple(each for each in some if each.address in addresses)
+        for some in (port.cluster_endpoints, port.local_endpoints, port.serving_endpoints)
     )
     weights = port.weights
     if weights is not None:
-        weights = tuple(weight for each, weight in zip(port.cluster, weights, strict=True) if each.address in addresses)
-    return replace(port, cluster=cluster, local=local, serving=serving, weights=weights)
+        weights = tuple(
+            weight for each, weight in zip(port.cluster_endpoints, weights, strict=True) if each.address in addresses
+        )
+    return replace(port, cluster_endpoints=cluster, local_endpoints=local, serving_endpoints=serving, weights=weights)
 
 
 def count_entries(service: NodeService) -> int:
@@ -112,14 +115,14 @@ def count_entries(service: NodeService) -> int:
 
     With weights, an endpoint counts as many times as it has slots; with affinity it has a chain, which counts as 20.
     """
-    addresses = 1 + len(service.external) + len(service.balancers)
+    addresses = 1 + len(service.external_ips) + len(service.load_balancer_ips)
     return 1 + sum(addresses + _size(port) for port in service.ports)
 
 
 def _size(port: NodeServicePort) -> int:
-    slots = len(port.cluster) if port.weights is None else sum(slots_per_endpoint(port.weights))
-    chains = 0 if port.affinity is None else _OF_A_CHAIN * len(port.reachable)
-    return slots + len(port.local) + chains + (port.node_port is not None)
+    slots = len(port.cluster_endpoints) if port.weights is None else sum(slots_per_endpoint(port.weights))
+    chains = 0 if port.affinity_seconds is None else _OF_A_CHAIN * len(port.all_reachable_endpoints)
+    return slots + len(port.local_endpoints) + chains + (port.node_port is not None)
 
 
 def next_parts(there: ServiceParts, wanted: ServiceParts, *, most: int) -> ServiceParts:
@@ -146,7 +149,7 @@ def next_parts(there: ServiceParts, wanted: ServiceParts, *, most: int) -> Servi
 def _by_port(parts: Sequence[NodeService]) -> Mapping[tuple[str, str], NodeService]:
     """Each port as a Service of its own, without what no rule depends on."""
     return {
-        (port.name, port.protocol): replace(each, ports=(port,), healthy=0, health_check_port=None)
+        (port.name, port.protocol): replace(each, ports=(port,), ready_local_endpoints=0, health_check_port=None)
         for each in parts
         for port in each.ports
     }

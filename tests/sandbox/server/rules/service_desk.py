@@ -2,6 +2,8 @@
 (v1.36.3, IPv4 alone: ``single``).
 """
 
+# ruff: noqa: E501 -- words of upstream stand whole, to be found
+
 from collections.abc import Iterable
 from copy import deepcopy
 from datetime import UTC, datetime

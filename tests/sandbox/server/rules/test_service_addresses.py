@@ -1,5 +1,7 @@
 """What Services take, and what another one can have then; two families, for which there was no server to ask."""
 
+# ruff: noqa: E501 -- words of upstream stand whole, to be found
+
 from copy import deepcopy
 
 import pytest

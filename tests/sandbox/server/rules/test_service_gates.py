@@ -1,5 +1,7 @@
 """Annotations of Services that mean something, gates, names and metadata, as a kube-apiserver v1.36.3 has them."""
 
+# ruff: noqa: E501 -- words of upstream stand whole, to be found
+
 from copy import deepcopy
 from typing import Final
 

@@ -1,5 +1,7 @@
 """The status of Services, as a kube-apiserver v1.36.3 takes it."""
 
+# ruff: noqa: E501 -- words of upstream stand whole, to be found
+
 from copy import deepcopy
 from typing import Any, Final
 
