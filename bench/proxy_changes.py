@@ -31,7 +31,7 @@ from bench.proxy_server import serving
 from zoneward.netlink.messages import error_number
 from zoneward.proxy.kernel.nft_client import KernelRefused
 from zoneward.proxy.kernel.nft_process import Library, Sender, answers
-from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
+from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, SyncHandlers, TableSyncer
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
@@ -142,7 +142,7 @@ async def _applied(services: int) -> list[float]:
         found.append(done.seconds)
 
     drawn, pods = random.Random(1), iter(range(services * _ENDPOINTS, 1 << 20))
-    table = TableSyncer(_Kernel(), "ip", options=RulesetOptions(), on_programmed=programmed)
+    table = TableSyncer(_Kernel(), "ip", options=RulesetOptions(), handlers=SyncHandlers(on_programmed=programmed))
     there = {}
     for number in range(services):
         first = number * _ENDPOINTS

@@ -14,7 +14,7 @@ from zoneward.netlink.conntrack import SocketAddress, dump_request, pack_address
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner
 from zoneward.proxy.kernel.nft_client import NftClient
-from zoneward.proxy.kernel.table_syncer import TableSyncer
+from zoneward.proxy.kernel.table_syncer import SyncHandlers, TableSyncer
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 
@@ -74,7 +74,9 @@ class Proxy:
         self.removed = 0
         self.troubles: list[str] = []
         here = [pack_address(family, address) for address in node.addresses if (":" in address) == (family == "ip6")]
-        self.table = TableSyncer(kernel, family, options=RulesetOptions(), on_trouble=self.troubles.append)
+        self.table = TableSyncer(
+            kernel, family, options=RulesetOptions(), handlers=SyncHandlers(on_trouble=self.troubles.append)
+        )
         self.conntrack = ConntrackCleaner(
             kernel,
             is_node_address=lambda _family, address: address in here,

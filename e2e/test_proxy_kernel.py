@@ -23,7 +23,13 @@ from tests.proxy.services import changes
 
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused, NftClient
-from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer, delete_tables, plan_changes
+from zoneward.proxy.kernel.table_syncer import (
+    ProgrammedTransaction,
+    SyncHandlers,
+    TableSyncer,
+    delete_tables,
+    plan_changes,
+)
 from zoneward.proxy.kernel.table_writer import encode_transaction
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE as ZONEWARD
@@ -103,10 +109,12 @@ class Kept:
             kernel,
             "ip",
             options=OPTIONS,
-            on_programmed=self.programmed.append,
-            on_mended=lambda what, number: self.told.append((what, number)),
-            on_refused=lambda service, why: self.told.append((why, service)),
-            on_trouble=self.trouble.append,
+            handlers=SyncHandlers(
+                on_programmed=self.programmed.append,
+                on_repaired=lambda what, number: self.told.append((what, number)),
+                on_refused=lambda service, why: self.told.append((why, service)),
+                on_trouble=self.trouble.append,
+            ),
         )
         self.served: dict[ServiceKey, NodeService] = {}
 

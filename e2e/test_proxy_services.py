@@ -36,11 +36,11 @@ from zoneward.kube.objects import (
     ServiceStatus,
 )
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.table_syncer import full_ruleset
 from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, node_services
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.difference import diff_rulesets
 from zoneward.proxy.ruleset.nft_commands import render_commands
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
 

@@ -18,7 +18,7 @@ from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.table_syncer import full_ruleset
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_reader import scratch_table
-from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer, full_ruleset
+from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, SyncHandlers, TableSyncer
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 
 OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.0.0.0/24", "ip6": "fd00::/64"})
 SOON: Final = 0.005
@@ -54,13 +55,14 @@ class Proxy:
         self.table = TableSyncer(
             kernel,
             "ip",
-            on_programmed=self._programmed,
-            on_refused=lambda service, why: self.refused.append((service, why)),
-            on_mended=lambda what, number: self.mended.append((what, number)),
-            on_trouble=self.trouble.append,
             options=options,
-            look_every=look_every,
-            audit_every=audit_every,
+            handlers=SyncHandlers(
+                on_programmed=self._programmed,
+                on_refused=lambda service, why: self.refused.append((service, why)),
+                on_repaired=lambda what, number: self.mended.append((what, number)),
+                on_trouble=self.trouble.append,
+            ),
+            periods=CheckPeriods(tampering=look_every, audit=audit_every),
         )
 
     def _programmed(self, done: ProgrammedTransaction) -> None:

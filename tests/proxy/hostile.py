@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Node, Service
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.kernel.table_syncer import full_ruleset
 from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset import Ruleset
 from zoneward.proxy.ruleset.ruleset_options import node_port_addresses, ruleset_options
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD

@@ -26,7 +26,8 @@ from zoneward.kube.objects import zone_of
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import DumpInterrupted
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused, NftablesUnavailable, NftClient
-from zoneward.proxy.kernel.table_syncer import delete_tables, full_ruleset, plan_changes
+from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.machine import drop_effective_capability
 from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_service import NodeService, ProxyNode

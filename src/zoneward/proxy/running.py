@@ -37,7 +37,7 @@ from zoneward.proxy.health.proxy_mode import ProxyModeServer
 from zoneward.proxy.health.service_health import ServiceHealthServer
 from zoneward.proxy.kernel.conntrack_cleaner import ConntrackCleaner, is_machine_address
 from zoneward.proxy.kernel.nft_client import NftClient
-from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, TableSyncer
+from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, SyncHandlers, TableSyncer
 from zoneward.proxy.machine import address_families
 from zoneward.proxy.measure.connection_collector import ConnectionCollector
 from zoneward.proxy.metrics import Metrics
@@ -327,11 +327,13 @@ class NodeProxy:
             self._kernel,
             family,
             options=options,
-            audit_every=self._settings.audit_period,
-            on_programmed=lambda done: self._programmed(family, done),
-            on_refused=lambda service, why: self._refused(family, service, why),
-            on_mended=lambda what, number: self._reports.rules_repaired(family, what, number),
-            on_trouble=self._reports.kernel_failed,
+            periods=CheckPeriods(audit=self._settings.audit_period),
+            handlers=SyncHandlers(
+                on_programmed=lambda done: self._programmed(family, done),
+                on_refused=lambda service, why: self._refused(family, service, why),
+                on_repaired=lambda what, number: self._reports.rules_repaired(family, what, number),
+                on_trouble=self._reports.kernel_failed,
+            ),
         )
 
     def _changed(self, service: Key, trigger: str | None) -> None:

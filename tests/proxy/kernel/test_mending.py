@@ -9,8 +9,9 @@ import pytest
 from tests.proxy.a_table import OPTIONS, SOON, Proxy, a_service, key, restarted, settled, within
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.pending_services import MAX_SERVICES
 from zoneward.proxy.kernel.table_reader import scratch_table
-from zoneward.proxy.kernel.table_syncer import AT_ONCE, delete_tables, plan_changes
+from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
 from zoneward.proxy.ruleset.base_rules import TABLE
 from zoneward.proxy.ruleset.nft_commands import render_commands
 
@@ -134,7 +135,7 @@ def test_only_what_differs_is_written() -> None:
 
 def test_a_table_of_another_layout_is_replaced_with_all_services_in_the_same_moment() -> None:
     async def run() -> None:
-        every = [a_service(number, 1, 2) for number in range(AT_ONCE + 10)]
+        every = [a_service(number, 1, 2) for number in range(MAX_SERVICES + 10)]
         other = replace(OPTIONS, masquerade_all=True)
         proxy = await restarted(FakeKernel(), every, every, options=other)
         assert proxy.has(*every, options=other)

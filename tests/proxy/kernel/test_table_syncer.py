@@ -21,9 +21,10 @@ from tests.proxy.a_table import (
 from tests.proxy.services import services
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.table_syncer import AT_ONCE, MOST_ENTRIES, MOST_LOST, full_ruleset
+from zoneward.proxy.kernel.pending_services import MAX_ENTRIES, MAX_LOST_TRANSACTIONS, MAX_SERVICES
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.ruleset.base_rules import TABLE
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.ruleset.service_rules import service_rules
 
 # --- changes ----------------------------------------------------------------------------------------------------------
@@ -46,11 +47,11 @@ def test_what_is_put_is_in_the_kernel_and_goes_when_it_is_put_away() -> None:
 
 def test_no_transaction_has_more_than_500_services() -> None:
     async def run(proxy: Proxy) -> None:
-        every = [a_service(number, 1) for number in range(AT_ONCE + 200)]
+        every = [a_service(number, 1) for number in range(MAX_SERVICES + 200)]
         proxy.put(*every)
         await settled(proxy)
         assert proxy.has(*every)
-        assert [len(each.services) for each in proxy.programmed] == [AT_ONCE, 200]
+        assert [len(each.services) for each in proxy.programmed] == [MAX_SERVICES, 200]
         assert sum(each.elements for each in proxy.programmed) == 3 * len(every)
 
     within(run)
@@ -264,7 +265,7 @@ def test_a_large_service_is_programmed_some_ports_at_a_time_and_others_between()
         proxy.table.set_service(("shop", "s1"), None)
         await settled(proxy)
         assert proxy.has(a_service(2, 6), a_service(3, 7))
-        assert max(each.elements for each in proxy.programmed) < 2.2 * MOST_ENTRIES
+        assert max(each.elements for each in proxy.programmed) < 2.2 * MAX_ENTRIES
 
     within(run)
 
@@ -329,16 +330,16 @@ def test_a_service_that_takes_too_long_each_time_is_set_aside_with_what_was_ther
         assert proxy.has(a_service(1, 1, 2), a_service(2, 6), a_service(3, 7))
         assert list(proxy.table.refused_services) == [("shop", "s1")]
         assert [service for service, _ in proxy.refused] == [("shop", "s1")]
-        assert len(proxy.trouble) == MOST_LOST
+        assert len(proxy.trouble) == MAX_LOST_TRANSACTIONS
         # It takes the time of all others: a change of it alone is told, and not tried.
         proxy.put(a_service(1, 66, 67), a_service(2, 8))
         await settled(proxy)
         assert proxy.has(a_service(1, 1, 2), a_service(2, 8), a_service(3, 7))
-        assert len(proxy.trouble) == MOST_LOST
+        assert len(proxy.trouble) == MAX_LOST_TRANSACTIONS
         assert not proxy.table.is_pending(("shop", "s1"))
         proxy.table.request_audit()
         await settled(proxy)
-        assert len(proxy.trouble) == MOST_LOST + 1
+        assert len(proxy.trouble) == MAX_LOST_TRANSACTIONS + 1
         assert proxy.has(a_service(1, 1, 2), a_service(2, 8), a_service(3, 7))
         proxy.kernel.faults.lost_words = set()
         proxy.table.request_audit()

@@ -6,10 +6,10 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.proxy.kernel.table_syncer import full_ruleset
 from zoneward.proxy.model.address_ownership import AddressOwnership, resolve_ownership
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ServiceKey
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 
 DNS: Final = "10.96.0.10"
 OUTER: Final = "198.51.100.7"

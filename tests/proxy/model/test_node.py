@@ -16,13 +16,14 @@ from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.kernel.table_syncer import TableSyncer, full_ruleset
+from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
 from zoneward.proxy.proxier import Proxier
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
 

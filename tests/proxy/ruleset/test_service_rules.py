@@ -24,8 +24,14 @@ def a_portion(
     **about: Any,
 ) -> ServiceRules:
     """Of a Service with one port, with an external address unless told otherwise."""
-    port: dict[str, Any] = {"node_port": about.pop("node_port", None), "affinity_seconds": about.pop("affinity_seconds", None)}
-    port |= {"has_any_endpoints": about.pop("has_any_endpoints", bool(cluster or local)), "weights": about.pop("weights", None)}
+    port: dict[str, Any] = {
+        "node_port": about.pop("node_port", None),
+        "affinity_seconds": about.pop("affinity_seconds", None),
+    }
+    port |= {
+        "has_any_endpoints": about.pop("has_any_endpoints", bool(cluster or local)),
+        "weights": about.pop("weights", None),
+    }
     served = NodeService(
         namespace="shop",
         name="cart",

@@ -1,9 +1,14 @@
-"""What a node serves, kept in its kernel: changes gathered into transactions, and mended when one of them fails.
+"""Keeps a table in the kernel as Services shall be served: what kube-proxy calls ``syncProxyRules``, for one family.
 
-A transaction holds at most 500 Services, each as a whole, or some ports of one that is large, each of these as a whole.
-So no connection ever meets half of a change, and nobody waits for long. Where the kernel refuses one, its Services are
-tried each alone, so that one that cannot be programmed holds up no other; where nobody knows what became of one, the
-table is read again and what differs is written, and the Services that it had come after all others, few at a time.
+The flow of `TableSyncer`:
+
+1. **Read.** `_take_over_table` reads the table that is in the kernel, whoever wrote it, and keeps what is right in it.
+2. **Gather.** `PendingServices.next_batch` says which Services the next transaction programs.
+3. **Difference.** `RulesetState` says which elements, chains and sets that changes.
+4. **Transaction.** `TableWriter` applies it. No connection ever meets half of a change.
+5. **Failure.** Where the kernel refuses a transaction, its Services are tried each alone, so that one that cannot be
+   programmed holds up no other. Where nobody knows what became of it, the table is read again (1), after a pause.
+6. **Audit.** Every two seconds a cheap check, every 15 minutes a thorough one: what somebody else changed is repaired.
 """
 
 import asyncio
@@ -12,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
-from types import MappingProxyType
 from typing import Final, ParamSpec
 
 from zoneward.daemon.mistakes import place_of
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import DumpInterrupted, parse_field_types
 from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
+from zoneward.proxy.kernel.pending_services import Batch, PendingServices
 from zoneward.proxy.kernel.table_reader import (
     ChainRules,
     find_wrong_chains,
@@ -36,21 +41,10 @@ from zoneward.proxy.ruleset.difference import count_differences, merge_changes
 from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges
 from zoneward.proxy.ruleset.ruleset_state import RulesetState
 from zoneward.proxy.ruleset.service_rules import EndpointSlots, assign_slots, service_rules
-from zoneward.proxy.ruleset.service_size import ServiceParts, count_entries, next_parts
+from zoneward.proxy.ruleset.service_size import ServiceParts
 
 _P = ParamSpec("_P")
-AT_ONCE: Final = 500
-"""Services in one transaction."""
-MOST_ENTRIES: Final = 20_000
-"""Entries (`zoneward.proxy.ruleset.service_size`) in one transaction: the kernel's process takes a tenth of a
-second."""
-MOST_LOST: Final = 4
-"""Transactions of a Service that may be lost one after the other until it is set aside: with others, with few others,
-and twice alone."""
-_AT_ONCE_AGAIN: Final = 20
-"""Services in one transaction, of those that a lost one had."""
-LOOK_EVERY: Final = 2.0
-AUDIT_EVERY: Final = 900.0
+_OUR_TABLES: Final = (TABLE, scratch_table(TABLE))
 _AGAIN: Final = 0.1
 _AGAIN_AT_MOST: Final = 5.0
 """Seconds after a table could not be read or written; doubled each time."""
@@ -58,22 +52,49 @@ _AGAIN_AT_MOST: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProgrammedTransaction:
-    """One transaction that the kernel took: the Services as they were put (None: gone), how many elements came or went,
-    and the kernel's seconds."""
+    """One transaction that the kernel took: its Services as they were wanted (None: gone), how many elements came or
+    went, and the seconds that the kernel took."""
 
     services: Mapping[ServiceKey, NodeService | None]
     elements: int
     seconds: float
 
 
-def _refusing(change: Callable[_P, RulesetChanges]) -> Callable[_P, RulesetChanges]:
-    """A mistake in the program counts as a refusal: the Service is set aside, told of and tried again, as if the kernel
-    did not take it, and holds up no other."""
+def _ignore(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncHandlers:
+    """What a `TableSyncer` calls.
+
+    ``on_refused`` gets a Service that the kernel refuses, and why. ``on_repaired`` gets what somebody else had changed
+    (``table``, ``chains``, ``sets``, ``elements``, ``rules``), and how many. ``on_trouble`` gets why the kernel could
+    not be programmed; that is tried again.
+    """
+
+    on_programmed: Callable[[ProgrammedTransaction], None] = _ignore
+    on_refused: Callable[[ServiceKey, str], None] = _ignore
+    on_repaired: Callable[[str, int], None] = _ignore
+    on_trouble: Callable[[str], None] = _ignore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPeriods:
+    """Seconds between two cheap checks for changes of others, and between two audits of everything."""
+
+    tampering: float = 2.0
+    audit: float = 900.0
+
+
+def _refuse_on_mistake(change: Callable[_P, RulesetChanges]) -> Callable[_P, RulesetChanges]:
+    """A mistake in the program counts as a refusal of its Service: that one is reported and tried again, and holds up
+    no other."""
 
     @wraps(change)
-    def changed(*given: _P.args, **named: _P.kwargs) -> RulesetChanges:
+    def changed(*args: _P.args, **kwargs: _P.kwargs) -> RulesetChanges:
         try:
-            return change(*given, **named)
+            return change(*args, **kwargs)
         except Exception as error:
             raise KernelRefused(
                 f"a mistake in the program: {type(error).__name__}: {error} ({place_of(error)})"
@@ -82,18 +103,12 @@ def _refusing(change: Callable[_P, RulesetChanges]) -> Callable[_P, RulesetChang
     return changed
 
 
-def _nobody(*_: object) -> None:
-    pass
-
-
 class TableSyncer:
-    """The table of one family. `set_service` all that is served, and `run`; then `set_service` what changes.
+    """Syncs the table of one family. `set_service` all Services, then `run`; `set_service` those that change.
 
-    What a found table has besides goes as soon as it runs. ``on_refused`` is told of a Service that the kernel does not
-    take, and why; it is tried again when it changes, and at each `request_audit`. One for which nobody answers in time is tried
-    again at an audit alone: it takes the time of all others. ``on_mended`` is told what somebody else had
-    changed (``table``, ``chains``, ``sets``, ``element_count``, ``rules``), and how many. Every ``look_every`` seconds a
-    cheap look tells whether somebody did, every ``audit_every`` a thorough one.
+    What else a found table has is removed once all Services are programmed. A Service that the kernel refuses is tried
+    again when it changes, and at each audit; one whose transactions are lost only at an audit, for it costs the time of
+    all others.
     """
 
     def __init__(
@@ -103,64 +118,35 @@ class TableSyncer:
         *,
         table: str = TABLE,
         options: RulesetOptions,
-        on_programmed: Callable[[ProgrammedTransaction], None] = _nobody,
-        on_refused: Callable[[ServiceKey, str], None] = _nobody,
-        on_mended: Callable[[str, int], None] = _nobody,
-        on_trouble: Callable[[str], None] = _nobody,
-        look_every: float = LOOK_EVERY,
-        audit_every: float = AUDIT_EVERY,
+        handlers: SyncHandlers | None = None,
+        periods: CheckPeriods | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._kernel, self._family, self._table, self._options = kernel, family, table, options
-        self._on_programmed, self._on_refused = on_programmed, on_refused
-        self._on_mended, self._on_trouble = on_mended, on_trouble
-        self._look_every, self._audit_every = look_every, audit_every
-        self._served: dict[ServiceKey, NodeService] = {}
+        self._handlers, self._periods = handlers or SyncHandlers(), periods or CheckPeriods()
+        self._services = PendingServices(on_refused=self._handlers.on_refused)
         self._slots: dict[ServiceKey, EndpointSlots] = {}
-        self._waiting: dict[ServiceKey, None] = {}
-        self._under_way: Mapping[ServiceKey, NodeService | None] = {}
-        self._refused: dict[ServiceKey, str] = {}
-        self._there: dict[ServiceKey, ServiceParts] = {}
-        """Services as they were programmed since the table was read."""
-        self._accepted: dict[ServiceKey, ServiceParts] = {}
-        """Services as the kernel last had them as a whole."""
-        self._aside: dict[ServiceKey, ServiceParts] = {}
-        """What is programmed of Services that were refused, in place of what is served."""
-        self._lost: dict[ServiceKey, int] = {}
-        """How many transactions in a row were lost that had the Service."""
-        self._kept: RulesetState | None = None
+        self._state: RulesetState | None = None
         """None: what the kernel has is not known."""
-        self._known = False
+        self._was_known = False
         """What the kernel has was known until somebody else changed it."""
         self._writer = TableWriter(kernel, clock=clock)
-        self._watch = TamperDetector(kernel, family, table)
+        self._detector = TamperDetector(kernel, family, table)
         self._rules: ChainRules = {}
-        self._is_due_look = self._is_due_audit = False
-        self._something = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._is_check_due = self._is_audit_due = False
+        self._has_work = asyncio.Event()
+        self._is_synced = asyncio.Event()
 
-    # --- what is served -----------------------------------------------------------------------------------------------
+    # --- what shall be served -----------------------------------------------------------------------------------------
 
-    def set_service(self, service: ServiceKey, served: NodeService | None) -> None:
-        """A Service as it is now; None: it is gone, or not served in this family."""
-        if self._served.get(service) == served:
-            return
-        if served is None:
-            self._served.pop(service, None)
-        else:
-            self._served[service] = served
-        if served is None:
-            self._lost.pop(service, None)
-        if service in self._lost and service in self._aside:
-            self._on_refused(service, self._refused[service])
-            return
-        self._aside.pop(service, None)
-        self._waiting[service] = None
-        self._wake()
+    def set_service(self, service: ServiceKey, wanted: NodeService | None) -> None:
+        """Serve a Service like this from now on; None: it is gone, or not served in this family."""
+        if self._services.set_service(service, wanted):
+            self._wake()
 
     def request_audit(self) -> None:
-        """Compare everything with the kernel, and mend what differs."""
-        self._is_due_audit = True
+        """Compare everything with the kernel, and repair what differs."""
+        self._is_audit_due = True
         self._wake()
 
     @property
@@ -171,203 +157,253 @@ class TableSyncer:
     def options(self, options: RulesetOptions) -> None:
         if options != self._options:
             self._options = options
-            self._forget()
+            self._forget_state()
             self._wake()
 
     def is_pending(self, service: ServiceKey) -> bool:
-        """Whether the kernel may have a Service otherwise than it was put, and that will be mended."""
-        return self._kept is None or service in self._waiting or service in self._under_way
+        """Whether the kernel may have a Service otherwise than it is wanted, and that will be corrected."""
+        return self._state is None or self._services.is_pending(service)
 
     async def wait_until_synced(self) -> None:
-        """Until everything that was put is in the kernel, or was refused."""
-        await self._settled.wait()
+        """Wait until the kernel has every Service as it is wanted, or refused it."""
+        await self._is_synced.wait()
 
     @property
     def refused_services(self) -> Mapping[ServiceKey, str]:
-        """Services that the kernel does not take, and why. What it took of them before is still there."""
-        return MappingProxyType(self._refused)
+        """Services that the kernel refuses, and why. What it accepted of them before is still there."""
+        return self._services.refused
 
     @property
     def element_count(self) -> int:
-        """How many the table has."""
         return self._writer.element_counts.total()
 
     def _wake(self) -> None:
-        self._settled.clear()
-        self._something.set()
+        self._is_synced.clear()
+        self._has_work.set()
 
-    def _forget(self, *, known: bool = False) -> None:
-        self._kept, self._known = None, known
+    def _forget_state(self, *, was_known: bool = False) -> None:
+        self._state, self._was_known = None, was_known
 
-    # --- to the kernel ------------------------------------------------------------------------------------------------
+    # --- the loop -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled. Raises Unusable where rules cannot be programmed here at all."""
+        """Run until cancelled. Raises NftablesUnavailable where rules cannot be programmed here at all."""
         ticking = asyncio.create_task(self._tick())
         pause = _AGAIN
         try:
             while True:
-                await self._something.wait()
-                self._something.clear()
+                await self._has_work.wait()
+                self._has_work.clear()
                 try:
-                    await self._turn()
+                    await self._sync()
                 except (KernelOutcomeUnknown, KernelRefused, DumpInterrupted) as error:
-                    self._on_trouble(str(error))
-                    self._something.set()
+                    self._handlers.on_trouble(str(error))
+                    self._has_work.set()
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _AGAIN_AT_MOST)
                 else:
                     pause = _AGAIN
-                    self._settled.set()
+                    self._is_synced.set()
         finally:
             ticking.cancel()
             with suppress(asyncio.CancelledError):
                 await ticking
 
     async def _tick(self) -> None:
-        until_audit = self._audit_every
+        """Say when a check or an audit is due."""
+        period, until_audit = min(self._periods.tampering, self._periods.audit), self._periods.audit
         while True:
-            await asyncio.sleep(min(self._look_every, self._audit_every))
-            until_audit -= min(self._look_every, self._audit_every)
-            self._is_due_look = True
+            await asyncio.sleep(period)
+            until_audit -= period
+            self._is_check_due = True
             if until_audit <= 0:
-                until_audit, self._is_due_audit = self._audit_every, True
-            self._something.set()
+                until_audit, self._is_audit_due = self._periods.audit, True
+            self._has_work.set()
 
-    async def _turn(self) -> None:
-        """Until nothing is left to do."""
+    async def _sync(self) -> None:
+        """Work until nothing is left to do."""
         try:
             while True:
-                kept = self._kept
-                if kept is None:
-                    await self._begin()
-                elif self._is_due_audit:
-                    await self._audit(kept)
-                elif self._is_due_look:
-                    self._is_due_look = False
-                    if not await self._watch.is_untouched(self._expected(kept)):
+                state = self._state
+                if state is None:
+                    await self._take_over_table()
+                elif self._is_audit_due:
+                    await self._audit(state)
+                elif self._is_check_due:
+                    self._is_check_due = False
+                    if not await self._detector.is_untouched(self._expected(state)):
                         # Only ever set here: an audit may have become due meanwhile.
-                        self._is_due_audit = True
-                elif self._waiting:
-                    await self._step(kept)
+                        self._is_audit_due = True
+                elif self._services.pending:
+                    await self._sync_batch(state)
                 else:
                     return
         except BaseException:
-            # Also where one is cancelled: nobody knows what became of a transaction.
-            self._forget()
+            # Also where this is cancelled: nobody knows what became of a transaction.
+            self._forget_state()
             raise
 
-    # --- start --------------------------------------------------------------------------------------------------------
+    # --- 1. read what the kernel has ----------------------------------------------------------------------------------
 
-    async def _begin(self) -> None:
+    async def _take_over_table(self) -> None:
         """Start from what the kernel has, whatever that is."""
-        options, known, self._known, self._is_due_audit = self._options, self._known, False, False
-        others = await self._watch.count_foreign_transactions()
-        declared = base_sets(self._family, options)
-        present = await read_table(self._kernel, self._family, self._table, declared)
-        kept = RulesetState(self._family, self._table, options, present=present)
-        self._recall(present)
-        first = kept.start()
-        if known:
-            self._tell_mended(present, first)
-        self._there.clear()
-        for service in [each for each in self._refused if each not in self._lost]:
-            self._again(service)
-        self._waiting = dict.fromkeys(sorted({*self._served, *self._waiting}))
-        if not (first.replaces_table and await self._replaced(kept, first)):
-            await self._program({}, [first])
-        while self._waiting and options is self._options:
-            await self._step(kept)
+        options, was_known = self._options, self._was_known
+        self._was_known = self._is_audit_due = False
+        foreign = await self._detector.count_foreign_transactions()
+        present = await read_table(self._kernel, self._family, self._table, base_sets(self._family, options))
+        state = RulesetState(self._family, self._table, options, present=present)
+        self._read_slots(present)
+        first = state.start()
+        if was_known and (present is None or first.replaces_table):
+            self._handlers.on_repaired("table", 1)
+        self._services.start_over()
+        if not (first.replaces_table and await self._replace_table(state, first)):
+            await self._apply({}, [first])
+        while self._services.pending and options is self._options:
+            await self._sync_batch(state)
             await asyncio.sleep(0)
         if options is not self._options:
             return
-        await self._mend_rules(kept, tell=True)
-        await self._program({}, [kept.remove_leftovers()])
+        await self._repair_rules(state)
+        await self._apply({}, [state.remove_leftovers()])
         if options is not self._options:
             return
-        self._watch.mark_checked(others)
-        self._kept = kept
+        self._detector.mark_checked(foreign)
+        self._state = state
 
-    def _recall(self, present: Ruleset | None) -> None:
-        """What there is."""
+    def _read_slots(self, present: Ruleset | None) -> None:
+        """Endpoints keep the slots that they have in the kernel."""
         self._writer.reset(present, base_sets(self._family, self._options))
         if present is None:
             return
-        for service, served in self._served.items():
+        for service, wanted in self._services.wanted_services().items():
             if service not in self._slots:
-                there = read_slots(present, served)
-                if there:
-                    self._slots[service] = there
+                slots = read_slots(present, wanted)
+                if slots:
+                    self._slots[service] = slots
 
-    async def _replaced(self, kept: RulesetState, first: RulesetChanges) -> bool:
-        """Put another table in the place of one that serves: all of it in the same moment, so that nobody misses it."""
-        some = {service: self._wanted(service) for service in self._waiting}
-        # What is too large for one transaction comes after.
-        some = {each: parts for each, parts in some.items() if next_parts((), parts, most=MOST_ENTRIES) == parts}
-        before = self._waiting
-        self._waiting = {each: None for each in before if each not in some}
-        kept.set_savepoint()
+    async def _replace_table(self, state: RulesetState, first: RulesetChanges) -> bool:
+        """Put another table in the place of one that serves: all of it in the same moment, so that nobody misses it.
+
+        Returns whether the kernel took it. What is too large for one transaction follows later.
+        """
+        pending = self._services.pending
+        batch = self._services.first_batch()
+        state.set_savepoint()
         try:
-            await self._program(
-                self._reported(some), [first, *[self._change(kept, service, parts) for service, parts in some.items()]]
-            )
+            changes = [first, *[self._change(state, service, parts) for service, parts in batch.items()]]
+            await self._apply(self._services.programmed_services(batch), changes)
         except BaseException as error:
-            # Those that are gone stand nowhere else.
-            self._waiting = before | self._waiting
+            # Services that are gone are recorded nowhere else.
+            self._services.put_back(pending)
             if not isinstance(error, KernelRefused):
                 raise
-            kept.roll_back()
+            state.roll_back()
             return False
-        self._take(some)
+        self._services.mark_programmed(batch, batch)
         return True
 
-    def _tell_mended(self, present: Ruleset | None, first: RulesetChanges) -> None:
-        if present is None or first.replaces_table:
-            self._on_mended("table", 1)
+    # --- 2. to 5.: one transaction ------------------------------------------------------------------------------------
 
-    async def _mend_rules(self, kept: RulesetState, *, tell: bool) -> None:
-        """Write the rules of those chains again that are not as their names say."""
-        full_ruleset = kept.full_ruleset()
+    async def _sync_batch(self, state: RulesetState) -> None:
+        """Program the next batch; where the kernel refuses it, each of its Services alone."""
+        batch = self._services.next_batch()
+        try:
+            why = await self._try_batch(state, batch)
+            if why is None:
+                return
+            if state is self._state and not await self._detector.is_untouched(self._expected(state)):
+                # The batch may be right, in a table that is not.
+                self._services.put_back(batch)
+                self._is_audit_due = True
+                return
+            for service, parts in batch.items():
+                alone = why if len(batch) == 1 else await self._try_batch(state, {service: parts})
+                if alone is not None:
+                    self._services.refuse(service, alone)
+        except BaseException as error:
+            self._services.put_back(batch)
+            if isinstance(error, KernelOutcomeUnknown):
+                self._services.mark_lost(batch, str(error))
+            raise
+
+    async def _try_batch(self, state: RulesetState, batch: Batch) -> str | None:
+        """Program a batch. Returns None, or why the kernel refuses it; then everything is as before."""
+        slots_before = {service: self._slots.get(service) for service in batch}
+        whole = self._services.whole_services(batch)
+        state.set_savepoint()
+        self._services.begin(batch)
+        try:
+            changes = [self._change(state, service, parts) for service, parts in batch.items()]
+            await self._apply(self._services.programmed_services(whole), changes)
+        except KernelRefused as error:
+            state.roll_back()
+            for service, slots in slots_before.items():
+                if slots is None:
+                    self._slots.pop(service, None)
+                else:
+                    self._slots[service] = slots
+            return str(error)
+        finally:
+            self._services.end()
+        self._services.mark_programmed(batch, whole)
+        return None
+
+    @_refuse_on_mistake
+    def _change(self, state: RulesetState, service: ServiceKey, parts: ServiceParts) -> RulesetChanges:
+        """What a Service changes in the table."""
+        before = self._slots.get(service, {})
+        slots = assign_slots(parts, before)
+        is_whole = parts == self._services.wanted_parts(service)
+        self._slots[service] = slots if is_whole else {**before, **slots}
+        if not parts:
+            self._slots.pop(service, None)
+        return state.set_service(service, service_rules(parts, slots, self._options))
+
+    async def _apply(
+        self, services: Mapping[ServiceKey, NodeService | None], changes: Sequence[RulesetChanges]
+    ) -> None:
+        """One transaction; ``services`` are those that it programs as they are wanted."""
+        merged = merge_changes(changes)
+        seconds = await self._writer.apply(merged)
+        if services or merged:
+            self._handlers.on_programmed(ProgrammedTransaction(services, merged.element_count, seconds))
+
+    # --- 6. audit -----------------------------------------------------------------------------------------------------
+
+    async def _audit(self, state: RulesetState) -> None:
+        self._is_audit_due = False
+        foreign = await self._detector.count_foreign_transactions()
+        expected = state.full_ruleset()
+        present = await read_table(self._kernel, self._family, self._table, expected.sets)
+        wrong = None if present is None else count_differences(present, expected)
+        if wrong is None or wrong:
+            # Where the table has to be made anew, that is reported when it is.
+            for what, number in (wrong or {}).items():
+                self._handlers.on_repaired(what, number)
+            self._forget_state(was_known=True)
+            return
+        await self._repair_rules(state)
+        self._detector.mark_checked(foreign)
+        self._services.retry_refused()
+
+    async def _repair_rules(self, state: RulesetState) -> None:
+        """Write the rules of those chains again that do not have the rules that their names say."""
+        expected = state.full_ruleset()
         live = await read_rules(self._kernel, self._family, self._table)
         wrong = await find_wrong_chains(
-            self._kernel, self._family, self._table, live=live, chains=full_ruleset.chains, sets=full_ruleset.sets
+            self._kernel, self._family, self._table, live=live, chains=expected.chains, sets=expected.sets
         )
         if wrong:
-            if tell:
-                self._on_mended("rules", len(wrong))
-            rewritten = {name: full_ruleset.chains[name] for name in wrong}
+            self._handlers.on_repaired("rules", len(wrong))
+            rewritten = {name: expected.chains[name] for name in wrong}
             await self._writer.apply(RulesetChanges(family=self._family, table=self._table, rewritten_chains=rewritten))
             live = await read_rules(self._kernel, self._family, self._table)
         self._rules = live
 
-    # --- audit --------------------------------------------------------------------------------------------------------
-
-    async def _audit(self, kept: RulesetState) -> None:
-        self._is_due_audit = False
-        others = await self._watch.count_foreign_transactions()
-        full_ruleset = kept.full_ruleset()
-        present = await read_table(self._kernel, self._family, self._table, full_ruleset.sets)
-        wrong = None if present is None else count_differences(present, full_ruleset)
-        if wrong is None or wrong:
-            # Where the table has to be made anew, that is told when it is.
-            for what, number in (wrong or {}).items():
-                self._on_mended(what, number)
-            self._forget(known=True)
-            return
-        await self._mend_rules(kept, tell=True)
-        self._watch.mark_checked(others)
-        for service in tuple(self._refused):
-            self._again(service)
-            self._waiting[service] = None
-
-    def _again(self, service: ServiceKey) -> None:
-        """Try one that was refused again."""
-        del self._refused[service]
-        self._aside.pop(service, None)
-
-    def _expected(self, kept: RulesetState) -> ExpectedTable:
+    def _expected(self, state: RulesetState) -> ExpectedTable:
         return ExpectedTable(
-            chains=kept.chain_names,
+            chains=state.chain_names,
             base_chains=base_chains(self._family, self._options),
             rules=self._rules,
             element_counts={
@@ -377,173 +413,41 @@ class TableSyncer:
             },
         )
 
-    # --- changes ------------------------------------------------------------------------------------------------------
 
-    async def _step(self, kept: RulesetState) -> None:
-        """One transaction of what waits; where it is refused, one for each Service."""
-        some = self._next()
-        for service in some:
-            del self._waiting[service]
-        try:
-            why = await self._tried(kept, some)
-            if why is None:
-                return
-            if kept is self._kept and not await self._watch.is_untouched(self._expected(kept)):
-                # It may be right, in a table that is not.
-                self._waiting = dict.fromkeys(some) | self._waiting
-                self._is_due_audit = True
-                return
-            for service, parts in some.items():
-                alone = why if len(some) == 1 else await self._tried(kept, {service: parts})
-                if alone is not None:
-                    self._refuse(service, alone)
-        except BaseException as error:
-            self._waiting = dict.fromkeys(some) | self._waiting
-            if isinstance(error, KernelOutcomeUnknown):
-                self._blame(some, str(error))
-            raise
-
-    def _next(self) -> dict[ServiceKey, ServiceParts]:
-        """What waits, as much as goes into one transaction: the kernel goes through all sets to add one."""
-        some: Sequence[ServiceKey] = [each for each in self._waiting if each not in self._lost]
-        number, room, found = AT_ONCE, MOST_ENTRIES, dict[ServiceKey, ServiceParts]()
-        if not some:
-            least = min(self._lost[each] for each in self._waiting)
-            some = [each for each in self._waiting if self._lost[each] == least]
-            number = _AT_ONCE_AGAIN if least == 1 else 1
-        for service in some[:number]:
-            there, parts = self._toward(service)
-            room -= min(MOST_ENTRIES, sum(map(count_entries, (*there, *parts))))
-            if found and room < 0:
-                break
-            found[service] = parts
-        return found
-
-    def _toward(self, service: ServiceKey) -> tuple[ServiceParts, ServiceParts]:
-        """A Service as it is there, and as the next transaction makes it."""
-        there = self._there.get(service, ())
-        return there, next_parts(there, self._wanted(service), most=MOST_ENTRIES)
-
-    def _wanted(self, service: ServiceKey) -> ServiceParts:
-        served = self._served.get(service)
-        return self._aside.get(service, () if served is None else (served,))
-
-    async def _tried(self, kept: RulesetState, some: Mapping[ServiceKey, ServiceParts]) -> str | None:
-        """None, or why the kernel does not take these Services; then everything is as before."""
-        before = {service: self._slots.get(service) for service in some}
-        kept.set_savepoint()
-        self._under_way = {service: self._served.get(service) for service in some}
-        full_ruleset = {service: parts for service, parts in some.items() if parts == self._wanted(service)}
-        try:
-            await self._program(
-                self._reported(full_ruleset), [self._change(kept, service, parts) for service, parts in some.items()]
-            )
-        except KernelRefused as error:
-            kept.roll_back()
-            for service, slots in before.items():
-                if slots is None:
-                    self._slots.pop(service, None)
-                else:
-                    self._slots[service] = slots
-            return str(error)
-        finally:
-            self._under_way = {}
-        self._take(full_ruleset)
-        for service in some.keys() - full_ruleset.keys():
-            self._there[service] = some[service]
-            # After all others.
-            self._waiting[service] = None
-        return None
-
-    def _take(self, full_ruleset: Mapping[ServiceKey, ServiceParts]) -> None:
-        """The kernel has these Services as they were wanted."""
-        for service, parts in full_ruleset.items():
-            self._there[service] = self._accepted[service] = parts
-            if not parts:
-                del self._there[service], self._accepted[service]
-            if service not in self._aside:
-                self._refused.pop(service, None)
-                self._lost.pop(service, None)
-
-    def _reported(self, some: Mapping[ServiceKey, ServiceParts]) -> dict[ServiceKey, NodeService | None]:
-        return {service: self._served.get(service) for service in some if service not in self._aside}
-
-    def _refuse(self, service: ServiceKey, why: str) -> None:
-        """Set one aside: what the kernel took of it before stays, or comes back."""
-        is_first = service not in self._aside
-        self._aside[service] = self._accepted.get(service, ()) if is_first else ()
-        if self._there.get(service, ()) != self._aside[service]:
-            self._waiting[service] = None
-        self._refused[service] = why
-        self._on_refused(service, why)
-
-    def _blame(self, some: Mapping[ServiceKey, ServiceParts], why: str) -> None:
-        """A transaction was lost, which may be the fault of a Service that it had."""
-        for service in some:
-            self._lost[service] = self._lost.get(service, 0) + 1
-            if len(some) == 1 and self._lost[service] >= MOST_LOST:
-                self._refuse(service, why)
-
-    async def _program(self, some: Mapping[ServiceKey, NodeService | None], changes: Sequence[RulesetChanges]) -> None:
-        full_ruleset = merge_changes(changes)
-        seconds = await self._writer.apply(full_ruleset)
-        if some or full_ruleset:
-            self._on_programmed(ProgrammedTransaction(some, full_ruleset.element_count, seconds))
-
-    @_refusing
-    def _change(self, kept: RulesetState, service: ServiceKey, parts: ServiceParts) -> RulesetChanges:
-        before = self._slots.get(service, {})
-        there = assign_slots(parts, before)
-        if parts == self._wanted(service):
-            self._slots[service] = there
-        else:
-            self._slots[service] = {**before, **there}
-        if not parts:
-            self._slots.pop(service, None)
-        return kept.set_service(service, service_rules(parts, there, self._options))
-
-
-_OURS: Final = (TABLE, scratch_table(TABLE))
+# --- without a syncer -------------------------------------------------------------------------------------------------
 
 
 async def plan_changes(
     kernel: KernelClient,
     family: Family,
-    served: Mapping[ServiceKey, NodeService],
+    services: Mapping[ServiceKey, NodeService],
     *,
     table: str = TABLE,
     options: RulesetOptions,
 ) -> RulesetChanges:
-    """What would make the kernel's table serve this, as one transaction; nothing is written.
+    """The transaction that would make the kernel's table serve these Services (``--dry-run``). It writes nothing.
 
-    Rules of chains are not compared, as that takes writing: a chain is taken to do what its name says. Raises Lost,
-    Refused, or Incomplete.
+    It does not compare the rules of chains, as that takes writing: a chain counts as doing what its name says. Raises
+    KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
     """
     present = await read_table(kernel, family, table, base_sets(family, options))
-    kept = RulesetState(family, table, options, present=present)
-    changes = [kept.start()]
-    for service in sorted(served):
-        one = (served[service],)
-        there = read_slots(present, *one) if present is not None else {}
-        changes.append(kept.set_service(service, service_rules(one, assign_slots(one, there), options)))
-    return merge_changes([*changes, kept.remove_leftovers()])
-
-
-def full_ruleset(
-    family: Family, served: Mapping[ServiceKey, NodeService], *, table: str = TABLE, options: RulesetOptions
-) -> Ruleset:
-    """The table as a kernel that has none would get it."""
-    kept = RulesetState(family, table, options)
-    kept.start()
-    for service in sorted(served):
-        one = (served[service],)
-        kept.set_service(service, service_rules(one, assign_slots(one, {}), options))
-    return kept.full_ruleset()
+    state = RulesetState(family, table, options, present=present)
+    changes = [state.start()]
+    for service in sorted(services):
+        one = (services[service],)
+        slots = read_slots(present, *one) if present is not None else {}
+        changes.append(state.set_service(service, service_rules(one, assign_slots(one, slots), options)))
+    return merge_changes([*changes, state.remove_leftovers()])
 
 
 async def delete_tables(kernel: KernelClient) -> tuple[tuple[Family, str], ...]:
-    """Take away all tables that are ours; those that were there. Raises Lost or Refused."""
-    found = tuple([(family, name) for family in FAMILIES for name in _OURS if await table_exists(kernel, family, name)])
+    """Delete all tables that are ours (``--cleanup``), and return those that existed.
+
+    Raises KernelOutcomeUnknown or KernelRefused.
+    """
+    found = tuple(
+        [(family, name) for family in FAMILIES for name in _OUR_TABLES if await table_exists(kernel, family, name)]
+    )
     if found:
         await kernel.run_commands("".join(f"delete table {family} {name}\n" for family, name in found))
     return found

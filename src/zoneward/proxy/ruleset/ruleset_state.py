@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.node_service import ServiceKey
-from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_chains, base_sets, shared_chain
+from zoneward.proxy.model.node_service import NodeService, ServiceKey
+from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains, base_sets, shared_chain
 from zoneward.proxy.ruleset.difference import diff_elements, diff_rulesets
 from zoneward.proxy.ruleset.ruleset import (
     NO_RULES,
@@ -25,6 +25,7 @@ from zoneward.proxy.ruleset.ruleset import (
     ServiceRules,
     SetDeclaration,
 )
+from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 
 
 class RulesetState:
@@ -228,3 +229,15 @@ class RulesetState:
             if others[owner] != value:
                 removed.setdefault(name, {})[key] = others[owner]
                 added.setdefault(name, {})[key] = value
+
+
+def full_ruleset(
+    family: Family, services: Mapping[ServiceKey, NodeService], *, table: str = TABLE, options: RulesetOptions
+) -> Ruleset:
+    """The table that a kernel without one would get."""
+    state = RulesetState(family, table, options)
+    state.start()
+    for service in sorted(services):
+        one = (services[service],)
+        state.set_service(service, service_rules(one, assign_slots(one, {}), options))
+    return state.full_ruleset()
