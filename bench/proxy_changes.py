@@ -30,7 +30,7 @@ from bench.proxy_plane import create, plane
 from bench.proxy_server import serving
 from zoneward.netlink.messages import error_number
 from zoneward.proxy.kernel.nft_client import KernelRefused
-from zoneward.proxy.kernel.nft_process import Library, Sender, answers
+from zoneward.proxy.kernel.nft_process import NftLibrary, TransactionSocket, query_kernel
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction, SyncHandlers, TableSyncer
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
@@ -115,7 +115,7 @@ class _Kernel:
     """What the process that programs the kernel does, without the way to it and back: that is in all other figures."""
 
     def __init__(self) -> None:
-        self._library, self._sender = Library(), Sender()
+        self._library, self._sender = NftLibrary(), TransactionSocket()
         self.transactions_done = 0
 
     async def run_commands(self, commands: str) -> None:
@@ -128,7 +128,7 @@ class _Kernel:
         self.transactions_done += 1
 
     async def query(self, request: bytes) -> bytes:
-        answer = b"".join(answers(request))
+        answer = b"".join(query_kernel(request))
         if number := error_number(answer):
             raise KernelRefused("", number)
         return answer

@@ -22,7 +22,7 @@ from typing import Any, Final, TextIO
 
 from bench.measuring import MIB, Figure
 from zoneward.netlink.nftables import elements_request
-from zoneward.proxy.kernel.nft_process import Library, answers
+from zoneward.proxy.kernel.nft_process import NftLibrary, query_kernel
 from zoneward.proxy.measure.connection_set import CONNECTIONS_SET, MAX_ELEMENTS, parse_counts
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions, base_chains
@@ -151,7 +151,7 @@ def _serve() -> None:
                 ("bench", service.name), service_rules((service,), assign_slots((service,), {}), RulesetOptions())
             )
         )
-    library = Library()
+    library = NftLibrary()
     _run(library, "".join(map(render_commands, changes)))
     with ExitStack() as stack:
         node, client, server = (stack.enter_context(each) for each in _networks())
@@ -235,10 +235,10 @@ def _turn(server: socket.socket, drawn: random.Random, connections: int) -> tupl
 
 
 def _dump() -> bytes:
-    return b"".join(answers(elements_request("ip", TABLE, CONNECTIONS_SET)))
+    return b"".join(query_kernel(elements_request("ip", TABLE, CONNECTIONS_SET)))
 
 
-def _full(library: Library) -> tuple[float, int]:
+def _full(library: NftLibrary) -> tuple[float, int]:
     _run(library, f"flush set ip {TABLE} {CONNECTIONS_SET}")
     for start in range(0, MAX_ELEMENTS, 4096):
         some = (f"10.1.{each >> 8}.{each & 255} . 10.96.0.1 . 80 . tcp" for each in range(start, start + 4096))
@@ -251,7 +251,7 @@ def _full(library: Library) -> tuple[float, int]:
     return took, len(answer)
 
 
-def _run(library: Library, commands: str) -> None:
+def _run(library: NftLibrary, commands: str) -> None:
     done, said = library.run(commands.encode())
     assert done, said.decode()
 

@@ -15,7 +15,7 @@ from zoneward.client.node_leases import LIVES, RENEWED, Programmed, read
 from zoneward.client.resources import LEASES, Lease
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import OwnerReference
-from zoneward.proxy.node_lease import LEAST, NodeLease
+from zoneward.proxy.node_lease import LEAST, LeaseIdentity, NodeLease
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Faults, parse_fault
 from zoneward.sandbox.server.registry import Deletion, Registry
@@ -76,8 +76,7 @@ def on_a_node(work: Callable[[Place], Awaitable[None]], *faults: str, **options:
             registry.store.listeners.append(place.note)
             lease = NodeLease(
                 link,
-                namespace=NAMESPACE,
-                node="n1",
+                LeaseIdentity(NAMESPACE, "n1", options.pop("proxy_name", "")),
                 programmed=lambda: place.programmed,
                 on_trouble=place.troubles.append,
                 clock=lambda: place.seconds,

@@ -15,7 +15,7 @@ from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
-from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier
+from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier, ProxierHandlers
 
 MOST = 20
 """Entries of one Service."""
@@ -58,10 +58,12 @@ class Here:
         self.loop: Proxier = Proxier(
             self.known,
             metrics=self.metrics,
-            after=lambda *each: self.after.append(each),
-            on_too_large=lambda service, error: self.too_large.append((service, str(error))),
-            on_lost=lambda *each: self.lost.append(each),
-            on_selection_failed=lambda service, _why: self.left_out.append(service),
+            handlers=ProxierHandlers(
+                on_programmed=lambda *each: self.after.append(each),
+                on_too_large=lambda service, error: self.too_large.append((service, str(error))),
+                on_conflict=lambda *each: self.lost.append(each),
+                on_selection_failed=lambda service, _why: self.left_out.append(service),
+            ),
             clock=lambda: self.time,
             sleep=self._sleep,
             now=lambda: NOW + timedelta(seconds=self.time),

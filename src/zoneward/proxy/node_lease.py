@@ -7,6 +7,7 @@ changes once in a minute, as the Leases of kubelets are.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn
 
@@ -14,9 +15,10 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
 from zoneward.client.node_leases import MOST_REFUSED, RENEWED, Programmed, lease_of
-from zoneward.client.resources import LEASES, SERVICES, SLICES, Key, micro_time
+from zoneward.client.resources import LEASES, SERVICES, SLICES, micro_time
 from zoneward.client.writer import Sender, Writer
 from zoneward.kube.objects import ObjectMeta, OwnerReference
+from zoneward.proxy.model.node_service import ServiceKey
 
 KINDS: Final = (SERVICES.kind, SLICES.kind)
 
@@ -26,7 +28,7 @@ class ProgrammedVersion:
 
     def __init__(self) -> None:
         self._received: dict[str, int] = {}
-        self._since: dict[Key, dict[str, int]] = {}
+        self._since: dict[ServiceKey, dict[str, int]] = {}
         """Of Services that changed: what had been received before they first did."""
 
     def mark_received(self, kind: str, version: int) -> None:
@@ -34,12 +36,14 @@ class ProgrammedVersion:
         if kind in KINDS:
             self._received[kind] = version
 
-    def mark_changed(self, service: Key) -> None:
+    def mark_changed(self, service: ServiceKey) -> None:
         """A Service, or a slice of it, is now another one, or gone: from now on it has to be programmed anew."""
         if service not in self._since:
             self._since[service] = dict(self._received)
 
-    def current(self, *, waits: Callable[[Key], bool], refused: Set[Key] = frozenset()) -> Programmed | None:
+    def current(
+        self, *, waits: Callable[[ServiceKey], bool], refused: Set[ServiceKey] = frozenset()
+    ) -> Programmed | None:
         """What may be claimed now; None: nothing yet, for not everything was listed, and programmed once.
 
         ``waits`` says of a Service that changed whether it is on its way to the kernel, or nobody knows whether it
@@ -75,6 +79,15 @@ _SPREAD: Final = 0.1
 """Of each pause, by chance: nodes that began together do not write together."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseIdentity:
+    """Where a proxy's Lease is, and whose: ``proxy_name`` is empty but for a proxy that serves labelled Services only."""
+
+    namespace: str
+    node: str
+    proxy_name: str = ""
+
+
 class NodeLease:
     """`run` it. ``programmed`` says what is; None: nothing can be said yet, and nothing is written.
 
@@ -86,10 +99,8 @@ class NodeLease:
     def __init__(
         self,
         connection: Sender,
+        identity: LeaseIdentity,
         *,
-        namespace: str,
-        node: str,
-        proxy_name: str = "",
         programmed: Callable[[], Programmed | None],
         owner: Callable[[], OwnerReference | None] = lambda: None,
         on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
@@ -99,7 +110,7 @@ class NodeLease:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._writer = Writer(connection)
-        self._namespace, self._node, self._proxy_name = namespace, node, proxy_name
+        self._identity = identity
         self._programmed, self._owner, self._on_trouble = programmed, owner, on_trouble
         self._clock = clock or asyncio.get_running_loop().time
         self._now, self._sleep, self._chance = now, sleep, chance
@@ -135,10 +146,10 @@ class NodeLease:
 
     async def _write(self, programmed: Programmed) -> None:
         lease = lease_of(
-            self._node,
+            self._identity.node,
             programmed,
-            namespace=self._namespace,
-            proxy_name=self._proxy_name,
+            namespace=self._identity.namespace,
+            proxy_name=self._identity.proxy_name,
             renewed=micro_time(self._now()),
             owner=self._owner(),
         )
@@ -162,6 +173,6 @@ class NodeLease:
 
     async def _found(self, name: str) -> ObjectMeta | None:
         try:
-            return (await self._writer.read(LEASES, namespace=self._namespace, name=name)).metadata
+            return (await self._writer.read(LEASES, namespace=self._identity.namespace, name=name)).metadata
         except NotFound:
             return None

@@ -8,10 +8,10 @@ anew, and what was waited for is counted.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from zoneward.client.resources import Key
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.netlink.messages import FAMILIES, Family
@@ -19,7 +19,7 @@ from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.address_ownership import AddressOwnership
 from zoneward.proxy.model.node_cache import NodeCache
-from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.model.node_service import NodeService, ServiceKey
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge, keep_endpoints
 
 GATHERED: Final = 0.05
@@ -37,8 +37,25 @@ _AT_ONCE: Final = 200
 class ProgrammedTable(Protocol):
     """Where the Services of one family are put; `zoneward.proxy.kernel.table_syncer.FamilyTable` is one."""
 
-    def set_service(self, service: Key, served: NodeService | None) -> None: ...
-    def is_pending(self, service: Key) -> bool: ...
+    def set_service(self, service: ServiceKey, served: NodeService | None) -> None: ...
+    def is_pending(self, service: ServiceKey) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxierHandlers:
+    """What a `Proxier` calls.
+
+    ``on_programmed`` gets each Service whose rules in a family are in the kernel: as it was there before, and is now.
+    ``on_too_large`` gets a Service that is too large, once, and why: it keeps what it had, but for endpoints that are
+    gone. ``on_conflict`` gets what other Services own of all that one asks for, each time that this changes
+    (`AddressOwnership.conflicts`). ``on_selection_failed`` gets each Service whose endpoints could not be selected, and
+    why.
+    """
+
+    on_programmed: Callable[[ServiceKey, NodeService | None, NodeService | None], None] = lambda *_: None
+    on_too_large: Callable[[ServiceKey, ServiceTooLarge], None] = lambda *_: None
+    on_conflict: Callable[[Family, ServiceKey, tuple[str, ...]], None] = lambda *_: None
+    on_selection_failed: Callable[[ServiceKey, str], None] = lambda _service, _why: None
 
 
 class Proxier:
@@ -53,57 +70,49 @@ class Proxier:
 
     def __init__(
         self,
-        known: NodeCache,
+        cache: NodeCache,
         *,
         metrics: Metrics,
         log: Log | None = None,
-        after: Callable[[Key, NodeService | None, NodeService | None], None] = lambda *_: None,
-        on_too_large: Callable[[Key, ServiceTooLarge], None] = lambda *_: None,
-        on_lost: Callable[[Family, Key, tuple[str, ...]], None] = lambda *_: None,
-        on_selection_failed: Callable[[Key, str], None] = lambda _service, _why: None,
+        handlers: ProxierHandlers | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._known, self._metrics, self._after, self._clock, self._now = known, metrics, after, clock, now
-        self._sleep, self._on_too_large, self._on_selection_failed, self._on_lost = (
-            sleep,
-            on_too_large,
-            on_selection_failed,
-            on_lost,
-        )
+        self._cache, self._metrics, self._clock, self._now = cache, metrics, clock, now
+        self._sleep, self._handlers = sleep, handlers or ProxierHandlers()
         self._mistakes = MistakeLog(log or Silent())
         self.tables: Final[dict[Family, ProgrammedTable]] = {}
         self._begun = now()
-        self._changed: dict[Key, float] = {}
+        self._changed: dict[ServiceKey, float] = {}
         """Not selected anew yet, and since when."""
-        self._put: dict[Family, dict[Key, float]] = {family: {} for family in FAMILIES}
+        self._put: dict[Family, dict[ServiceKey, float]] = {family: {} for family in FAMILIES}
         """On the way to the kernel, and since when."""
-        self._triggers: dict[Key, datetime] = {}
+        self._triggers: dict[ServiceKey, datetime] = {}
         self._claims = {family: AddressOwnership() for family in FAMILIES}
-        self.conflicts: Final[dict[Family, dict[Key, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
+        self.conflicts: Final[dict[Family, dict[ServiceKey, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
         """What other Services have of all that one asks for, in words (`Claims.lost`)."""
-        self._served: dict[Family, dict[Key, NodeService]] = {family: {} for family in FAMILIES}
+        self._served: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
         """As last put."""
-        self._programmed: dict[Family, dict[Key, NodeService]] = {family: {} for family in FAMILIES}
+        self._programmed: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
         """As the kernel has it."""
         self._something = asyncio.Event()
-        self.failed_selections: Final[set[Key]] = set()
+        self.failed_selections: Final[set[ServiceKey]] = set()
         """Services that could not be selected for, and are in the kernel as they were before."""
-        self._tries: dict[Key, int] = {}
+        self._tries: dict[ServiceKey, int] = {}
         """Of these, in a row."""
-        self.too_large: Final[dict[Key, ServiceTooLarge]] = {}
+        self.too_large: Final[dict[ServiceKey, ServiceTooLarge]] = {}
         """Services that are in the kernel as they were before, but for endpoints that are gone."""
         self.all_selected: Final = asyncio.Event()
         """Set once all Services that were listed are put into the tables; it stays set."""
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
-    def node_services(self, family: Family) -> Mapping[Key, NodeService]:
+    def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]:
         """All Services as they are served."""
         return self._served[family]
 
-    def is_pending(self, service: Key) -> bool:
+    def is_pending(self, service: ServiceKey) -> bool:
         """Whether a Service is on its way to the kernel."""
         return service in self._changed or any(table.is_pending(service) for table in self.tables.values())
 
@@ -112,14 +121,14 @@ class Proxier:
 
         Until everything was listed nothing can be programmed, and nothing waits.
         """
-        if not self._known.synced.is_set() or (family is not None and family not in self.tables):
+        if not self._cache.synced.is_set() or (family is not None and family not in self.tables):
             return None
         some = [self._changed, *(put for each, put in self._put.items() if family in (None, each))]
         return min((next(iter(each.values())) for each in some if each), default=None)
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def service_changed(self, service: Key, trigger: str | None = None) -> None:
+    def service_changed(self, service: ServiceKey, trigger: str | None = None) -> None:
         """A Service or what belongs to it is another one now. ``trigger``: since when, as a slice tells it."""
         if service not in self._changed:
             self._changed[service] = self._clock()
@@ -153,9 +162,9 @@ class Proxier:
             else:
                 there[service] = after
             if before is not after:
-                self._after(service, before, after)
+                self._handlers.on_programmed(service, before, after)
 
-    def service_refused(self, family: Family, service: Key) -> None:
+    def service_refused(self, family: Family, service: ServiceKey) -> None:
         """The kernel does not take a Service as it is: that is told, and nothing waits for it."""
         self._put[family].pop(service, None)
         self._triggers.pop(service, None)
@@ -164,7 +173,7 @@ class Proxier:
 
     async def run(self) -> None:
         """Until cancelled. Begins once every kind was listed."""
-        await self._known.synced.wait()
+        await self._cache.synced.wait()
         left, last = BURST, self._clock()
         while True:
             await self._select()
@@ -187,15 +196,15 @@ class Proxier:
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _put_one(self, service: Key, since: float) -> None:
+    def _put_one(self, service: ServiceKey, since: float) -> None:
         try:
-            found = self._known.node_services(service)
+            found = self._cache.node_services(service)
         except ServiceTooLarge as error:
             found = self._left(service, error)
         except Exception as error:
             self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
             if service not in self.failed_selections:
-                self._on_selection_failed(service, f"{type(error).__name__}: {error}")
+                self._handlers.on_selection_failed(service, f"{type(error).__name__}: {error}")
             self.failed_selections.add(service)
             self._tries[service] = tries = self._tries.get(service, 0) + 1
             pause = min(_AGAIN_AT_MOST, _AGAIN * 2.0 ** min(tries - 1, 20))
@@ -210,20 +219,20 @@ class Proxier:
         if not any(service in put for put in self._put.values()):
             self._triggers.pop(service, None)
 
-    def _left(self, service: Key, error: ServiceTooLarge) -> dict[Family, NodeService]:
+    def _left(self, service: ServiceKey, error: ServiceTooLarge) -> dict[Family, NodeService]:
         """What stays of one that is too large: the ports and addresses that it had, and those of its endpoints that are
         still there."""
         is_new = service not in self.too_large
         self.too_large[service] = error
         if is_new:
-            self._on_too_large(service, error)
+            self._handlers.on_too_large(service, error)
         return {
             family: keep_endpoints(asked, error.addresses)
             for family, claims in self._claims.items()
             if (asked := claims.requested(service)) is not None
         }
 
-    def _put_in(self, family: Family, found: Mapping[Key, NodeService | None], since: float) -> None:
+    def _put_in(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
         """Services as they are served from now on, in one family."""
         before, table = self._served[family], self.tables[family]
         for service, served in found.items():
@@ -238,7 +247,7 @@ class Proxier:
             self._put[family].setdefault(service, since)
             table.set_service(service, served)
 
-    def _look_at_lost(self, family: Family, service: Key) -> None:
+    def _look_at_lost(self, family: Family, service: ServiceKey) -> None:
         before, what = self.conflicts[family], self._claims[family].conflicts(service)
         if what == before.get(service, ()):
             return
@@ -246,7 +255,7 @@ class Proxier:
             before[service] = what
         else:
             del before[service]
-        self._on_lost(family, service, what)
+        self._handlers.on_conflict(family, service, what)
 
 
 def _time(text: str) -> datetime | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.resources import AnyResource, Key
+from zoneward.client.resources import AnyResource
 from zoneward.client.unreadable import Unreadable
 from zoneward.daemon.log import Log
 from zoneward.daemon.unreadable import log_unreadable
@@ -11,6 +11,7 @@ from zoneward.kube.input_error import show
 from zoneward.kube.objects import Service
 from zoneward.netlink.messages import Family
 from zoneward.proxy.metrics import Metrics
+from zoneward.proxy.model.node_service import ServiceKey
 from zoneward.proxy.proxy_events import (
     ADDRESS_CONTESTED,
     NO_HEALTH_PORT,
@@ -30,27 +31,27 @@ class ProxyReporter:
         *,
         log: Log,
         teller: ProxyEventRecorder,
-        service: Callable[[Key], Service | None],
+        service: Callable[[ServiceKey], Service | None],
         said: Callable[[CallFailed], str],
     ) -> None:
         self._metrics, self._log, self._teller, self._service, self._said = metrics, log, teller, service, said
 
     # --- Services -----------------------------------------------------------------------------------------------------
 
-    def service_refused(self, family: Family, service: Key, why: str) -> None:
+    def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
         """The kernel does not take one."""
         self._metrics.refused[family] += 1
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
         self._tell(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
-    def service_too_large(self, service: Key, error: ServiceTooLarge) -> None:
+    def service_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> None:
         """One asks for more than one may have."""
         self._metrics.refused[error.family] += 1
         why = f"it is too large: {error}"
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
         self._tell(service, NOT_PROGRAMMED, why)
 
-    def addresses_contested(self, family: Family, service: Key, what: tuple[str, ...]) -> None:
+    def addresses_contested(self, family: Family, service: ServiceKey, what: tuple[str, ...]) -> None:
         """What a Service asks for and other Services have; nothing: it has all of it by now."""
         if what:
             taken = ", ".join(what)
@@ -59,25 +60,25 @@ class ProxyReporter:
             )
             self._tell(service, ADDRESS_CONTESTED, f"it does not get what is another Service's: {taken}")
 
-    def values_left_out(self, service: Key, what: tuple[str, ...]) -> None:
+    def values_left_out(self, service: ServiceKey, what: tuple[str, ...]) -> None:
         """What of a Service cannot be served; nothing: all of it can by now."""
         if what:
             values = "; ".join(what)
             self._log.warning("a part of a Service is left out", service="/".join(service), values=values)
             self._tell(service, PARTLY_PROGRAMMED, f"not programmed: {values}")
 
-    def selection_failed(self, service: Key, why: str) -> None:
+    def selection_failed(self, service: ServiceKey, why: str) -> None:
         """A mistake in the program: the log has its place."""
         self._tell(service, NOT_PROGRAMMED, f"a mistake in the program: {why}; it stays as it was, and is tried again")
 
     def node_address_left_out(self, address: str) -> None:
         self._log.warning("an address of the Node is left out, being no IP address", address=show(address))
 
-    def health_port_failed(self, service: Key, port: int, why: str) -> None:
+    def health_port_failed(self, service: ServiceKey, port: int, why: str) -> None:
         self._log.warning("a health check node port can't be served", service="/".join(service), port=port, error=why)
         self._tell(service, NO_HEALTH_PORT, f"the health check node port {port} can't be served: {why}")
 
-    def _tell(self, key: Key, reason: str, note: str) -> None:
+    def _tell(self, key: ServiceKey, reason: str, note: str) -> None:
         service = self._service(key)
         if service is not None:
             self._teller.record(service, reason, note)

@@ -41,10 +41,10 @@ from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransacti
 from zoneward.proxy.machine import address_families
 from zoneward.proxy.measure.connection_collector import ConnectionCollector
 from zoneward.proxy.metrics import Metrics
-from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService, selection_document
-from zoneward.proxy.node_lease import NodeLease, ProgrammedVersion
-from zoneward.proxy.proxier import Proxier
+from zoneward.proxy.node_lease import LeaseIdentity, NodeLease, ProgrammedVersion
+from zoneward.proxy.proxier import Proxier, ProxierHandlers
 from zoneward.proxy.proxy_events import ProxyEventRecorder
 from zoneward.proxy.reporter import ProxyReporter
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
@@ -143,10 +143,12 @@ class NodeProxy:
             proxy_name=settings.proxy_name,
             max_entries=settings.max_service_entries,
             service_ranges=settings.service_ranges,
-            on_service=self._changed,
-            on_node=self._node_is,
-            on_left_out=lambda service, what: self._reports.values_left_out(service, what),
-            on_unreadable=lambda found: self._reports.unreadable(found),
+            handlers=NodeCacheHandlers(
+                on_service=self._changed,
+                on_node=self._node_is,
+                on_left_out=lambda service, what: self._reports.values_left_out(service, what),
+                on_unreadable=lambda found: self._reports.unreadable(found),
+            ),
         )
         self._teller = ProxyEventRecorder(Writer(transport), node=self._node, log=log, clock=self._clock)
         self._reports = ProxyReporter(
@@ -160,10 +162,12 @@ class NodeProxy:
             self._known,
             metrics=self._metrics,
             log=log,
-            after=self._is_programmed,
-            on_too_large=self._reports.service_too_large,
-            on_lost=self._reports.addresses_contested,
-            on_selection_failed=self._reports.selection_failed,
+            handlers=ProxierHandlers(
+                on_programmed=self._is_programmed,
+                on_too_large=self._reports.service_too_large,
+                on_conflict=self._reports.addresses_contested,
+                on_selection_failed=self._reports.selection_failed,
+            ),
             clock=self._clock,
         )
         options = ruleset_options(settings, self._own)
@@ -188,9 +192,7 @@ class NodeProxy:
         self._heartbeat = Heartbeat()
         self._lease = NodeLease(
             transport,
-            namespace=self._lease_namespace,
-            node=self._node,
-            proxy_name=settings.proxy_name or "",
+            LeaseIdentity(self._lease_namespace, self._node, settings.proxy_name or ""),
             programmed=self._may_be_claimed,
             owner=self._owner,
             on_trouble=self._reports.lease_failed,

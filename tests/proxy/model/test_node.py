@@ -19,7 +19,7 @@ from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_syncer import TableSyncer
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.address_ownership import resolve_ownership
-from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
 from zoneward.proxy.proxier import Proxier
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
@@ -162,7 +162,10 @@ def test_any_changes_end_as_a_fresh_start_would(
     async def run() -> None:
         kernel = FakeKernel()
         known = NodeCache(
-            "n1", zone="a", gates=Gates(), on_service=lambda key, trigger: loop.service_changed(key, trigger)
+            "n1",
+            zone="a",
+            gates=Gates(),
+            handlers=NodeCacheHandlers(on_service=lambda key, trigger: loop.service_changed(key, trigger)),
         )
         loop: Proxier = Proxier(known, metrics=Metrics())
         tables = {family: TableSyncer(kernel, family, options=OPTIONS) for family in FAMILIES}

@@ -7,7 +7,7 @@ import msgspec
 from zoneward.client.resources import Key, LiveNode, SealedSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import Service
-from zoneward.proxy.model.node_cache import NodeCache
+from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import SelectionRule
@@ -47,7 +47,8 @@ def node(zone: str, version: int = 1) -> LiveNode:
 
 
 def known(*, zone: str | None = "a", **told: Any) -> NodeCache:
-    return NodeCache("n1", zone=zone, gates=Gates(), **told)
+    handlers = NodeCacheHandlers(**{name: told.pop(name) for name in tuple(told) if name.startswith("on_")})
+    return NodeCache("n1", zone=zone, gates=Gates(), handlers=handlers, **told)
 
 
 def addresses(found: dict[Any, NodeService]) -> list[str]:

@@ -10,7 +10,7 @@ from tests.proxy.services import services
 from zoneward.netlink.messages import FAMILIES
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
-from zoneward.proxy.ruleset.ruleset import ServiceRules
+from zoneward.proxy.ruleset.ruleset import ServiceRuleset
 from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 
 HERE, THERE = Backend("10.1.0.1", 8080, is_local=True), Backend("10.2.0.1", 8080)
@@ -22,7 +22,7 @@ def a_portion(
     local: tuple[Backend, ...] = (),
     own: str | None = None,
     **about: Any,
-) -> ServiceRules:
+) -> ServiceRuleset:
     """Of a Service with one port, with an external address unless told otherwise."""
     port: dict[str, Any] = {
         "node_port": about.pop("node_port", None),

@@ -40,7 +40,7 @@ _LIBRARY: Final = "libnftables.so.1"
 _NO_DNS: Final = 1
 
 
-class Library:
+class NftLibrary:
     """libnftables with a context of its own. Raises OSError where there is none."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Library:
         return status == 0, (said if status == 0 else wrong) or b""
 
 
-def answers(request: bytes) -> Iterator[bytes]:
+def query_kernel(request: bytes) -> Iterator[bytes]:
     """What the kernel answers to one request, up to what ends it. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
         kernel.bind((0, 0))
@@ -92,7 +92,7 @@ def answers(request: bytes) -> Iterator[bytes]:
                 return
 
 
-class Sender:
+class TransactionSocket:
     """A way to send transactions."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ def _is_last(datagram: bytes) -> bool:
     return False
 
 
-def _answer(library: Library, sender: Sender, request: bytes, say: Callable[[bytes, bytes], None]) -> None:
+def _answer(library: NftLibrary, sender: TransactionSocket, request: bytes, say: Callable[[bytes, bytes], None]) -> None:
     if request[:1] == RUN:
         done, said = library.run(request[1:])
         say(DONE if done else REFUSED, said)
@@ -150,7 +150,7 @@ def _answer(library: Library, sender: Sender, request: bytes, say: Callable[[byt
             say(DONE, sender.answer(request[1:]))
             return
         # Piece by piece: all at once it would be kept here twice.
-        for piece in answers(request[1:]):
+        for piece in query_kernel(request[1:]):
             say(MORE, piece)
     except OSError as error:
         say(REFUSED, f"{error.errno} {error.strerror}".encode())
@@ -158,7 +158,7 @@ def _answer(library: Library, sender: Sender, request: bytes, say: Callable[[byt
         say(DONE, b"")
 
 
-def keep_one_right() -> None:
+def keep_one_capability() -> None:
     """Only CAP_NET_ADMIN stays, as far as it is there, and no program that is started gets more."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -170,7 +170,7 @@ def keep_one_right() -> None:
     libc.capset(head, struct.pack("=6I", *kept))
 
 
-def ask_no_name_server() -> None:
+def disable_dns() -> None:
     """nft takes a word in the place of an address for the name of a host. It is looked for in files alone.
 
     A name server that does not answer holds up all that waits for the kernel, and it may be one that is reached by way
@@ -191,18 +191,18 @@ def end_with_parent() -> None:
 
 def main() -> int:
     end_with_parent()
-    ask_no_name_server()
+    disable_dns()
     try:
-        library = Library()
+        library = NftLibrary()
     except OSError as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
     try:
-        sender = Sender()
+        sender = TransactionSocket()
     except OSError as error:
         sys.stderr.write(f"the kernel has no nf_tables: {error.strerror}\n")
         return UNUSABLE
-    keep_one_right()
+    keep_one_capability()
     source, sink = sys.stdin.buffer, sys.stdout.buffer
 
     def say(kind: bytes, text: bytes) -> None:

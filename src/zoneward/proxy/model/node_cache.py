@@ -7,7 +7,7 @@ Slices that are meant for other zones stay as they came, packed, until there is 
 import asyncio
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, cast
 
@@ -34,7 +34,7 @@ from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
 from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, zone_of
 from zoneward.kube.readable_json import FAILURES
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode
+from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, ServiceKey
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD, Consumer, SelectionRule, policies_of
@@ -58,14 +58,27 @@ class _Endpoint(Endpoint, frozen=True, gc=False, rename="camel", omit_defaults=T
 _ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
 
 
-class NodeCache:
-    """Give it to `zoneward.client.following.follow`, with `queries`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCacheHandlers:
+    """What a `NodeCache` calls.
 
-    ``on_service`` is told of each Service whose objects changed, unless that can make no difference here, and the time
-    that a new slice gives for the change (`TRIGGER_TIME`); ``on_node`` of the own Node, None where it is gone.
-    ``on_unreadable`` is told of objects that cannot be read.
+    ``on_service`` gets each Service whose objects changed, unless that can make no difference on this node, and the
+    time that a new slice gives for the change (`TRIGGER_TIME`). ``on_node`` gets the own Node, None where it is gone.
+    ``on_left_out`` gets what of a Service cannot be served, in a few lines, each time that this changes.
+    ``on_unreadable`` gets objects that cannot be read.
+    """
+
+    on_service: Callable[[ServiceKey, str | None], None] = lambda _key, _trigger: None
+    on_node: Callable[[LiveNode | None], None] = lambda _node: None
+    on_left_out: Callable[[ServiceKey, tuple[str, ...]], None] = lambda _key, _what: None
+    on_unreadable: OnUnreadable = lambda _found: None
+
+
+class NodeCache:
+    """The Services, EndpointSlices and the Node that a proxy watches. Pass it to `zoneward.client.following.follow`,
+    with `queries`.
+
     ``max_entries``: what one Service may take in a family (`zoneward.proxy.ruleset.service_size`).
-    ``on_left_out`` is told what of a Service cannot be served, in a few lines, each time that changes (`LeftOut`).
     ``service_ranges`` are those of cluster IPs.
     ``proxy_name``: only Services that carry it in ``service.kubernetes.io/service-proxy-name`` are served; None: only
     those without that label.
@@ -83,10 +96,7 @@ class NodeCache:
         proxy_name: str | None = None,
         max_entries: int = MAX_SERVICE_ENTRIES,
         service_ranges: Sequence[str] = (),
-        on_service: Callable[[Key, str | None], None] = lambda _key, _trigger: None,
-        on_node: Callable[[LiveNode | None], None] = lambda _node: None,
-        on_left_out: Callable[[Key, tuple[str, ...]], None] = lambda _key, _what: None,
-        on_unreadable: OnUnreadable = lambda _found: None,
+        handlers: NodeCacheHandlers | None = None,
     ) -> None:
         self.node = ProxyNode(name=node, zone=zone)
         """The zone stays what it was where the Node is gone."""
@@ -95,7 +105,13 @@ class NodeCache:
         self._gates, self._consumer, self._proxy_name = gates, consumer, proxy_name
         self._max_entries = max_entries
         self._service_ranges = tuple(service_ranges)
-        self._on_service, self._on_node, self._on_left_out = on_service, on_node, on_left_out
+        handlers = handlers or NodeCacheHandlers()
+        on_unreadable = handlers.on_unreadable
+        self._on_service, self._on_node, self._on_left_out = (
+            handlers.on_service,
+            handlers.on_node,
+            handlers.on_left_out,
+        )
         self.left_out_values: Final[dict[Key, tuple[str, ...]]] = {}
         """What of each Service cannot be served, in a few lines; without Services of which all is."""
         self._packing = Packing()

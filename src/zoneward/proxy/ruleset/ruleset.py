@@ -30,7 +30,7 @@ class SetDeclaration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceRules:
+class ServiceRuleset:
     """What one Service adds to a table. ``shared_chains`` names chains that many use; ``chains`` and ``sets`` are its own."""
 
     elements: Elements = field(default_factory=dict)
@@ -39,7 +39,7 @@ class ServiceRules:
     sets: Mapping[str, SetDeclaration] = field(default_factory=dict)
 
 
-NO_RULES: Final = ServiceRules()
+NO_RULES: Final = ServiceRuleset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

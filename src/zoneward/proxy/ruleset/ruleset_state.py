@@ -22,7 +22,7 @@ from zoneward.proxy.ruleset.ruleset import (
     Elements,
     Ruleset,
     RulesetChanges,
-    ServiceRules,
+    ServiceRuleset,
     SetDeclaration,
 )
 from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
@@ -38,7 +38,7 @@ class RulesetState:
         self._family, self._table, self._options = family, table, options
         self._base_sets: Final = base_sets(family, options)
         self._base_chains: Final = base_chains(family, options)
-        self._portions: dict[ServiceKey, ServiceRules] = {}
+        self._portions: dict[ServiceKey, ServiceRuleset] = {}
         self._shared: Counter[str] = Counter()
         self._owners: dict[tuple[str, str], ServiceKey] = {}
         self._contested: dict[tuple[str, str], dict[ServiceKey, str]] = {}
@@ -48,7 +48,7 @@ class RulesetState:
         """Elements of the kernel that nobody has asked for yet."""
         self._chains_there: set[str] = set()
         self._sets_there: set[str] = set()
-        self._before: list[tuple[ServiceKey, ServiceRules]] = []
+        self._before: list[tuple[ServiceKey, ServiceRuleset]] = []
         self._stray_before: list[tuple[str, str, str]] = []
 
     def set_savepoint(self) -> None:
@@ -102,7 +102,7 @@ class RulesetState:
             family=self._family, table=self._table, removed_elements=removed, deleted_chains=chains, deleted_sets=sets
         )
 
-    def set_service(self, service: ServiceKey, portion: ServiceRules) -> RulesetChanges:
+    def set_service(self, service: ServiceKey, portion: ServiceRuleset) -> RulesetChanges:
         """A Service as it is now; `NO_RULES` for one that is gone. What that changes."""
         old = self._portions.get(service, NO_RULES)
         self._before.append((service, old))

@@ -17,7 +17,7 @@ from zoneward.proxy.model.node_service import Backend, NodeService, NodeServiceP
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.endpoint_slots import place_in_slots, slots_per_endpoint
 from zoneward.proxy.ruleset.nft_commands import safe_name
-from zoneward.proxy.ruleset.ruleset import ADDRESS, NO_RULES, Chain, ServiceRules, SetDeclaration
+from zoneward.proxy.ruleset.ruleset import ADDRESS, NO_RULES, Chain, ServiceRuleset, SetDeclaration
 from zoneward.proxy.ruleset.service_size import ServiceParts
 
 _MOST_KEPT: Final = 1 << 20
@@ -37,7 +37,7 @@ def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, 
     return found
 
 
-def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOptions) -> ServiceRules:
+def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOptions) -> ServiceRuleset:
     """What a Service adds to its table. ``there``: see `assign_slots`."""
     made = [_Portion(each, options).made(there) for each in parts]
     if len(made) <= 1:
@@ -50,7 +50,7 @@ def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOpt
             elements.setdefault(name, {}).update(some)
         chains |= each.chains
         sets |= each.sets
-    return ServiceRules(
+    return ServiceRuleset(
         elements=elements,
         shared_chains=frozenset[str]().union(*(each.shared_chains for each in made)),
         chains=chains,
@@ -68,11 +68,11 @@ class _Portion:
         self._chains: dict[str, Chain] = {}
         self._sets: dict[str, SetDeclaration] = {}
 
-    def made(self, there: EndpointSlots) -> ServiceRules:
+    def made(self, there: EndpointSlots) -> ServiceRuleset:
         for port in self._served.ports:
             self._add(port, *(there.get((port.name, port.protocol, kind), ()) for kind in ("cluster", "local")))
         self._guard()
-        return ServiceRules(
+        return ServiceRuleset(
             elements=self._elements, shared_chains=frozenset(self._shared), chains=self._chains, sets=self._sets
         )
 
