@@ -1,7 +1,4 @@
-"""What the kernel is asked about the flows that it tracks, and what it says: ``linux/netfilter/nfnetlink_conntrack.h``.
-
-All of UDP, as nothing else needs it.
-"""
+"""Requests to connection tracking and its answers, about flows of UDP: ``linux/netfilter/nfnetlink_conntrack.h``."""
 
 import socket
 import struct
@@ -43,7 +40,7 @@ AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One tracked flow: where its client sends to, who answers, and all that the kernel said of it."""
+    """One tracked flow: where its client sends to, who replies, and the kernel's whole message about it."""
 
     destination: SocketAddress
     reply_source: SocketAddress
@@ -56,10 +53,10 @@ def pack_address(family: Family, address: str) -> bytes:
 
 
 def dump_request(family: Family, *, address: bytes | None = None, port: int | None = None) -> bytes:
-    """What asks for all flows of a family; with ``port`` only for those whose clients send there.
+    """Asks for all flows of a family; with ``port`` only for those whose clients send there.
 
-    Kernels before 5.8 tell all flows, of every protocol, whatever is asked for. Of IPv6, those who send to any address
-    at that port are told: where a kernel is asked for one, it tells all others (6.18 does).
+    Kernels before 5.8 return all flows, of every protocol, whatever is asked for. For IPv6, an address is not part of
+    the request: kernel 6.18 returns all flows but those to the address.
     """
     flags, protocol = _BY_PROTOCOL, attribute(_NUMBER, bytes([socket.IPPROTO_UDP]))
     if port is not None:
@@ -80,7 +77,7 @@ def parse_flows(family: Family, answer: bytes) -> Iterator[Flow]:
 
 
 def flow_identity(flow: Flow) -> bytes:
-    """The attributes by which the kernel knows a flow."""
+    """The attributes by which the kernel identifies a flow."""
     parts = dict(attributes(flow.message, GENERIC.size))
     # With its number, another flow that has taken the same place meanwhile stays.
     found = nested(_ORIGINAL, [parts[_ORIGINAL]]) + attribute(_ID, parts[_ID])
@@ -88,9 +85,9 @@ def flow_identity(flow: Flow) -> bytes:
 
 
 def delete_requests(family: Family, some: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Requests that delete flows by their `flow_identity`, each with the number of those that it deletes.
+    """Requests that delete flows by their `flow_identity`, each with the number of flows that it deletes.
 
-    The kernel does all of a request, and answers to the last of it, or before that to one that is not there any more.
+    The kernel does all of a request, and answers to the last message of it, or before that to one whose flow is gone.
     """
     left = iter(some)
     while part := list(islice(left, AT_ONCE)):

@@ -1,7 +1,7 @@
-"""Tables, chains, sets and rules as the kernel tells them over netlink.
+"""Requests to nf_tables and its answers: tables, chains, sets, rules and elements.
 
-nft itself lists in seconds what the kernel tells in a moment, and needs hundreds of megabytes for it. The numbers are
-those of ``linux/netfilter/nf_tables.h``.
+nft itself lists in seconds what the kernel dumps in a moment, and needs hundreds of megabytes for it. Elements are read
+into the words that nft has for them, and written from these. The numbers are those of ``linux/netfilter/nf_tables.h``.
 """
 
 import socket
@@ -58,12 +58,13 @@ class Hook:
 
 
 class DumpInterrupted(Exception):  # noqa: N818 -- it is an answer
-    """Somebody changed something while the kernel told of it."""
+    """Somebody changed something while the kernel dumped it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """``has_flags``: it has flags, and ours has none: it sleeps, or is a process' own. ``use``: its chains and sets."""
+    """``has_flags``: it is dormant, or a process' own; our tables have no flags. ``use``: its number of chains and
+    sets."""
 
     has_flags: bool
     use: int
@@ -71,7 +72,7 @@ class FoundTable:
 
 @dataclass(frozen=True, slots=True)
 class FoundSet:
-    """``element_count`` of elements; None: this kernel does not say."""
+    """``element_count`` None: this kernel does not report it."""
 
     kind: str
     element_count: int | None
@@ -79,9 +80,9 @@ class FoundSet:
 
 @dataclass(frozen=True, slots=True)
 class FoundRule:
-    """``expressions`` are the kernel's own words, with all names of sets without a name made the same.
+    """``expressions`` are the kernel's bytes, in which all names of anonymous sets are made the same.
 
-    ``handle`` is another one for each rule that was ever made; ``unnamed`` are the sets that this rule alone has.
+    ``handle`` differs for all rules that were ever made; ``unnamed`` are the anonymous sets that this rule alone has.
     """
 
     chain: str
@@ -98,12 +99,12 @@ def generation_request() -> bytes:
 
 
 def table_request(family: Family, table: str) -> bytes:
-    """For one table; the kernel refuses where there is none (ENOENT)."""
+    """Asks for one table; the kernel refuses where there is none (ENOENT)."""
     return request(SUBSYSTEM, GET_TABLE, FAMILY_NUMBERS[family], string_attribute(TABLE_NAME, table))
 
 
 def chains_request(family: Family) -> bytes:
-    """For the chains of all tables: the kernel has no way to ask for those of one."""
+    """Asks for the chains of all tables: the kernel has no request for those of one."""
     return request(SUBSYSTEM, GET_CHAIN, FAMILY_NUMBERS[family], dump=True)
 
 
@@ -112,7 +113,7 @@ def sets_request(family: Family, table: str) -> bytes:
 
 
 def rules_request(family: Family, table: str, chain: str | None = None) -> bytes:
-    """For the rules of a table, or of one of its chains."""
+    """Asks for the rules of a table, or of one of its chains."""
     where = string_attribute(RULE_TABLE, table) + (b"" if chain is None else string_attribute(RULE_CHAIN, chain))
     return request(SUBSYSTEM, GET_RULE, FAMILY_NUMBERS[family], where, dump=True)
 
@@ -121,21 +122,21 @@ def rules_request(family: Family, table: str, chain: str | None = None) -> bytes
 
 
 def parse_generation(answer: bytes) -> int:
-    """The number of transactions that this network namespace has seen, from a beginning of the kernel's choice."""
+    """The number of transactions that this network namespace has seen, from some beginning."""
     for _, found in _told(answer, NEW_GENERATION):
         return _number(found[GENERATION_ID])
     return 0
 
 
 def parse_table(answer: bytes) -> FoundTable:
-    """Of one table."""
+    """The table of an answer about one table."""
     for _, found in _told(answer, NEW_TABLE):
         return FoundTable(bool(_number(found.get(TABLE_FLAGS, b""))), _number(found.get(TABLE_USE, b"")))
     return FoundTable(False, 0)
 
 
 def parse_chains(answer: bytes, table: str) -> dict[str, Hook | None]:
-    """The chains of a table with their hooks. Raises Incomplete."""
+    """The chains of a table with their hooks. Raises DumpInterrupted."""
     found: dict[str, Hook | None] = {}
     for _, each in _told(answer, NEW_CHAIN):
         if read_string(each[CHAIN_TABLE]) == table:
@@ -144,7 +145,7 @@ def parse_chains(answer: bytes, table: str) -> dict[str, Hook | None]:
 
 
 def parse_sets(answer: bytes, table: str) -> dict[str, FoundSet]:
-    """The sets and maps of a table that have a name. Raises Incomplete."""
+    """The sets and maps of a table that have a name. Raises DumpInterrupted."""
     found: dict[str, FoundSet] = {}
     for _, each in _told(answer, NEW_SET):
         name = read_string(each[SET_NAME])
@@ -155,7 +156,7 @@ def parse_sets(answer: bytes, table: str) -> dict[str, FoundSet]:
 
 
 def parse_rules(answer: bytes, table: str) -> dict[str, tuple[FoundRule, ...]]:
-    """The rules of each chain of a table that has some. Raises Incomplete."""
+    """The rules of each chain of a table that has some. Raises DumpInterrupted."""
     found: dict[str, list[FoundRule]] = {}
     for _, each in _told(answer, NEW_RULE):
         if read_string(each[RULE_TABLE]) == table:
@@ -242,7 +243,8 @@ FieldTypes = tuple[str, ...]
 
 @lru_cache(maxsize=256)
 def parse_field_types(declaration: str) -> tuple[FieldTypes, FieldTypes] | None:
-    """The parts of keys and of values; None for a set that the kernel fills by itself."""
+    """The fields of keys and of values, from what nft has between the braces of a set; None for a set that the kernel
+    fills."""
     types_of, *others = declaration.split("; ")
     if any(each.startswith("flags") and "dynamic" in each for each in others):
         return None
@@ -256,13 +258,13 @@ def _parts(types: str) -> FieldTypes:
 
 
 def elements_request(family: Family, table: str, name: str) -> bytes:
-    """What asks the kernel for all elements of a set."""
+    """Asks for all elements of a set."""
     where = string_attribute(TABLE, table) + string_attribute(SET, name)
     return request(SUBSYSTEM, GET_ELEMENTS, FAMILY_NUMBERS[family], where, dump=True)
 
 
 def split_elements(answer: bytes) -> list[bytes]:
-    """Each element of an answer, as the kernel has it. Raises Incomplete."""
+    """Each element of an answer, as the kernel writes it. Raises DumpInterrupted."""
     if not is_consistent(answer):
         raise DumpInterrupted("somebody changed the elements while they were read")
     return [
@@ -276,7 +278,7 @@ def split_elements(answer: bytes) -> list[bytes]:
 
 
 class ElementReader:
-    """Reads elements of one set; ``parts`` are those of its keys and values, see `parse_field_types`."""
+    """Reads elements of one set; ``parts`` are the fields of its keys and values (`parse_field_types`)."""
 
     def __init__(self, family: Family, parts: tuple[FieldTypes, FieldTypes]) -> None:
         self._family = family
@@ -342,7 +344,7 @@ def _words(family: Family, data: bytes, parts: FieldTypes) -> str:
 
 
 class ElementWriter:
-    """Writes elements of one set; ``parts`` are those of its keys and values, see `parse_field_types`."""
+    """Writes elements of one set; ``parts`` are the fields of its keys and values (`parse_field_types`)."""
 
     def __init__(self, family: Family, parts: tuple[FieldTypes, FieldTypes]) -> None:
         self._family = FAMILY_NUMBERS[family]
@@ -354,7 +356,7 @@ class ElementWriter:
         """What comes before the key, which depends on how long that and the value are."""
 
     def write(self, key: str, value: str) -> bytes:
-        """One element, as an attribute; without a value where that is empty."""
+        """One element as an attribute; without a value where that is empty."""
         head, number = key, ""
         if self._numbered:
             head, _, number = key.rpartition(" . ")

@@ -1,4 +1,4 @@
-"""What the machine has that a proxy runs on."""
+"""The machine that a proxy runs on: its address families, and the capability that programming the kernel needs."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ from zoneward.netlink.messages import Family
 
 
 def address_families() -> tuple[Family, ...]:
-    """Of addresses: those that its kernel knows."""
+    """The address families that this machine's kernel supports."""
     return ("ip", "ip6") if Path("/proc/net/if_inet6").exists() else ("ip",)
 
 
@@ -27,10 +27,10 @@ class _Sets(ctypes.Structure):
 
 
 def drop_effective_capability(capability: int = CAP_NET_ADMIN) -> None:
-    """This thread, and threads that it starts, act without it from now on; programs that they start have it.
+    """Make this thread, and threads that it starts, act without a capability; programs that they start still have it.
 
-    It stays permitted: a process that programs the kernel has to be started again where one dies. So what a mistake
-    does here, it does without; it is no wall against whoever runs code here. Raises OSError where the system refuses.
+    The capability stays permitted, for the process that programs the kernel has to be started again where it dies. So
+    this protects against mistakes, not against whoever runs code here. Raises OSError where the system refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     header, sets = _Header(_VERSION, 0), (_Sets * 2)()

@@ -1,6 +1,9 @@
-"""The Lease of a node's proxy, kept current: what is programmed here, told at a cost that nodes and time alone decide.
+"""The Lease of a node's proxy: it reports up to which versions of Services and EndpointSlices this node is programmed.
 
-However many Services change, and however often, it is written at most once in `LEAST` seconds, and where nothing
+Objects arrive in the order of their versions, and are programmed in any order. A Service that changed after a version,
+and is not programmed since, holds the reported version back; everything else passes it (`ProgrammedVersion`).
+
+However many Services change, and however often, the Lease is written at most once in `LEAST` seconds, and where nothing
 changes once in a minute, as the Leases of kubelets are.
 """
 
@@ -24,7 +27,10 @@ KINDS: Final = (SERVICES.kind, SLICES.kind)
 
 
 class ProgrammedVersion:
-    """Tell it of every change, in order: `mark_changed` when a Service or a slice of it changed, then `mark_received`."""
+    """The versions up to which the kernel has everything.
+
+    Report every change, in order: `mark_changed` when a Service or one of its slices changed, then `mark_received`.
+    """
 
     def __init__(self) -> None:
         self._received: dict[str, int] = {}
@@ -32,12 +38,13 @@ class ProgrammedVersion:
         """Of Services that changed: what had been received before they first did."""
 
     def mark_received(self, kind: str, version: int) -> None:
-        """All that happened to a kind up to a version was received, and `mark_changed` told of what it concerns."""
+        """Everything that happened to a kind up to a version was received, and `mark_changed` was called for all
+        Services of it."""
         if kind in KINDS:
             self._received[kind] = version
 
     def mark_changed(self, service: ServiceKey) -> None:
-        """A Service, or a slice of it, is now another one, or gone: from now on it has to be programmed anew."""
+        """A Service, or a slice of it, changed or is gone: it has to be programmed again."""
         if service not in self._since:
             self._since[service] = dict(self._received)
 
@@ -81,7 +88,7 @@ _SPREAD: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LeaseIdentity:
-    """Where a proxy's Lease is, and whose: ``proxy_name`` is empty but for a proxy that serves labelled Services only."""
+    """Where a proxy's Lease is, and whose: ``proxy_name`` is empty but for one that serves labelled Services."""
 
     namespace: str
     node: str
@@ -89,11 +96,12 @@ class LeaseIdentity:
 
 
 class NodeLease:
-    """`run` it. ``programmed`` says what is; None: nothing can be said yet, and nothing is written.
+    """Writes the Lease while it `run`s. ``programmed`` returns what the Lease reports; None: nothing yet, and nothing
+    is written.
 
-    ``owner`` is the Node, where it is known, with which the Lease goes. Of the Lease in this namespace and under this
-    name nobody else is expected to write anything. What fails is told to ``on_trouble`` and tried again. ``clock``
-    counts seconds, ``now`` is the time of day, ``chance`` is from 0 to 1.
+    ``owner`` returns the Node, where it is known, whose garbage collection removes the Lease. Nobody else is expected
+    to write this Lease. ``on_trouble`` gets each failed write, which is tried again. ``clock`` counts seconds, ``now``
+    is the time of day, ``chance`` returns a number from 0 to 1.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""From what a node knows to what its kernel has: Services that changed are selected anew, and put into the tables.
+"""From the cache of a node to its kernel: a Service that changed is selected for again, and set in the tables.
 
 A Service whose selection fails by a mistake keeps the rules that it has, is tried again, and holds up no other. What
-happens after the rules are in the kernel, and not before: flows of UDP are looked at, health check node ports answer
-anew, and what was waited for is counted.
+depends on the rules happens after they are in the kernel, and not before: stale flows of UDP are removed, health check
+node ports answer anew, and durations are counted.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _AT_ONCE: Final = 200
 
 
 class ProgrammedTable(Protocol):
-    """Where the Services of one family are put; `zoneward.proxy.kernel.table_syncer.FamilyTable` is one."""
+    """Where the Services of one family are set; `zoneward.proxy.kernel.table_syncer.TableSyncer` is one."""
 
     def set_service(self, service: ServiceKey, served: NodeService | None) -> None: ...
     def is_pending(self, service: ServiceKey) -> bool: ...
@@ -59,13 +59,9 @@ class ProxierHandlers:
 
 
 class Proxier:
-    """`service_changed` what changed, and `run`. ``tables`` may call `transaction_done` at any time.
+    """Report what changed with `service_changed`, and `run` it. ``tables`` may call `transaction_done` at any time.
 
-    ``on_too_large`` is told once of a Service that is too large, and why: it keeps what it had, but for endpoints that
-    are gone. ``on_selection_failed`` is told of each that could not be selected for, and why. ``after`` is told of each
-    Service whose rules in a family are in the kernel: as it was there before, and is now; ``on_lost`` what other
-    Services have of all that one asks for, each time that changes (`Claims.lost`).
-    ``clock`` counts seconds, ``now`` is the time of day: the times of slices are told in it.
+    ``clock`` counts seconds, ``now`` is the time of day: the times in EndpointSlices are compared with it.
     """
 
     def __init__(
@@ -109,17 +105,18 @@ class Proxier:
     # --- what is asked ------------------------------------------------------------------------------------------------
 
     def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]:
-        """All Services as they are served."""
+        """All Services of a family as this node serves them."""
         return self._served[family]
 
     def is_pending(self, service: ServiceKey) -> bool:
-        """Whether a Service is on its way to the kernel."""
+        """Whether a change of a Service is not in the kernel yet."""
         return service in self._changed or any(table.is_pending(service) for table in self.tables.values())
 
     def pending_since(self, family: Family | None = None) -> float | None:
-        """Of what waits longest, in a family or in any, by the clock; None where nothing waits.
+        """When the oldest change was received that is not in the kernel yet, by the clock, in a family or in any; None:
+        there is none.
 
-        Until everything was listed nothing can be programmed, and nothing waits.
+        Until everything was listed nothing can be programmed, and nothing is pending.
         """
         if not self._cache.synced.is_set() or (family is not None and family not in self.tables):
             return None
@@ -129,7 +126,7 @@ class Proxier:
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def service_changed(self, service: ServiceKey, trigger: str | None = None) -> None:
-        """A Service or what belongs to it is another one now. ``trigger``: since when, as a slice tells it."""
+        """A Service, or a slice of it, changed. ``trigger``: the time of the change, as a slice gives it."""
         if service not in self._changed:
             self._changed[service] = self._clock()
         if trigger is not None and (when := _time(trigger)) is not None and when >= self._begun:
@@ -144,7 +141,7 @@ class Proxier:
             self._put_in(family, found, self._clock())
 
     def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
-        """A transaction is in the kernel."""
+        """The kernel took a transaction."""
         metrics, now, put = self._metrics, self._clock(), self._put[family]
         metrics.apply.observe(done.seconds)
         metrics.transactions[family] += 1
@@ -165,14 +162,14 @@ class Proxier:
                 self._handlers.on_programmed(service, before, after)
 
     def service_refused(self, family: Family, service: ServiceKey) -> None:
-        """The kernel does not take a Service as it is: that is told, and nothing waits for it."""
+        """The kernel refuses a Service as it is: that is reported, and nothing waits for it."""
         self._put[family].pop(service, None)
         self._triggers.pop(service, None)
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled. Begins once every kind was listed."""
+        """Run until cancelled. It begins once every kind was listed."""
         await self._cache.synced.wait()
         left, last = BURST, self._clock()
         while True:

@@ -1,7 +1,7 @@
-"""What a node cannot program, told as Events of the Services that it is about.
+"""Records Events of Services that a node cannot program.
 
-All nodes see the same, so that each tells little: one Event for a Service and a reason in `QUIET` seconds, and
-`PER_MINUTE` of all together. What is one too many is left out; the log and the metrics have it.
+All nodes see the same Services, so each records little: one Event for a Service and a reason in `QUIET` seconds, and
+`PER_MINUTE` of all together. It drops what exceeds that; the log and the metrics have it.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ _Told = tuple[str, str]
 
 
 class ProxyEventRecorder:
-    """`record` what is to be told, and `run`. ``node`` is whose proxy this is.
+    """`record` Events, and `run` it to write them. ``node`` is the node of this proxy.
 
-    Failures are for ``log``; they are tried again, but for what the server refuses. ``clock`` counts seconds; ``now``
+    It logs failures to ``log`` and tries them again, but for what the server refuses. ``clock`` counts seconds; ``now``
     is the time of day.
     """
 
@@ -69,11 +69,11 @@ class ProxyEventRecorder:
         self._paid = clock() - _MINUTE
 
     def record(self, service: Service, reason: str, note: str) -> None:
-        """At once, and without waiting for anything."""
+        """Record an Event without waiting for anything."""
         self._tell(service, Event("Warning", reason, f"Node {self._node}: {note}"))
 
     def record_unreadable(self, found: Unreadable) -> None:
-        """As `record`, of an object of any kind."""
+        """As `record`, for an object of any kind that cannot be read."""
         event = unreadable_event(found)
         note = replace(event, message=f"Node {self._node}: {event.message}")
         self._tell(stand_in(found), note, **regarding(found))
@@ -94,7 +94,7 @@ class ProxyEventRecorder:
         self._something.set()
 
     async def run(self) -> NoReturn:
-        """Until cancelled. What was not written then is not told."""
+        """Write Events until cancelled. What is not written by then is lost."""
         while True:
             await self._something.wait()
             self._something.clear()

@@ -1,4 +1,4 @@
-"""What happens to a node's proxy: counted, written to its log, and told to those whose Service it is."""
+"""What happens to a node's proxy: it is counted, logged, and recorded as Events of the Services that it is about."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,8 @@ from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 
 class ProxyReporter:
-    """One method for each that may happen. ``service`` finds one by its key, ``said`` words a failed call."""
+    """One method for everything that may happen. ``service`` returns a Service by its key, ``said`` words a failed
+    call."""
 
     def __init__(
         self,
@@ -39,20 +40,20 @@ class ProxyReporter:
     # --- Services -----------------------------------------------------------------------------------------------------
 
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
-        """The kernel does not take one."""
+        """The kernel refuses a Service."""
         self._metrics.refused[family] += 1
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
         self._tell(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
     def service_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> None:
-        """One asks for more than one may have."""
+        """A Service has more entries than one may have."""
         self._metrics.refused[error.family] += 1
         why = f"it is too large: {error}"
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
         self._tell(service, NOT_PROGRAMMED, why)
 
     def addresses_contested(self, family: Family, service: ServiceKey, what: tuple[str, ...]) -> None:
-        """What a Service asks for and other Services have; nothing: it has all of it by now."""
+        """What a Service asks for and other Services own; nothing: it has all of it by now."""
         if what:
             taken = ", ".join(what)
             self._log.warning(
@@ -102,7 +103,7 @@ class ProxyReporter:
         self._log.warning("connections could not be counted", error=why)
 
     def unreadable(self, found: Unreadable) -> None:
-        """An object cannot be read, and what was there of it stays in force."""
+        """An object cannot be read: what was programmed of it stays in force."""
         log_unreadable(self._log, found)
         if found.name:
             self._teller.record_unreadable(found)

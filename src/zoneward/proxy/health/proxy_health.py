@@ -1,8 +1,8 @@
-"""What a load balancer asks of a node's proxy: ``/healthz`` and ``/livez``, answered as kube-proxy answers them.
+"""``/healthz`` and ``/livez`` of a node's proxy, which load balancers ask; answered as kube-proxy answers them.
 
-Well is whoever has programmed what it heard of, or has not had the time for it yet. A node that is about to go takes no
-new connections from load balancers: ``/healthz`` says so, while ``/livez``, which asks whether a restart would help,
-takes no notice of the node (upstream's ``ProxyHealthServer``; KEP-3836).
+A proxy is healthy if it programs what it receives in time. A node that is about to go takes no new connections from
+load balancers: ``/healthz`` says so, while ``/livez``, which asks whether a restart would help, ignores the node
+(kube-proxy's ``ProxyHealthServer``; KEP-3836).
 """
 
 import time
@@ -30,7 +30,7 @@ _ALIVE: Final = 30.0
 
 
 def is_node_eligible(node: Node | None) -> bool:
-    """Whether load balancers may send to a Node: it is known, is not being deleted, and is not about to be."""
+    """Whether load balancers may send to a Node: it exists, and neither is deleted nor about to be."""
     if node is None or node.metadata.deletion_timestamp:
         return False
     return all(taint.key != TO_BE_DELETED for taint in (node.spec.taints if node.spec else None) or ())
@@ -38,17 +38,17 @@ def is_node_eligible(node: Node | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FamilyHealth:
-    """``updated``: when something was programmed last, on the clock that `ProxyHealth` is told of; None: never."""
+    """``updated``: when something was programmed last, on the clock of `ProxyHealth`; None: never."""
 
     updated: float | None
     healthy: bool
 
 
 class ProxyHealth:
-    """Whether what is heard of is programmed in time, in each family. ``limit`` in seconds.
+    """Whether the proxy programs in time, in each family. ``limit`` in seconds.
 
-    ``waiting`` says since when something has waited for the kernel; None: nothing does. Times are seconds of one clock
-    that does not jump. Unlike upstream, who has never programmed anything is not well for ever.
+    ``waiting`` returns since when a change has waited for the kernel; None: none does. Times are seconds of one clock
+    that does not jump. Unlike kube-proxy, a proxy that has never programmed anything does not stay healthy for ever.
     """
 
     def __init__(self, *, limit: float, waiting: Callable[[Family], float | None] = lambda _family: None) -> None:
@@ -57,11 +57,11 @@ class ProxyHealth:
         self._eligible = False
 
     def mark_programmed(self, now: float, family: Family) -> None:
-        """The kernel has what was heard of, or a part of it."""
+        """The kernel took a transaction."""
         self._updated[family] = now
 
     def set_node_eligible(self, eligible: bool) -> None:
-        """What `is_node_eligible` says of the Node; until told, no."""
+        """Record what `is_node_eligible` says of the Node; until then it is not."""
         self._eligible = eligible
 
     @property
@@ -69,7 +69,7 @@ class ProxyHealth:
         return self._eligible
 
     def families(self, now: float) -> dict[Family, FamilyHealth]:
-        """Those that something was programmed in, or waits to be."""
+        """Families in which something was programmed, or waits to be."""
         since = {family: self._waiting(family) for family in FAMILIES}
         return {
             family: FamilyHealth(self._updated.get(family), begun is None or now - begun < self._limit)
@@ -82,7 +82,7 @@ class ProxyHealth:
 
 
 def health_document(health: ProxyHealth, *, now: float, today: datetime, of_node: bool) -> tuple[int, dict[str, Any]]:
-    """Status and body of an answer: ``of_node`` for ``/healthz``. ``today`` is the time of day that ``now`` is."""
+    """Status and body of an answer: ``of_node`` for ``/healthz``. ``today`` is the time of day at ``now``."""
     families = health.families(now)
     healthy = health.is_healthy(now)
     well = healthy and (health.is_eligible or not of_node)
@@ -108,10 +108,8 @@ def health_document(health: ProxyHealth, *, now: float, today: datetime, of_node
 
 
 class ProxyHealthServer:
-    """Answers from entering the block to leaving it. ``host`` None: on all addresses; ``port`` 0: any.
-
-    ``clock`` is the one that ``health`` is told of.
-    """
+    """Serves ``/healthz`` and ``/livez`` from entering the block to leaving it. ``host`` None: all addresses; ``port``
+    0: any."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""``/proxyMode``: which kind of proxy this is. Scripts and tests ask kube-proxy for it, on ``localhost:10249``."""
+"""``/proxyMode``: which kind of proxy runs here. Scripts and tests ask kube-proxy for it, on ``localhost:10249``."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,10 +17,10 @@ _LAST_MOMENT: Final = 0.5
 
 
 class ProxyModeServer:
-    """Answers while it `run`s.
+    """Serves ``/proxyMode`` while it `run`s.
 
-    ``on_trouble`` is told why the address can't be had, once for each reason: kube-proxy may still have it. It is tried
-    again every ``again`` seconds. ``on_listening`` is told the port.
+    ``on_trouble`` gets why the address cannot be opened, once for each reason: kube-proxy may still have it. That is
+    tried again every ``again`` seconds. ``on_listening`` gets the port.
     """
 
     def __init__(

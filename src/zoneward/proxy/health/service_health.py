@@ -27,10 +27,10 @@ _MOST_FILES: Final = 1 << 20
 
 
 class ServiceHealthServer:
-    """One server a Service, opened and closed while it `run`s.
+    """One HTTP server for each Service with a health check node port, opened and closed while this `run`s.
 
     ``hosts``: addresses to listen on; None: all. ``proxy_is_healthy``: what ``serviceProxyHealthy`` says.
-    ``on_trouble`` is told a Service, its port and why it can't be had, once for each reason; it is tried again every
+    ``on_trouble`` gets a Service, its port and why it cannot be opened, once for each reason; that is tried again every
     ``again`` seconds. Of Services that ask for one port the first by name has it.
     """
 
@@ -55,7 +55,7 @@ class ServiceHealthServer:
         self._something = asyncio.Event()
 
     def set_service(self, service: ServiceKey, port: int | None, healthy: int = 0) -> None:
-        """A Service as it is now: its port, None for none, and its ready endpoints on this node."""
+        """Record a Service as it is now: its port, None for none, and its number of ready endpoints on this node."""
         self._healthy[service] = healthy
         before = self._ports.get(service)
         if port is None:

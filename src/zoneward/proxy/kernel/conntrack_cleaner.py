@@ -1,4 +1,11 @@
-"""Stale flows of UDP, taken out of the kernel after the rules have changed."""
+"""Removes stale flows of UDP from the kernel's connection tracking after the rules have changed.
+
+The kernel remembers where each flow goes, as long as packets come. A flow of TCP ends when its endpoint does, one of
+UDP does not: its client would go on to send where nobody answers. So flows through a Service are removed when they go
+to an endpoint that does not serve any more, and those that went to the Service's own address when it gets its first
+endpoint. As in kube-proxy (``CleanStaleEntries``), flows are left alone while nobody serves, and as long as their
+endpoint serves at all, whether this node still selects it or not.
+"""
 
 import asyncio
 import errno
@@ -28,7 +35,7 @@ _UDP: Final = "udp"
 
 
 def udp_frontends(served: NodeService | None) -> dict[Frontend, ServingEndpoints]:
-    """Where clients of UDP send to, and who serves each."""
+    """Where clients of UDP send to, and the endpoints that serve each."""
     found: dict[Frontend, ServingEndpoints] = {}
     for port in served.ports if served is not None else ():
         if served is not None and port.protocol == _UDP:
@@ -40,7 +47,7 @@ def udp_frontends(served: NodeService | None) -> dict[Frontend, ServingEndpoints
 
 
 class PendingFrontends:
-    """The fronts whose flows have to be looked at, and who serves them now."""
+    """The frontends whose flows have to be checked, with the endpoints that serve them now."""
 
     def __init__(self) -> None:
         self._found: dict[Family, dict[Frontend, tuple[tuple[str, str], ServingEndpoints]]] = {
@@ -71,7 +78,7 @@ class PendingFrontends:
         return {front: serving for front, (_, serving) in self._found[family].items()}
 
     def remove(self, family: Family, looked_at: Mapping[Frontend, ServingEndpoints]) -> None:
-        """They were looked at; what changed meanwhile stays."""
+        """These were checked; what changed meanwhile stays."""
         found = self._found[family]
         for front, serving in looked_at.items():
             if front in found and found[front][1] is serving:
@@ -79,7 +86,7 @@ class PendingFrontends:
 
 
 class StaleFlowDetector:
-    """Judges flows by fronts. ``is_node_address``: whether an address is one of the node's, by its bytes."""
+    """Says which flows are stale. ``is_node_address``: whether an address, by its bytes, is one of the node's."""
 
     def __init__(
         self, family: Family, suspects: Mapping[Frontend, ServingEndpoints], is_node_address: Callable[[bytes], bool]
@@ -134,7 +141,7 @@ _ADDRESSES: Final[dict[Family, socket.AddressFamily]] = {"ip": socket.AF_INET, "
 
 
 class NetlinkClient(Protocol):
-    """The part of a `zoneward.proxy.kernel.nft_client.Kernel` that is needed here."""
+    """The part of a `zoneward.proxy.kernel.nft_client.KernelClient` that is needed here."""
 
     async def query(self, request: bytes) -> bytes:
         """All that the kernel answers to one netlink request. Raises Refused or Lost."""
@@ -155,10 +162,10 @@ def is_machine_address(family: Family, address: bytes) -> bool:
 
 
 class ConntrackCleaner:
-    """Forgets flows of UDP that go where nobody answers. Tell it what `service_changed`, and `run` it.
+    """Removes stale flows of UDP while it `run`s. Report changes with `service_changed`.
 
-    ``on_removed`` is told how many flows were removed, each time that some were; ``on_trouble`` why they could not be
-    looked at, which is tried again, up to a minute later. ``is_node_address``: whether node ports are served on an
+    ``on_removed`` gets the number of flows each time that some were removed; ``on_trouble`` why they could not be
+    checked, which is tried again, up to a minute later. ``is_node_address``: whether node ports are served on an
     address. ``sleep`` waits for seconds.
     """
 
@@ -177,16 +184,16 @@ class ConntrackCleaner:
         self._something = asyncio.Event()
 
     def service_changed(self, before: NodeService | None, after: NodeService | None) -> None:
-        """The kernel has the rules of a Service as it is now, in one family; either is None where it was or is not.
+        """The kernel has new rules of a Service, in one family; either is None where it was or is not served.
 
-        To be called once they are there: flows that began under the rules of before would come back.
+        Call it once the rules are in the kernel: flows that began under the old rules would come back.
         """
         self._suspects.service_changed(before, after)
         if self._suspects:
             self._something.set()
 
     async def run(self) -> None:
-        """Until cancelled. At most one look a second."""
+        """Run until cancelled. It checks at most once a second."""
         failures = 0
         while True:
             await self._something.wait()
@@ -216,7 +223,7 @@ class ConntrackCleaner:
         self._suspects.remove(family, suspects)
 
     async def _find(self, family: Family, answer: bytes, stale: dict[bytes, None]) -> None:
-        """Add what identifies each stale flow: one may be told for several fronts."""
+        """Add the identity of each stale flow: the kernel may report one for several frontends."""
         # Endpoints may have come since it was asked for.
         judge = StaleFlowDetector(
             family, self._suspects.in_family(family), lambda address: self._is_node_address(family, address)

@@ -1,8 +1,9 @@
-"""A kernel's tables in memory: it takes the commands that the proxy writes, refuses what a kernel refuses, and answers.
+"""A kernel's nf_tables in memory: it takes the commands that the proxy writes, refuses what a kernel refuses, and
+answers.
 
-All or nothing, as one transaction of nft. It knows the commands and forms that the proxy uses, and no others; the same
-tables of tests are run on it and on the real one. It can be told to die, to hang and to refuse, so that whoever uses a
-`zoneward.proxy.kernel.nft_client.Kernel` can be tested without any rights.
+All or nothing, as one transaction of nft. It knows the commands and requests that the proxy uses, and no others; the
+same tests run on it and on the real kernel. It can be told to die, to hang and to refuse, so that whoever uses a
+`zoneward.proxy.kernel.nft_client.KernelClient` can be tested without permissions.
 """
 
 import asyncio
@@ -84,7 +85,7 @@ _FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
 
 @dataclass
 class FakeTable:
-    """``chains`` have their rules, each with a number that no other rule has; ``flags`` 1: it sleeps."""
+    """``chains`` have their rules, each with a number that no other rule has; ``flags`` 1: the table is dormant."""
 
     sets: dict[str, SetDeclaration] = field(default_factory=dict)
     chains: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class FakeTable:
     flags: int = 0
 
     def copy(self) -> "FakeTable":
-        """Another one, that is as this one is now."""
+        """An independent copy."""
         return FakeTable(
             sets=dict(self.sets),
             chains={name: list(rules) for name, rules in self.chains.items()},
@@ -107,7 +108,8 @@ FakeTables = Mapping[tuple[str, str], FakeTable]
 
 
 def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes:
-    """The answer to one request, with what ends it. What is not of nf_tables is done, and nothing is told."""
+    """The answer to one netlink request, with the message that ends it. Requests that are not for nf_tables get an
+    empty one."""
     _, kind, flags, _, _ = HEADER.unpack_from(request)
     number, _, _ = GENERIC.unpack_from(request, HEADER.size)
     asked = {kind: read_string(data) for kind, data in attributes(request, HEADER.size + GENERIC.size)}
@@ -123,7 +125,7 @@ def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes
 
 
 def decode_transaction(batch: bytes, tables: FakeTables) -> str:
-    """A transaction of elements alone as nft would have it."""
+    """A transaction of element messages as nft commands."""
     found = []
     kinds = []
     for kind, body in messages(batch):
@@ -225,11 +227,11 @@ _NOT_THERE, _THERE, _IN_USE = errno.ENOENT, errno.EEXIST, errno.EBUSY
 
 @dataclass(slots=True)
 class KernelFaults:
-    """What goes wrong with the next requests. ``refused_words``: words; a transaction that has one of them is refused.
+    """What goes wrong with the next requests.
 
-    ``lost_words``: words; a transaction that has one of them is not done, and takes longer than anybody waits.
-    ``deaths``: as many transactions end with the process, of which ``done_deaths`` are done before. ``hold_until`` holds
-    transactions up until it is set; None: it does not.
+    ``refused_words``: a transaction that contains one of them is refused. ``lost_words``: one that contains one of them
+    is not done, and takes longer than anybody waits. ``deaths``: so many transactions end with the process, of which
+    ``done_deaths`` are done before. ``hold_until`` holds transactions up until it is set; None: it does not.
     """
 
     refused_words: set[str] = field(default_factory=set)
@@ -240,7 +242,7 @@ class KernelFaults:
 
 
 class FakeKernel:
-    """A Kernel. ``tables`` by family and name; ``transactions``: the transactions that it took, of as many as were ``transactions_begun``."""
+    """A KernelClient. ``tables`` by family and name; ``transactions``: what it took, of ``transactions_begun``."""
 
     def __init__(self) -> None:
         self.tables: dict[tuple[str, str], FakeTable] = {}
@@ -287,7 +289,7 @@ class FakeKernel:
     # --- for tests ----------------------------------------------------------------------------------------------------
 
     def elements(self, family: Family, table: str) -> Mapping[str, Mapping[str, str]]:
-        """Those that there are, without empty sets."""
+        """The elements that there are, without empty sets."""
         return {name: some for name, some in self.tables[family, table].elements.items() if some}
 
     def chains(self, family: Family, table: str) -> Mapping[str, tuple[str, ...]]:
@@ -295,7 +297,7 @@ class FakeKernel:
         return {name: tuple(rule for _, rule in rules) for name, rules in self.tables[family, table].chains.items()}
 
     def load(self, commands: str) -> None:
-        """One transaction by whoever may. Raises Refused, and then nothing has changed."""
+        """Run one transaction, whoever sends it. Raises KernelRefused, and then nothing has changed."""
         before = {each: table.copy() for each, table in self.tables.items()}
         try:
             for line in commands.splitlines():

@@ -1,4 +1,4 @@
-"""Transactions to the kernel, by way of a process of their own that is restarted when it dies or hangs."""
+"""Sends transactions to the kernel through a process of its own, which is started again when it dies or hangs."""
 
 import asyncio
 import errno
@@ -23,7 +23,7 @@ _MOST_SAID: Final = 4096
 
 
 class KernelRefused(Exception):  # noqa: N818 -- it is an answer
-    """The kernel did nothing of what was asked. The text has the part at fault (`zoneward.proxy.kernel.describe_refusal`).
+    """The kernel did nothing of what was asked. The text names the part at fault (`describe_refusal`).
 
     ``number`` is the error's, for a netlink request (`errno`), else 0.
     """
@@ -34,39 +34,39 @@ class KernelRefused(Exception):  # noqa: N818 -- it is an answer
 
 
 class KernelOutcomeUnknown(Exception):  # noqa: N818 -- it is an answer
-    """The process died or hung: whether the transaction was done only a look at the kernel tells."""
+    """The process died or hung: only the kernel's tables say whether the transaction was done."""
 
 
 class NftablesUnavailable(Exception):  # noqa: N818 -- it is a fact
-    """Rules cannot be programmed here: no library, no right to, or a kernel that cannot. The text is one line."""
+    """Rules cannot be programmed here: no library, no permission, or a kernel without nf_tables. One line."""
 
 
 class KernelClient(Protocol):
-    """Whoever takes transactions."""
+    """Takes transactions and requests for the kernel. Each method raises KernelRefused or KernelOutcomeUnknown."""
 
     @property
     def transactions_done(self) -> int:
-        """How many transactions it took from us."""
+        """How many transactions the kernel took from us."""
         ...
 
     async def run_commands(self, commands: str) -> None:
-        """One transaction, all or nothing. Raises Refused or Lost."""
+        """Run nft commands as one transaction, all or nothing."""
         ...
 
     async def send_batch(self, batch: bytes) -> None:
-        """One transaction in the kernel's own words (`zoneward.proxy.kernel.element_batch`). Raises Refused or Lost."""
+        """Send one transaction of netlink messages (`zoneward.proxy.kernel.table_writer.encode_transaction`)."""
         ...
 
     async def query(self, request: bytes) -> bytes:
-        """All that the kernel answers to one netlink request (`zoneward.netlink.messages`). Raises Refused or Lost."""
+        """Return everything that the kernel answers to one netlink request (`zoneward.netlink.messages`)."""
         ...
 
 
 class NftClient:
-    """A Kernel. Enter the block to start it, leave it to end it; the kernel's rules stay.
+    """A KernelClient. Enter the block to start its process, leave it to end it; the kernel's rules stay.
 
-    Entering raises Unusable where rules cannot be programmed, and changes nothing. Requests are sent one at a time.
-    ``on_trouble`` is told each time the process has to be started again.
+    Entering raises NftablesUnavailable where rules cannot be programmed, and changes nothing. Requests are sent one at
+    a time. ``on_trouble`` is called each time that the process has to be started again.
     """
 
     def __init__(
@@ -305,7 +305,7 @@ _LONGEST: Final = 400
 
 
 def describe_refusal(words: str) -> str:
-    """Nft's reason, and the part of a command at fault: nft draws a line under it.
+    """Nft's reason in one line, with the part of the command at fault: nft draws a line under it.
 
     ``File exists: 10.0.0.1 . tcp . 80 (add element ip zoneward services)``.
     """

@@ -81,7 +81,7 @@ class NftLibrary:
 
 
 def query_kernel(request: bytes) -> Iterator[bytes]:
-    """What the kernel answers to one request, up to what ends it. Raises OSError."""
+    """The kernel's answer to one request, piece by piece. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
         kernel.bind((0, 0))
         kernel.send(request)
@@ -93,7 +93,7 @@ def query_kernel(request: bytes) -> Iterator[bytes]:
 
 
 class TransactionSocket:
-    """A way to send transactions."""
+    """Sends transactions of netlink messages."""
 
     def __init__(self) -> None:
         self._begin()
@@ -104,7 +104,7 @@ class TransactionSocket:
         self._room = 0
 
     def answer(self, request: bytes) -> bytes:
-        """What the kernel says of one transaction, which ends with a message that asks for it. Raises OSError."""
+        """What the kernel answers to one transaction, whose last message asks for an answer. Raises OSError."""
         try:
             return self._answer(request)
         except OSError:
@@ -140,7 +140,9 @@ def _is_last(datagram: bytes) -> bool:
     return False
 
 
-def _answer(library: NftLibrary, sender: TransactionSocket, request: bytes, say: Callable[[bytes, bytes], None]) -> None:
+def _answer(
+    library: NftLibrary, sender: TransactionSocket, request: bytes, say: Callable[[bytes, bytes], None]
+) -> None:
     if request[:1] == RUN:
         done, said = library.run(request[1:])
         say(DONE if done else REFUSED, said)
@@ -159,7 +161,7 @@ def _answer(library: NftLibrary, sender: TransactionSocket, request: bytes, say:
 
 
 def keep_one_capability() -> None:
-    """Only CAP_NET_ADMIN stays, as far as it is there, and no program that is started gets more."""
+    """Keep only CAP_NET_ADMIN, as far as it is there, and let no program that is started get more."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     head, words = struct.pack("=Ii", _CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
@@ -171,10 +173,10 @@ def keep_one_capability() -> None:
 
 
 def disable_dns() -> None:
-    """nft takes a word in the place of an address for the name of a host. It is looked for in files alone.
+    """Look names of hosts up in files alone: nft takes a word in the place of an address for the name of a host.
 
-    A name server that does not answer holds up all that waits for the kernel, and it may be one that is reached by way
-    of these very rules. Newer versions of the library can be told so by themselves.
+    A name server that does not answer holds up everything that waits for the kernel, and it may be reached through
+    these very rules. Newer versions of the library have a flag for this.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "__nss_configure_lookup"):
@@ -182,7 +184,7 @@ def disable_dns() -> None:
 
 
 def end_with_parent() -> None:
-    """What asked for a transaction is gone: one that comes late would undo what its successor does."""
+    """End when the parent does: a transaction that comes late would undo what the parent's successor does."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""The Services of one table: how they shall be served, how the kernel has them, and which the next transaction programs.
+"""The Services of one table: how they are wanted, how the kernel has them, and which a transaction programs next.
 
 A transaction programs at most 500 Services, each as a whole, or some ports of one large Service, each port as a whole.
 A Service that the kernel refuses keeps what the kernel accepted of it before. Services of a lost transaction come after
@@ -15,7 +15,7 @@ from zoneward.proxy.ruleset.service_size import ServiceParts, count_entries, nex
 MAX_SERVICES: Final = 500
 """Services in one transaction."""
 MAX_ENTRIES: Final = 20_000
-"""Entries (`zoneward.proxy.ruleset.service_size`) in one transaction: the kernel's process takes a tenth of a second."""
+"""Entries (`zoneward.proxy.ruleset.service_size`) in one transaction: they take the process a tenth of a second."""
 MAX_LOST_TRANSACTIONS: Final = 4
 """Transactions of a Service that may be lost in a row until it counts as refused: one with all others, one with a few
 others, and two with it alone."""

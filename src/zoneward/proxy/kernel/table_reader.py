@@ -1,4 +1,8 @@
-"""The table as it is in the kernel, read back into values."""
+"""Reads a table back from the kernel, into values, and compares the rules of its chains with what they should be.
+
+nft lists rules in other words than it was given. So the expected rules are written to a scratch table that no packet
+ever enters, the kernel is asked for both, and the scratch table is deleted.
+"""
 
 import asyncio
 import errno
@@ -38,7 +42,7 @@ ASLEEP: Final = "asleep"
 
 
 async def table_exists(kernel: KernelClient, family: Family, table: str) -> bool:
-    """Whether there is such a table. Raises Lost."""
+    """Whether there is such a table. Raises KernelOutcomeUnknown."""
     try:
         await kernel.query(table_request(family, table))
     except KernelRefused as error:
@@ -51,10 +55,10 @@ async def table_exists(kernel: KernelClient, family: Family, table: str) -> bool
 async def read_table(
     kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
 ) -> Ruleset | None:
-    """The table; None where there is none. ``declared`` says what elements are made of; others are not read.
+    """Read a table; None where there is none. ``declared`` says what elements are made of; other sets' are not read.
 
-    Chains have their hooks, and no rules: see `zoneward.proxy.ruleset.rule_comparison`. Raises Lost, Refused, or
-    Incomplete where somebody else changes it again and again meanwhile.
+    Chains have their hooks, and no rules: `find_wrong_chains` compares those. Raises KernelOutcomeUnknown,
+    KernelRefused, or DumpInterrupted where somebody else changes the table again and again meanwhile.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -107,7 +111,7 @@ async def _elements(
 
 
 def read_slots(present: Ruleset, served: NodeService) -> EndpointSlots:
-    """What stands in each slot of a Service's ports, as the kernel has it; without endpoints that nobody wants."""
+    """The endpoint in each slot of a Service's ports, as the kernel has it."""
     found: dict[tuple[str, str, str], list[Backend]] = {}
     for port in served.ports:
         key = f"{served.cluster_ip} . {port.protocol} . {port.port}"
@@ -136,12 +140,12 @@ ChainRules = Mapping[str, tuple[FoundRule, ...]]
 
 
 def scratch_table(table: str) -> str:
-    """The name of the table that is made to compare with."""
+    """The name of the scratch table."""
     return f"{table}-expected"
 
 
 async def read_rules(kernel: KernelClient, family: Family, table: str) -> ChainRules:
-    """The rules of a table by their chains. Raises Lost, or Incomplete."""
+    """The rules of a table by their chains. Raises KernelOutcomeUnknown or DumpInterrupted."""
     return parse_rules(await kernel.query(rules_request(family, table)), table)
 
 
@@ -154,9 +158,10 @@ async def find_wrong_chains(
     chains: Mapping[str, Chain],
     sets: Mapping[str, SetDeclaration],
 ) -> tuple[str, ...]:
-    """Chains whose rules are not as they should be. ``live``: as they are; ``chains`` and ``sets``: as they should be.
+    """The chains whose rules are not as they should be. ``live``: as they are; ``chains`` and ``sets``: as they should
+    be.
 
-    Raises Lost, Refused, or Incomplete.
+    Raises KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
     """
     found: list[str] = []
     for some in _pieces(chains):

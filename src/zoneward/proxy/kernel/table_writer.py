@@ -1,4 +1,10 @@
-"""Changes of a table put to the kernel, in the order in which they harm no packet, and how much there is then."""
+"""Writes changes of a table to the kernel, in the order in which they harm no packet, and counts the table's elements.
+
+nft reads all sets before each transaction, and takes ten times as long for one as the kernel does. So changes of
+elements alone, which happen all the time, are sent as netlink messages; what makes or deletes chains and sets goes
+through nft, and so does what the kernel refuses: nft says why. The numbers are those of
+``linux/netfilter/nfnetlink.h``.
+"""
 
 import struct
 from collections import Counter
@@ -26,7 +32,7 @@ from zoneward.proxy.ruleset.ruleset import Ruleset, RulesetChanges, SetDeclarati
 
 
 class TableWriter:
-    """Of one table. ``element_counts`` are those of its elements by set, for sets that only we fill."""
+    """Writes to one table. ``element_counts``: elements by set, of sets that only we fill."""
 
     def __init__(self, kernel: KernelClient, *, clock: Callable[[], float]) -> None:
         self._kernel, self._clock = kernel, clock
@@ -34,14 +40,15 @@ class TableWriter:
         self.element_counts: Counter[str] = Counter()
 
     def reset(self, present: Ruleset | None, declared: Mapping[str, SetDeclaration]) -> None:
-        """What there is, and the sets that there will be."""
+        """Start from the table that is there, with the sets that will be there."""
         self._declared = declared
         self.element_counts = Counter()
         if present is not None:
             self.element_counts.update({name: len(some) for name, some in present.elements.items()})
 
     async def apply(self, changes: RulesetChanges) -> float:
-        """The seconds that the kernel took. Raises Refused, and then nothing has changed, or Lost."""
+        """Apply changes. Returns the seconds that the kernel took. Raises KernelRefused, and then nothing has changed,
+        or KernelOutcomeUnknown."""
         ahead, rest, behind = split_changes(changes)
         seconds = await self._sent(ahead)
         try:
@@ -92,7 +99,8 @@ _AT_ONCE: Final = 500
 
 
 def encode_transaction(changes: RulesetChanges, declared: Mapping[str, SetDeclaration]) -> bytes | None:
-    """One transaction; None where there is more to do than elements, or nothing. ``declared``: sets of the table."""
+    """One transaction as netlink messages; None where it changes more than elements, or nothing. ``declared``: the
+    table's sets."""
     if changes.creates_table or changes.sets or changes.chains or changes.rewritten_chains:
         return None
     if changes.deleted_chains or changes.deleted_sets:

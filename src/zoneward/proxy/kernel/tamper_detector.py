@@ -1,7 +1,7 @@
-"""A cheap look at whether somebody else changed a table.
+"""A cheap check whether somebody else changed a table.
 
-The kernel numbers its transactions. Those of others are told from ours by their number alone, and only where there were
-some is the table looked at: its chains, the rules that the kernel enters first, and how many elements there are.
+The kernel counts its transactions. Their number alone tells whether there were any but ours, and only then is the table
+checked: its chains, the rules that the kernel enters first, and how many elements there are.
 """
 
 import errno
@@ -33,7 +33,7 @@ _NUMBERS: Final = 1 << 32
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTable:
     """``base_chains``: the chains that are there with or without Services, and ``rules`` of theirs as they were read;
-    ``element_counts`` of elements by set, of those that only we fill."""
+    ``element_counts`` by set, of those that only we fill."""
 
     chains: Collection[str]
     base_chains: Mapping[str, Chain]
@@ -42,7 +42,7 @@ class ExpectedTable:
 
 
 class TamperDetector:
-    """Of one table."""
+    """Checks one table."""
 
     def __init__(self, kernel: KernelClient, family: Family, table: str) -> None:
         self._kernel, self._family, self._table = kernel, family, table
@@ -50,16 +50,16 @@ class TamperDetector:
         self._use: int | None = None
 
     async def count_foreign_transactions(self) -> int:
-        """How many transactions were not ours, from some beginning. Raises Lost."""
+        """How many transactions were not ours, from some beginning. Raises KernelOutcomeUnknown."""
         number = parse_generation(await self._kernel.query(generation_request()))
         return (number - self._kernel.transactions_done) % _NUMBERS
 
     def mark_checked(self, others: int) -> None:
-        """The table is as it should be, as of then."""
+        """The table is as it should be, as of that number of foreign transactions."""
         self._others, self._use = others, None
 
     async def is_untouched(self, expected: ExpectedTable) -> bool:
-        """Whether the table seems to be as it should be. Raises Lost."""
+        """Whether the table seems to be as it should be. Raises KernelOutcomeUnknown."""
         others = await self.count_foreign_transactions()
         if others == self._others:
             return True

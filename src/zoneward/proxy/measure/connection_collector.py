@@ -1,4 +1,4 @@
-"""Connections that the kernel counted, gathered from it now and then, and told by Service and zone."""
+"""Collects the connections that the kernel counted, and returns their totals by Service and zone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -21,9 +21,9 @@ _FRESH: Final = 1.0
 
 
 class ConnectionCollector:
-    """Tell it what is `service_programmed`, and `run` it once the tables are there. Ask for a `document`, or for `totals`.
+    """Report Services with `service_programmed`, and `run` it once the tables are there; read `document` or `totals`.
 
-    ``on_trouble`` is told why the kernel could not be asked; it is asked again. ``now`` is the time of day.
+    ``on_trouble`` gets why the kernel could not be asked; it is asked again. ``now`` is the time of day.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ConnectionCollector:
         self._looked = float("-inf")
 
     def service_programmed(self, service: ServiceKey, family: Family, served: NodeService | None) -> None:
-        """A Service as the kernel has it now; None: it is gone."""
+        """The kernel has a Service like this now; None: it is gone."""
         self._places[family].set_service(service, served)
 
     async def run(self) -> NoReturn:
@@ -58,7 +58,7 @@ class ConnectionCollector:
             await self._sleep(POLL_PERIOD)
 
     async def poll(self) -> None:
-        """Add what the kernel has counted since the last look."""
+        """Add what the kernel has counted since the last poll."""
         async with self._turn:
             if self._clock() - self._looked < _FRESH:
                 return
@@ -94,14 +94,14 @@ class ConnectionCollector:
 
 
 class ServiceLookup:
-    """Fed with what the node serves, in one family. A port of the node is a spot without an address."""
+    """Finds the Service of an address, in one family. A port of the node is an address that is empty."""
 
     def __init__(self) -> None:
         self._services: dict[ServiceAddress, tuple[ServiceKey, bool]] = {}
         self._asked: dict[ServiceKey, list[ServiceAddress]] = {}
 
     def set_service(self, service: ServiceKey, served: NodeService | None) -> None:
-        """A Service as it is now; None: it is gone."""
+        """Record a Service as it is served now; None: it is gone."""
         for each in self._asked.pop(service, ()):
             if self._services.get(each, (None,))[0] == service:
                 del self._services[each]
@@ -116,7 +116,7 @@ class ServiceLookup:
             self._services[each] = service, each[0] == served.cluster_ip
 
     def find(self, address: str, protocol: str, port: int) -> tuple[ServiceKey, bool] | None:
-        """The Service, and whether the address is its own (a cluster IP); None: it is nobody's we know."""
+        """The Service, and whether the address is its own (a cluster IP); None: no known Service has it."""
         return self._services.get((address, protocol, port)) or self._services.get(("", protocol, port))
 
 

@@ -1,9 +1,9 @@
-"""Connections as the kernel counts them: a set that it fills by itself, by endpoint and by the address that was asked.
+"""The set in which the kernel counts connections by itself: by endpoint, and by the address that the client asked for.
 
 The first packet of a connection, and no other, passes the nat chains that follow the choice of an endpoint; there an
-element is made for it, or one that is there counts one more. So the count stands beside the map of endpoints: loading
-this takes no longer, and an endpoint that goes takes no count along. Where the set is full, the packet goes on
-uncounted.
+element is made for it, or the counter of one that is there grows. So the counters stand beside the map of endpoints:
+loading that takes no longer, and an endpoint that goes takes no counter along. Where the set is full, the packet goes
+on uncounted.
 """
 
 import struct
@@ -34,9 +34,9 @@ def connections_set(family: Family) -> SetDeclaration:
 
 
 def counting_chain(family: Family) -> Chain:
-    """To be jumped to by what was sent to an endpoint.
+    """The chain that counts; what was sent to an endpoint jumps there.
 
-    A rule for each protocol: nft (1.0.6) takes the port that was asked for a port only where it knows the protocol.
+    It has a rule for each protocol: nft (1.0.6) takes the original port for a port only where it knows the protocol.
     """
     key = f"{family} daddr . ct original {family} daddr . ct original proto-dst . meta l4proto"
     return Chain(
@@ -52,9 +52,9 @@ _ADDRESS: Final[dict[Family, int]] = {"ip": 4, "ip6": 16}
 
 @dataclass(frozen=True, slots=True)
 class CountedConnection:
-    """What was asked for, and the endpoint that it was sent to.
+    """The address, port and protocol that clients asked for, and the endpoint that they were sent to.
 
-    ``protocol`` is a number where we know no name.
+    ``protocol`` is a number where it has no known name.
     """
 
     endpoint: str
@@ -64,9 +64,9 @@ class CountedConnection:
 
 
 def parse_counts(answer: bytes) -> dict[bytes, int]:
-    """The number of connections by element, keys as the kernel has them (see `parse_connection`).
+    """The number of connections by element, with keys as the kernel writes them (`parse_connection`).
 
-    One that came or went while the kernel told of them may be missing.
+    An element that came or went while the kernel dumped the set may be missing.
     """
     found: dict[bytes, int] = {}
     form: _Form | None = None
@@ -134,7 +134,7 @@ def _place(start: int, inside: bytes, wanted: int) -> slice:
 
 
 def parse_connection(family: Family, key: bytes) -> CountedConnection:
-    """What a key of `parse_counts` says. Each part is filled up to four bytes."""
+    """What a key of `parse_counts` says."""
     size = _ADDRESS[family]
     endpoint, address, port, protocol = struct.unpack(f"!{size}s{size}sHxxBxxx", key)
     return CountedConnection(

@@ -1,7 +1,7 @@
-"""What became of the connections from this node, by Service and by the zone of the endpoint, since the proxy began.
+"""Totals of the connections from this node, by Service and by the zone of the endpoint, since the proxy began.
 
-The kernel counts (`zoneward.proxy.measure.connection_set`) and forgets what is not used for an hour; here its counts are
-added up, by what they grew since they were last looked at. What it counted before that first look is not in here.
+The kernel counts (`zoneward.proxy.measure.connection_set`) and forgets what is not used for an hour; the totals add up
+by how much its counts grew since they were last read. They do not include what it counted before the first reading.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ ZoneOf = Callable[[ServiceKey, str], str | None]
 
 @dataclass(slots=True)
 class _CountedElement:
-    """An element: its count as it was last seen, and what it turned out to be."""
+    """An element: its count as it was last read, and the Service and zone that it belongs to."""
 
     count: int
     service: tuple[ServiceKey, bool] | None = None
@@ -42,7 +42,7 @@ class _ServiceTotals:
 
 @dataclass(frozen=True, slots=True)
 class ZoneTotal:
-    """Connections to endpoints of one zone (``""``: nobody knows it). ``internal``: by the Service's own address."""
+    """Connections to endpoints of one zone (``""``: unknown). ``internal``: to the Service's own address."""
 
     service: ServiceKey
     family: Family
@@ -52,7 +52,7 @@ class ZoneTotal:
 
 
 class ConnectionTotals:
-    """`add_counts` what the kernel tells, every `POLL_PERIOD` seconds, and once as soon as the tables are there."""
+    """`add_counts` of what the kernel counted, every `POLL_PERIOD` seconds, and once when the tables are there."""
 
     def __init__(self, *, since: datetime, service_of: ServiceOf, zone_of: ZoneOf) -> None:
         self._since = self._until = since
@@ -62,7 +62,7 @@ class ConnectionTotals:
         self._is_complete = True
 
     def add_counts(self, family: Family, answer: bytes, *, now: datetime) -> None:
-        """An answer to a request for the elements of the set `CONNECTIONS`."""
+        """Add an answer to a request for the elements of `CONNECTIONS_SET`."""
         found = parse_counts(answer)
         self._until = max(self._until, now)
         if len(found) >= MAX_ELEMENTS:
@@ -88,7 +88,7 @@ class ConnectionTotals:
                 seen[key].is_absent = True
 
     def forget_services(self, is_gone: Callable[[ServiceKey], bool]) -> None:
-        """What was counted for Services that are gone; also what of theirs was counted after they were."""
+        """Forget the totals of Services that are gone, and what was counted for them after they were."""
         gone = [each for each in self._totals if is_gone(each[0])]
         for each in gone:
             del self._totals[each]
@@ -99,14 +99,14 @@ class ConnectionTotals:
                     last.service = None
 
     def totals(self) -> Iterator[ZoneTotal]:
-        """Each only grows, until its Service is forgotten."""
+        """Each total only grows, until its Service is forgotten."""
         for (service, family), totals in sorted(self._totals.items()):
             for internal, zones in ((True, totals.internal), (False, totals.external)):
                 for zone, number in sorted(zones.items()):
                     yield ZoneTotal(service, family, internal, zone, number)
 
     def document(self, *, node: str, zone: str | None) -> MeasuredTraffic:
-        """What there is to tell by the last look, for ``plan --measured``."""
+        """The document for ``plan --measured``, as of the last reading."""
         return MeasuredTraffic(
             node=node,
             zone=zone,

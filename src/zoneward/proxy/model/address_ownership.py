@@ -1,14 +1,12 @@
-"""Which Service has an address, and on which ports, where several ask for it.
+"""Which Service owns an address, and on which ports, where several ask for it.
 
-Cluster IPs and node ports are given out by the API server, so that no two Services have the same. External addresses
-and load balancers' anybody may write into a Service. So:
+The API server gives cluster IPs and node ports to one Service each. External IPs and load balancer IPs anybody may
+write into a Service. So a cluster IP is its Service's alone: no other Service gets it as an external IP, on whatever
+port. On an address of this node, a node port is its Service's. Of Services that ask for the same otherwise, the oldest
+owns it: by ``creationTimestamp``, then by namespace and name.
 
-- A cluster IP is its Service's alone: no other has it as an external address, on whatever port.
-- On an address of this node, a node port is its Service's.
-- Of Services that ask for the same otherwise, the oldest has it: by ``creationTimestamp``, then by namespace and name.
-
-The order in which Services are heard of is of no matter, and what the winner lets go of is handed over. kube-proxy has
-no such rules: there whoever comes last in a random order has it.
+The order in which Services are received does not matter, and what the owner releases is handed over. kube-proxy has no
+such rules: there whoever comes last in a random order wins.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,14 +26,16 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Users:
-    """Who asks for an external address. ``by_port`` is filled once that may matter: two ask, or it is of the node."""
+    """Services that ask for an external IP. ``by_port`` is filled once it matters: two ask, or it is an address of the
+    node."""
 
     services: dict[ServiceKey, None] = field(default_factory=dict)
     by_port: dict[_Port, tuple[ServiceKey, ...]] | None = None
 
 
 class AddressOwnership:
-    """Of one family. `set_service` each Service as it asks to be served: that gives all that are served otherwise from then on.
+    """Owners in one family. `set_service` records what a Service requests, and returns all that are served otherwise
+    from then on.
 
     A change costs as much as the Service has addresses, and where these are shared, addresses times ports.
     """
@@ -50,7 +50,8 @@ class AddressOwnership:
         """What each Service does not get, and who has it; a whole address without protocol and port."""
 
     def set_service(self, service: ServiceKey, served: NodeService | None) -> dict[ServiceKey, NodeService | None]:
-        """A Service as it asks to be served; None: it is gone. All that may be served otherwise now, and how."""
+        """Record what a Service requests; None: it is gone. Returns all Services that may be served otherwise now, and
+        how."""
         old = self._asked.get(service)
         touched: dict[ServiceKey, None] = {service: None}
         if old is not None and (served is None or not _asks_the_same(old, served)):
@@ -64,7 +65,8 @@ class AddressOwnership:
         return self._served(touched)
 
     def set_node_addresses(self, addresses: frozenset[str]) -> dict[ServiceKey, NodeService | None]:
-        """The addresses of the node that node ports are served on. All that may be served otherwise now, and how."""
+        """Record the node's addresses that node ports are served on. Returns all Services that may be served otherwise
+        now, and how."""
         changed, self._node_addresses = addresses ^ self._node_addresses, addresses
         touched: dict[ServiceKey, None] = {}
         for address in changed & self._outer.keys():
@@ -74,11 +76,11 @@ class AddressOwnership:
         return self._served(touched)
 
     def requested(self, service: ServiceKey) -> NodeService | None:
-        """A Service as it was last put."""
+        """A Service as it was last recorded."""
         return self._asked.get(service)
 
     def conflicts(self, service: ServiceKey) -> tuple[str, ...]:
-        """What other Services have of all that one asks for, in words; the first few of it."""
+        """What a Service requests and other Services own, in words; the first few of it."""
         lost = self._lost.get(service)
         if lost is None:
             return ()
@@ -222,7 +224,7 @@ class AddressOwnership:
 def resolve_ownership(
     every: Iterable[NodeService], *, node_addresses: frozenset[str] = frozenset(), lost: Callable[[str], None]
 ) -> dict[ServiceKey, NodeService]:
-    """All Services of one family as they are served. ``lost`` is told what they do not get, a line each."""
+    """All Services of one family as they are served. ``lost`` gets what they request and do not own, a line each."""
     claims = AddressOwnership()
     claims.set_node_addresses(node_addresses)
     asked = {(each.namespace, each.name): each for each in every}

@@ -1,7 +1,7 @@
-"""Addresses and ranges of addresses, parsed once from what an API server, a person or a Node says.
+"""Parses addresses and ranges of addresses, once, from what an API server, a person or a Node says.
 
-What comes out of here is canonical text, as the kernel writes it: it compares, and it is safe in a command of nft. What
-is no address gives None: nft takes a word in the place of an address for the name of a host, and asks DNS for it.
+The result is canonical text, as the kernel writes it: it compares, and it is safe in a command of nft. What is no
+address gives None: nft takes a word in the place of an address for the name of a host, and asks DNS for it.
 """
 
 import re
@@ -60,7 +60,8 @@ def is_in_cidr(address: str, ranges: str) -> bool:
 
 
 def special_use(address: str) -> str | None:
-    """What an address is that no host has to itself, which so can be no external address of a Service; None: it is not.
+    """The special use of an address that no host has to itself, and that so cannot be an external IP of a Service;
+    None: it has none.
 
     As ``ValidateNonSpecialIP`` of the API server, and all of multicast.
     """

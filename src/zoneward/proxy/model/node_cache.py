@@ -1,7 +1,7 @@
-"""What a node knows of its cluster: Services, their slices, and itself.
+"""The cache of a node's proxy: Services, their EndpointSlices, and the Node.
 
-Slices that are meant for other zones stay as they came, packed, until there is nobody else to send to (KEP-2004
-§ Kube-Proxy): in a large cluster they are most of all endpoints, and most of what is heard of.
+Slices for other zones stay as they came, compressed, until there are no other endpoints (KEP-2004 § Kube-Proxy): in a
+large cluster they are most of all endpoints, and most of what is received.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _FAST: Final = 1
 
 
 class _Endpoint(Endpoint, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Without what a proxy has no use for, which is half of the memory."""
+    """An endpoint without what a proxy has no use for, which is half of the memory."""
 
     hostname: str | None = msgspec.field(name="-hostname", default=None)
     target_ref: ObjectReference | None = msgspec.field(name="-targetRef", default=None)
@@ -146,13 +146,13 @@ class NodeCache:
         }
 
     def store(self, resource: Resource[T]) -> Store[T]:
-        """Where objects of a kind are kept."""
+        """The store of a kind of objects."""
         stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, SEALED_SLICES.kind: self.slices}
         return cast(Store[T], stores[resource.kind])
 
     @property
     def slice_counts(self) -> tuple[int, int]:
-        """How many slices are decoded, and how many are not."""
+        """How many slices are decoded, and how many are compressed."""
         return len(self._open), len(self._sealed)
 
     @property
@@ -162,7 +162,7 @@ class NodeCache:
         return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
 
     def service_keys(self) -> Iterator[Key]:
-        """Of all Services."""
+        """The keys of all Services."""
         return ((each.metadata.namespace, each.metadata.name) for each in self.services)
 
     def endpoints(self, key: Key) -> Iterator[Endpoint]:
@@ -173,7 +173,7 @@ class NodeCache:
     def node_services(self, key: Key) -> dict[Family, NodeService]:
         """A Service as this node serves it, in each of its families; nothing for one that it does not serve.
 
-        Raises TooLarge for one with more entries than it may have.
+        Raises ServiceTooLarge for one with more entries than it may have.
         """
         left_out: dict[str, None] = {}
         found = self._selected(key, left_out)
@@ -367,7 +367,7 @@ class NodeCache:
 
 
 def _by_zone(each: NodeService) -> NodeService:
-    """Endpoints of other zones were not even looked at: those that are left are not all."""
+    """Endpoints of other zones were not even decoded: those that are left are not all."""
     return replace(
         each,
         ports=tuple(

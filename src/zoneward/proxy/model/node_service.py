@@ -1,7 +1,7 @@
 """What one node serves of a Service: the addresses that it takes traffic for, and the endpoints that it sends to.
 
-What is selected is what `zoneward.routing.selection.selection` selects; here are the addresses and the policies beside
-it, in the families of addresses. KEP-2004 § Kube-Proxy; upstream's ``BaseServicePortInfo``.
+`zoneward.routing.selection.selection` selects the endpoints; here are the addresses and the policies beside them, in
+each family. KEP-2004 § Kube-Proxy; kube-proxy's ``BaseServicePortInfo``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _LAST_PORT: Final = 65_535
 
 
 class Backend(msgspec.Struct, frozen=True, gc=False):
-    """Where a connection may be sent. ``is_local``: the endpoint is on this very node."""
+    """An endpoint that a connection may be sent to. ``is_local``: it is on this node."""
 
     address: str
     port: int
@@ -57,10 +57,11 @@ class Backend(msgspec.Struct, frozen=True, gc=False):
 class NodeServicePort:
     """One port of a Service in one family.
 
-    ``cluster_endpoints`` serves traffic under the policy Cluster, ``local_endpoints`` under Local; empty where there is nobody, or where no
-    policy asks for them. ``weights`` are those of ``cluster_endpoints``, one by one, where they differ. ``has_any_endpoints``: endpoints
-    exist somewhere. ``affinity_seconds``: seconds for which a client keeps its endpoint; None: it does not. ``serving_endpoints``, of UDP
-    alone, are all endpoints that serve, selected or not: clients that have one keep it.
+    ``cluster_endpoints`` serve traffic under the policy Cluster, ``local_endpoints`` under Local; empty where there are
+    none, or where no policy asks for them. ``weights`` are those of ``cluster_endpoints``, one by one, where they
+    differ. ``has_any_endpoints``: endpoints exist somewhere. ``affinity_seconds``: for so long a client keeps its
+    endpoint; None: it does not. ``serving_endpoints``, of UDP alone, are all endpoints that serve, selected or not:
+    clients that have one keep it.
     """
 
     name: str
@@ -84,10 +85,10 @@ class NodeServicePort:
 class NodeService:
     """A Service in one family, as one node serves it.
 
-    ``external_ips`` are external and ``load_balancer_ips`` load balancers' addresses, ``source_ranges`` who may use the latter (empty:
-    everybody); ``owned_by_others`` is what of these addresses other Services have (`zoneward.proxy.model.address_ownership`). ``creation_timestamp`` is
-    the ``creationTimestamp``, empty where it is not known. ``ready_local_endpoints`` is the number of addresses with ready endpoints
-    on this node, over all ports, for ``health_check_port``.
+    ``source_ranges``: who may use ``load_balancer_ips`` (empty: everybody). ``owned_by_others``: which of its addresses
+    other Services own (`zoneward.proxy.model.address_ownership`). ``creation_timestamp`` is empty where it is not
+    known. ``ready_local_endpoints`` is the number of addresses with ready endpoints on this node, over all ports, for
+    ``health_check_port``.
     """
 
     namespace: str
@@ -106,7 +107,7 @@ class NodeService:
     owned_by_others: frozenset[ServiceAddress] = frozenset()
 
     def external_addresses(self, port: NodeServicePort) -> tuple[str, ...]:
-        """The external and load balancers' addresses at which a port is served."""
+        """The external and load balancer IPs at which a port is served."""
         every = tuple(dict.fromkeys((*self.external_ips, *self.load_balancer_ips)))
         if not self.owned_by_others:
             return every
@@ -119,7 +120,7 @@ class NodeService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyNode:
-    """The node whose proxy this is. ``zone`` None: it has none, and uses all endpoints."""
+    """The node of this proxy. ``zone`` None: it has none, and uses all endpoints."""
 
     name: str
     zone: str | None
@@ -139,13 +140,14 @@ def node_services(
     service_ranges: Sequence[str] = (),
     left_out: OnLeftOut = _nobody,
 ) -> Iterator[NodeService]:
-    """A Service in each of its families; nothing for one that proxies leave alone. ``slices`` are all that name it.
+    """A Service in each of its families; nothing for one that proxies ignore. ``slices`` are all EndpointSlices of the
+    Service.
 
-    External addresses within ``service_ranges`` are left out: they are for cluster IPs, be they of Services that this
-    proxy does not serve.
+    External IPs within ``service_ranges`` are left out: those are for cluster IPs, also of Services that this proxy
+    does not serve.
 
-    Each text and number is parsed here, and what is not what it should be is left out: what is served is safe to write
-    into commands of nft, but for names (`zoneward.proxy.ruleset.quoting`).
+    Each text and number is parsed here, and an invalid one is left out and passed to ``left_out``: what is returned is
+    safe to write into commands of nft, but for names (`zoneward.proxy.ruleset.nft_commands`).
     """
     if not is_proxied(service) or not service.spec.cluster_ip:
         return
@@ -283,10 +285,10 @@ def _of(family: Family, addresses: Iterable[str]) -> tuple[str, ...]:
 
 
 def _sources(ranges: Sequence[str], left_out: OnLeftOut) -> Mapping[Family, tuple[str, ...] | None]:
-    """By family, who may come: empty, everybody; None, nobody.
+    """By family, the ranges of those who may come: empty, everybody; None, nobody.
 
-    Blanks around a range were allowed by mistake, and have to be, and so were empty ones; a range of everything says
-    nothing.
+    Blanks around a range were once allowed by mistake, and have to be, and so were empty ones; a range of everything
+    says nothing.
     """
     if not ranges:
         return _EVERYBODY
@@ -331,7 +333,7 @@ def _affinity(service: Service, left_out: OnLeftOut) -> int | None:
 
 
 def selection_document(node: ProxyNode, served: Iterable[NodeService]) -> dict[str, Any]:
-    """In values that JSON has."""
+    """What a node serves, as JSON values, in the shape of ``zoneward route -o json``."""
     return {
         "node": node.name,
         "zone": node.zone,

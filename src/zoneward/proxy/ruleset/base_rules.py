@@ -48,14 +48,14 @@ _LOOPBACK: Final[dict[Family, str]] = {"ip": "127.0.0.0/8", "ip6": "::1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesetOptions:
-    """How a node is to be taken, by family where it differs.
+    """What the operator and the Node say about the rules, by family where it differs.
 
-    ``pod_cidrs`` or ``pod_interfaces`` say who is a Pod of this node: ranges of addresses, or the name of an
-    interface, or the beginning of such names with a ``*``. ``service_cidrs``: addresses of which those that nobody has
-    are dropped. ``node_port_cidrs``: ranges of those of the node's addresses that node ports are served on; all where
-    there are none for a family, but never loopback. ``node_ips``: the node's, which ranges of sources may have.
-    ``masquerade_mark``: the bit that says to masquerade. ``count_connections``: by endpoint, as
-    `zoneward.proxy.measure.connection_set` says.
+    ``pod_cidrs`` or ``pod_interfaces`` say who is a Pod of this node: ranges of addresses, or the name of an interface,
+    or the beginning of such names with a ``*``. ``service_cidrs``: ranges whose unused addresses are dropped.
+    ``node_port_cidrs``: ranges of the node's addresses that node ports are served on; all of them where there are none
+    for a family, but never loopback. ``node_ips``: the node's own, which ranges of sources may have.
+    ``masquerade_mark``: the bit that says to masquerade. ``count_connections``: by endpoint
+    (`zoneward.proxy.measure.connection_set`).
     """
 
     pod_cidrs: Mapping[Family, str] | None = None
@@ -123,7 +123,8 @@ def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
         return Chain((*rules, f"{lookup} vmap @{prefix}outside"))
 
     rewritten = (f"{family} daddr set {key} map @to-cluster-ip",)
-    masquerade = f"meta mark & {options.masquerade_mark:#010x} != 0x00000000 meta mark set meta mark ^ {options.masquerade_mark:#010x}"
+    bit = f"{options.masquerade_mark:#010x}"
+    masquerade = f"meta mark & {bit} != 0x00000000 meta mark set meta mark ^ {bit}"
     chains = {
         # Of messages that say so the kernel sends few in a second; a connection can be told without one.
         "nobody": Chain(("meta l4proto tcp reject with tcp reset", "reject")),
@@ -186,7 +187,8 @@ def shared_chain(name: str, family: Family) -> Chain:
 
 
 def _onward(family: Family, kind: str, rewritten: Sequence[str]) -> Chain:
-    """To a Service's endpoints by way of its cluster address, to which the rules ``rewritten`` change the packet's."""
+    """To a Service's endpoints by way of its cluster IP, to which the rules ``rewritten`` change the packet's
+    destination."""
     return Chain((*rewritten, f"{family} daddr . {_PORT} vmap @policy-{kind}"))
 
 

@@ -1,4 +1,4 @@
-"""From one ruleset to another: what comes, what goes, and what gets another value."""
+"""From one ruleset to another: what is added, what is deleted, and what gets another value."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +13,8 @@ T = TypeVar("T")
 def diff_rulesets(old: Ruleset | None, new: Ruleset) -> RulesetChanges:
     """What makes ``new`` out of ``old``; None: there is no such table yet.
 
-    A chain does what its name says (`zoneward.proxy.ruleset.base_rules`), so that names are all that is compared of
-    them, and where the kernel enters them. A table of another layout is replaced as a whole, in the same moment.
+    A chain does what its name says (`zoneward.proxy.ruleset.base_rules`), so only the names are compared, and where the
+    kernel enters chains. A table of another layout is replaced as a whole, in the same moment.
     """
     if old is None or _layout(old) != _layout(new) or _entered_elsewhere(old, new):
         return RulesetChanges(
@@ -49,7 +49,7 @@ def _entered_elsewhere(old: Ruleset, new: Ruleset) -> bool:
 
 
 def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
-    """Changes that follow each other, as one: what one of them makes and a later one takes away is left out."""
+    """Changes that follow each other, as one: what one of them makes and a later one deletes is left out."""
     if len(changes) == 1:
         return changes[0]
     sets: dict[str, SetDeclaration] = {}
@@ -90,12 +90,12 @@ def merge_changes(changes: Sequence[RulesetChanges]) -> RulesetChanges:
 
 
 def split_changes(changes: RulesetChanges) -> tuple[RulesetChanges, RulesetChanges, RulesetChanges]:
-    """Changes as three transactions: chains that are made, what leads there and all the rest, and chains that go. Each
-    may be nothing.
+    """Changes as three transactions: new chains, what leads there and everything else, and deleted chains. Each may be
+    empty.
 
-    A packet that is in the rules while a transaction ends finds its elements, but keeps to the rules of before: of a
-    chain that comes with it, to none. So it would be lost. And kernels before 6.2 take a chain for one in use as long
-    as the transaction lasts that takes away the last element that leads there.
+    A packet that is in the rules while a transaction ends finds its elements, but keeps to the old rules: of a chain
+    that comes with it, to none. So it would be lost. And kernels before 6.2 take a chain for one in use as long as the
+    transaction lasts that deletes the last element that leads there.
     """
     nothing = RulesetChanges(family=changes.family, table=changes.table)
     if changes.creates_table:
@@ -139,7 +139,7 @@ def count_differences(there: Ruleset, wanted: Ruleset) -> dict[str, int] | None:
 
 
 def diff_elements(old: Elements, new: Elements) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """What goes and what comes; an element with another value does both."""
+    """What is removed and what is added; an element with another value is both."""
     removed: dict[str, dict[str, str]] = {}
     added: dict[str, dict[str, str]] = {}
     nothing: Mapping[str, str] = {}

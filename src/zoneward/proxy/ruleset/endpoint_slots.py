@@ -1,4 +1,4 @@
-"""Which endpoint stands in which slot of a port: the kernel draws a slot at random and sends to what stands there.
+"""Which endpoint is in which slot of a port: the kernel draws a slot at random and sends to the endpoint in it.
 
 Endpoints keep their slots: where one goes the last slot's endpoint takes its place, and one that comes takes a new slot
 at the end. So a change of one endpoint changes at most two slots, however many there are.
@@ -19,7 +19,7 @@ _TOLERANCE: Final = 0.01
 
 
 def place_in_slots(wanted: Iterable[E], before: Sequence[E] = ()) -> tuple[E, ...]:
-    """The slots for endpoints, of which one may be wanted several times, changed as little as can be.
+    """The slots for endpoints, of which one may be wanted several times, changed as little as possible.
 
     ``before`` are the slots as they were. New endpoints come in the order in which they are wanted.
     """
@@ -59,8 +59,8 @@ def _close(found: "list[E | None]", total: int) -> None:
 def slots_per_endpoint(weights: tuple[float, ...]) -> tuple[int, ...]:
     """How many slots each endpoint gets, at least one, so that its share is within 1 % of what its weight asks for.
 
-    As few slots as will do, and at most 256 for each endpoint on average: beyond, the nearest that this allows. Weights
-    are above 0.
+    It is as few slots as suffice, and at most 256 for each endpoint on average: beyond, the nearest that this allows.
+    Weights are above 0.
     """
     kinds = Counter(weights)
     total = sum(each * number for each, number in kinds.items())

@@ -1,4 +1,8 @@
-"""Changes of a table as text that ``nft -f`` takes: one transaction, all or nothing."""
+"""Changes of a table as commands that ``nft -f`` takes: one transaction, all or nothing.
+
+nft knows no escape within quotes, so text of others that it would take for the end of a word or a line is replaced or
+refused (`safe_name`, `quote`). Everything else in a command is a value that was parsed, or our own words.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +16,7 @@ _AT_ONCE: Final = 500
 
 
 def render_commands(changes: RulesetChanges) -> str:
-    """Commands in the order in which they have to come: none names what is not there, none takes away what is named."""
+    """The commands in the order in which they have to come: none uses what is not there, none deletes what is in use."""
     return "".join(f"{line}\n" for line in command_lines(changes))
 
 

@@ -1,6 +1,6 @@
 """What the kernel holds, as values: tables, chains with their rules, sets and maps with their elements.
 
-Rules, keys and values are words as ``nft`` reads and writes them, so that what was listed compares with what is wanted.
+Rules, keys and values are words as ``nft`` reads and writes them, so that what was read compares with what is wanted.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,8 @@ class SetDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRuleset:
-    """What one Service adds to a table. ``shared_chains`` names chains that many use; ``chains`` and ``sets`` are its own."""
+    """What one Service adds to a table. ``shared_chains`` names chains that many Services use; ``chains`` and ``sets``
+    are its own."""
 
     elements: Elements = field(default_factory=dict)
     shared_chains: frozenset[str] = frozenset()
@@ -55,10 +56,11 @@ class Ruleset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesetChanges:
-    """From one state of a table to another, all at once. What is in ``removed_elements`` and ``added_elements`` gets another value.
+    """From one state of a table to another, all at once. An element in ``removed_elements`` and ``added_elements`` gets
+    another value.
 
-    ``replaces_table``: whatever table there is goes as a whole; ``creates_table``: the table has to be made. ``rewritten_chains`` are
-    chains that are there, and get other rules.
+    ``replaces_table``: the table that is there is deleted as a whole; ``creates_table``: the table has to be made.
+    ``rewritten_chains`` are there, and get other rules.
     """
 
     family: Family

@@ -1,4 +1,4 @@
-"""From what an operator set and what the Node says of itself to how its rules are laid out."""
+"""From the proxy's settings and the Node's addresses to the options of its rules."""
 
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
@@ -21,7 +21,7 @@ def _nobody(_address: str) -> None:
 def all_node_addresses(
     node: Node | None, *, left_out: Callable[[str], None] = _nobody
 ) -> dict[Family, tuple[str, ...]]:
-    """The addresses of a Node, internal ones first. ``left_out`` is told what is no IP address, as it stands there."""
+    """The addresses of a Node, internal ones first. ``left_out`` gets what is no IP address, as it stands there."""
     status = (node.status.addresses if node is not None and node.status is not None else None) or ()
     found: dict[Family, dict[str, None]] = {}
     for kind in _KINDS:
@@ -36,12 +36,12 @@ def all_node_addresses(
 
 
 def node_addresses(node: Node | None) -> dict[Family, str]:
-    """The address of each family that a Node is known by: the first internal one, else the first external one."""
+    """The address of each family that identifies a Node: the first internal one, else the first external one."""
     return {family: some[0] for family, some in all_node_addresses(node).items()}
 
 
 def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Family, frozenset[str]]:
-    """Those of a Node's addresses that node ports are served on."""
+    """The Node's addresses that node ports are served on."""
     ranges = options.node_port_cidrs or {}
     return {
         family: frozenset(
@@ -52,7 +52,7 @@ def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Fami
 
 
 def ruleset_options(settings: ProxySettings, node: Node | None) -> RulesetOptions:
-    """Where the Node tells no address, node ports are served on all of its addresses."""
+    """The options; where the Node reports no address, node ports are served on all of its addresses."""
     own = node_addresses(node)
     ranges: dict[Family, Sequence[str]]
     if settings.node_port_addresses == (PRIMARY,):

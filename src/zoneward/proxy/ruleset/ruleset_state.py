@@ -1,10 +1,12 @@
-"""A table's rules kept and mended: a Service that changes costs what it changes.
+"""The rules of one table as they are programmed: a Service that changes costs what it changes.
 
-Two Services may ask for the same element: endpoints that both have, or, for a moment, what one of them lets go of
-(`zoneward.proxy.model.address_ownership`). The first by name has it, and the other gets it when the first one goes.
+Two Services may ask for the same element: endpoints that both have, or, for a moment, an address that one of them
+releases (`zoneward.proxy.model.address_ownership`). The first by name has it, and the other gets it when the first one
+goes.
 
-A table that is found in the kernel is taken over as it is: Services are put as if it were empty, and what is there
-already is not written again. What nobody asked for goes when all Services were put. So traffic flows meanwhile.
+A table that is found in the kernel is taken over as it is: Services are set as if it were empty, and what is there
+already is not written again. What no Service asks for is removed when all Services were set. So traffic flows
+meanwhile.
 """
 
 from collections import Counter
@@ -29,7 +31,8 @@ from zoneward.proxy.ruleset.service_rules import assign_slots, service_rules
 
 
 class RulesetState:
-    """`start`, `set_service` each Service, `remove_leftovers`; then `set_service` what changes. What each of them says has to be applied in turn.
+    """`start`, `set_service` each Service, `remove_leftovers`; then `set_service` those that change. The changes that
+    each of them returns have to be applied in turn.
 
     ``present``: the table as it is in the kernel; None: there is none.
     """
@@ -52,11 +55,11 @@ class RulesetState:
         self._stray_before: list[tuple[str, str, str]] = []
 
     def set_savepoint(self) -> None:
-        """What is put from here on may be taken back."""
+        """`roll_back` takes back what is set from here on."""
         self._before, self._stray_before = [], []
 
     def roll_back(self) -> None:
-        """The kernel took nothing of what was put since `set_savepoint`: everything is as it was then."""
+        """The kernel took nothing since `set_savepoint`: everything is as it was then."""
         stray, self._stray = self._stray, {}
         before, self._before = self._before, []
         for service, portion in reversed(before):
@@ -68,7 +71,7 @@ class RulesetState:
 
     @property
     def chain_names(self) -> frozenset[str]:
-        """Of everything that was put, and what all share."""
+        """The names of all chains."""
         own = (name for portion in self._portions.values() for name in portion.chains)
         return frozenset((*self._base_chains, *self._shared, *own))
 
@@ -92,7 +95,7 @@ class RulesetState:
         return changes
 
     def remove_leftovers(self) -> RulesetChanges:
-        """All Services were put: what the kernel has besides goes."""
+        """All Services were set: what the kernel has besides is removed."""
         wanted = {name for portion in self._portions.values() for name in (*portion.chains, *portion.sets)}
         wanted |= self._shared.keys()
         chains, sets = frozenset(self._chains_there - wanted), frozenset(self._sets_there - wanted)
@@ -103,7 +106,7 @@ class RulesetState:
         )
 
     def set_service(self, service: ServiceKey, portion: ServiceRuleset) -> RulesetChanges:
-        """A Service as it is now; `NO_RULES` for one that is gone. What that changes."""
+        """Set the rules of a Service; `NO_RULES` for one that is gone. Returns what that changes."""
         old = self._portions.get(service, NO_RULES)
         self._before.append((service, old))
         if portion is NO_RULES:
@@ -137,7 +140,7 @@ class RulesetState:
         return frozenset(name for name in names if name not in there)
 
     def full_ruleset(self) -> Ruleset:
-        """Everything, as it would be loaded into a kernel that has nothing."""
+        """The whole table, as it would be loaded into a kernel that has none."""
         sets: dict[str, SetDeclaration] = dict(self._base_sets)
         chains = dict(self._base_chains) | self._chains(sorted(self._shared))
         elements: dict[str, dict[str, str]] = {}

@@ -1,9 +1,9 @@
-"""From what a node serves of one Service to what that adds to its table of rules.
+"""From a Service as a node serves it to the rules that it adds to its table.
 
 One verdict map leads from the destination of a packet to a chain that all ports with as many slots share, and this one
-looks the endpoint up in one big map, by the cluster address and a slot drawn at random
-(`zoneward.proxy.ruleset.base_rules`). So an endpoint that changes is one element, however many addresses there are, and
-no chain is ever made for a Service but for what chains alone can do: clients that keep their endpoint, and ranges of
+looks the endpoint up in one big map, by the cluster IP and a slot drawn at random
+(`zoneward.proxy.ruleset.base_rules`). So an endpoint that changes is one element, however many addresses there are.
+Chains are made for a Service only for what chains alone can do: clients that keep their endpoint, and ranges of
 sources.
 """
 
@@ -27,7 +27,7 @@ EndpointSlots = Mapping[tuple[str, str, str], Sequence[Backend]]
 
 
 def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, str, str], tuple[Backend, ...]]:
-    """What stands in each slot of each port, changed as little as can be from what stood there before."""
+    """The endpoint in each slot of each port, changed as little as possible from what was there ``before``."""
     found = {}
     for port in (port for each in parts for port in each.ports):
         for kind, targets in (("cluster", _repeated(port)), ("local", port.local_endpoints)):
@@ -38,7 +38,7 @@ def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, 
 
 
 def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOptions) -> ServiceRuleset:
-    """What a Service adds to its table. ``there``: see `assign_slots`."""
+    """What a Service adds to its table. ``there``: the endpoints in its slots (`assign_slots`)."""
     made = [_Portion(each, options).made(there) for each in parts]
     if len(made) <= 1:
         return made[0] if made else NO_RULES

@@ -1,5 +1,5 @@
-"""How large a Service is in a table, whether it may be, and the way to one that is too large for one transaction: some
-of its ports at a time, each port as a whole."""
+"""How large a Service is in a table, whether it may be, and how it is programmed where it is too large for one
+transaction: some of its ports at a time, each port as a whole."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ is the Service itself; none: it is not there."""
 
 
 class ServiceTooLarge(Exception):  # noqa: N818 -- it is a fact about a Service
-    """A Service takes more entries in one family than it may. ``addresses`` are those of its endpoints."""
+    """A Service has more entries in one family than it may have. ``addresses`` are those of its endpoints."""
 
     def __init__(self, family: Family, entries: int, most: int, addresses: Collection[str] = ()) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ def node_services_within(
     service_ranges: Sequence[str],
     left_out: OnLeftOut,
 ) -> dict[Family, NodeService]:
-    """As `node_services`, by family, of a Service that has at most ``most`` entries in each. Raises TooLarge."""
+    """As `node_services`, by family, of a Service that has at most ``most`` entries in each. Raises ServiceTooLarge."""
     check_endpoint_count(service, slices, most=most)
     found = {}
     for each in node_services(
@@ -70,7 +70,7 @@ def node_services_within(
 
 
 def check_endpoint_count(service: Service, slices: Sequence[EndpointSlice], *, most: int) -> None:
-    """Before anything is selected of them: the endpoints of all ports, ready or not. Raises TooLarge."""
+    """Check the endpoints of all ports, ready or not, before any are selected. Raises ServiceTooLarge."""
     ports = [(port.name, port.protocol) for port in service.spec.ports or ()]
     found: Counter[str] = Counter()
     for each in slices:
@@ -82,7 +82,7 @@ def check_endpoint_count(service: Service, slices: Sequence[EndpointSlice], *, m
 
 
 def _check_size(served: NodeService, slices: Sequence[EndpointSlice], *, most: int) -> None:
-    """Raises TooLarge."""
+    """Raises ServiceTooLarge."""
     if (entries := count_entries(served)) > most:
         raise ServiceTooLarge(served.family, entries, most, _addresses(slices))
 
@@ -93,7 +93,7 @@ def _addresses(slices: Sequence[EndpointSlice]) -> Collection[str]:
 
 
 def keep_endpoints(service: NodeService, addresses: Collection[str]) -> NodeService:
-    """Without endpoints that have none of these addresses."""
+    """A Service without endpoints that have none of these addresses."""
     return replace(service, ports=tuple(_with_endpoints(port, addresses) for port in service.ports))
 
 
@@ -126,8 +126,8 @@ def _size(port: NodeServicePort) -> int:
 
 
 def next_parts(there: ServiceParts, wanted: ServiceParts, *, most: int) -> ServiceParts:
-    """What to program next on the way from what is there: all that is wanted, where that changes ``most`` entries at
-    most, else as many ports as that allows, one at least."""
+    """What to program next on the way from what is there: all that is wanted, where that changes at most ``most``
+    entries, else as many ports as that allows, and at least one."""
     if sum(map(count_entries, (*there, *wanted))) <= most:
         return wanted
     now, then = _by_port(there), _by_port(wanted)
