@@ -185,4 +185,6 @@ def _readable(documents: Iterable[Mapping[str, Any]], kind: type[T]) -> Iterator
 
 def _whole(family: Family, some: list[NodeService], options: RulesetOptions, node: Node) -> Ruleset:
     own = node_port_addresses(options, node).get(family, frozenset())
-    return full_ruleset(family, resolve_ownership(some, node_addresses=own, lost=lambda _what: None), options=options)
+    return full_ruleset(
+        family, resolve_ownership(some, node_addresses=own, on_conflict=lambda _what: None), options=options
+    )

@@ -135,7 +135,7 @@ def test_an_answer_that_is_lost_makes_no_second_event() -> None:
     async def work(scene: Scene) -> None:
         for number in range(9):
             scene.teller.record(a_service(number), NOT_PROGRAMMED, "no")
-        await scene.until(lambda: len(scene.events()) == 9 and not scene.teller._waiting)
+        await scene.until(lambda: len(scene.events()) == 9 and not scene.teller._pending)
         assert scene.log.told
         assert len(scene.events()) == 9
 

@@ -35,7 +35,7 @@ def reporting(metrics: Metrics, told: Told, lines: Lines) -> ProxyReporter:
     return ProxyReporter(
         metrics,
         log=lines,
-        teller=told,  # type: ignore[arg-type]
+        recorder=told,  # type: ignore[arg-type]
         service=lambda key: Service(metadata=ObjectMeta(namespace=key[0], name=key[1])),
         said=str,
     )

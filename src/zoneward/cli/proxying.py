@@ -27,7 +27,6 @@ from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import DumpInterrupted
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused, NftablesUnavailable, NftClient
 from zoneward.proxy.kernel.table_syncer import delete_tables, plan_changes
-from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.machine import drop_effective_capability
 from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_service import NodeService, ProxyNode
@@ -35,6 +34,7 @@ from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.difference import diff_rulesets
 from zoneward.proxy.ruleset.nft_commands import comment_line, render_commands
 from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port_addresses, ruleset_options
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration, ConfigurationError
@@ -171,7 +171,7 @@ def _served(
     own = node_port_addresses(options, node)
     all_node_addresses(node, left_out=lambda each: note(f"Node {this.name}: {each!r} is no IP address: left out"))
     return {
-        family: resolve_ownership(some, node_addresses=own.get(family, frozenset()), lost=note)
+        family: resolve_ownership(some, node_addresses=own.get(family, frozenset()), on_conflict=note)
         for family, some in asked.items()
     }
 

@@ -3,8 +3,8 @@
 Objects arrive in the order of their versions, and are programmed in any order. A Service that changed after a version,
 and is not programmed since, holds the reported version back; everything else passes it (`ProgrammedVersion`).
 
-However many Services change, and however often, the Lease is written at most once in `LEAST` seconds, and where nothing
-changes once in a minute, as the Leases of kubelets are.
+However many Services change, and however often, the Lease is written at most once in `WRITE_PERIOD` seconds, and where
+nothing changes once in a minute, as the Leases of kubelets are.
 """
 
 import asyncio
@@ -78,9 +78,9 @@ class ProgrammedVersion:
         return Programmed(marks[SERVICES.kind], marks[SLICES.kind], named)
 
 
-LEAST: Final = 10.0
+WRITE_PERIOD: Final = 10.0
 """Seconds between two writes."""
-_LOOK: Final = 0.5
+_CHECK_PERIOD: Final = 0.5
 """Seconds between two looks for whether there is something to say for the first time."""
 _SPREAD: Final = 0.1
 """Of each pause, by chance: nodes that began together do not write together."""
@@ -122,22 +122,22 @@ class NodeLease:
         self._programmed, self._owner, self._on_trouble = programmed, owner, on_trouble
         self._clock = clock or asyncio.get_running_loop().time
         self._now, self._sleep, self._chance = now, sleep, chance
-        self._there: ObjectMeta | None = None
+        self._stored: ObjectMeta | None = None
         """Of the Lease as we last wrote or read it; None: it has to be looked for."""
-        self._told: Programmed | None = None
-        self._renewed = 0.0
+        self._reported: Programmed | None = None
+        self._renewed_at = 0.0
 
     async def run(self) -> NoReturn:
         """Until cancelled. The Lease stays: what is programmed does too."""
         while (programmed := self._programmed()) is None:
-            await self._sleep(_LOOK)
+            await self._sleep(_CHECK_PERIOD)
         while True:
-            due = self._clock() - self._renewed >= RENEWED - LEAST / 2
-            pause = LEAST
-            if programmed is not None and (due or programmed != self._told):
+            due = self._clock() - self._renewed_at >= RENEWED - WRITE_PERIOD / 2
+            pause = WRITE_PERIOD
+            if programmed is not None and (due or programmed != self._reported):
                 pause = await self._renew(programmed)
             await self._sleep(pause * (1 + _SPREAD * self._chance()))
-            programmed = self._programmed() or self._told
+            programmed = self._programmed() or self._reported
 
     async def _renew(self, programmed: Programmed) -> float:
         """Seconds, at least, until the next write."""
@@ -145,12 +145,12 @@ class NodeLease:
         try:
             await self._write(programmed)
         except CallFailed as error:
-            self._there = None
+            self._stored = None
             self._on_trouble(error)
             asked = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
-            return max(LEAST, asked)
-        self._told, self._renewed = programmed, started
-        return LEAST
+            return max(WRITE_PERIOD, asked)
+        self._reported, self._renewed_at = programmed, started
+        return WRITE_PERIOD
 
     async def _write(self, programmed: Programmed) -> None:
         lease = lease_of(
@@ -162,24 +162,24 @@ class NodeLease:
             owner=self._owner(),
         )
         for is_last in (False, True):
-            if self._there is None:
-                self._there = await self._found(lease.metadata.name)
-            there = self._there
+            if self._stored is None:
+                self._stored = await self._read_stored(lease.metadata.name)
+            there = self._stored
             try:
                 if there is None:
-                    self._there = await self._writer.create(LEASES, lease)
+                    self._stored = await self._writer.create(LEASES, lease)
                 else:
                     metadata = replace(lease.metadata, uid=there.uid, resource_version=there.resource_version)
-                    self._there = await self._writer.update(LEASES, replace(lease, metadata=metadata))
+                    self._stored = await self._writer.update(LEASES, replace(lease, metadata=metadata))
             except (Conflict, NotFound):
                 # Another proxy of this node wrote it, as one that is replaced may; or somebody deleted it.
-                self._there = None
+                self._stored = None
                 if is_last:
                     raise
             else:
                 return
 
-    async def _found(self, name: str) -> ObjectMeta | None:
+    async def _read_stored(self, name: str) -> ObjectMeta | None:
         try:
             return (await self._writer.read(LEASES, namespace=self._identity.namespace, name=name)).metadata
         except NotFound:

@@ -79,23 +79,23 @@ class Proxier:
         self._sleep, self._handlers = sleep, handlers or ProxierHandlers()
         self._mistakes = MistakeLog(log or Silent())
         self.tables: Final[dict[Family, ProgrammedTable]] = {}
-        self._begun = now()
-        self._changed: dict[ServiceKey, float] = {}
+        self._started_at = now()
+        self._pending: dict[ServiceKey, float] = {}
         """Not selected anew yet, and since when."""
-        self._put: dict[Family, dict[ServiceKey, float]] = {family: {} for family in FAMILIES}
+        self._in_flight: dict[Family, dict[ServiceKey, float]] = {family: {} for family in FAMILIES}
         """On the way to the kernel, and since when."""
         self._triggers: dict[ServiceKey, datetime] = {}
-        self._claims = {family: AddressOwnership() for family in FAMILIES}
+        self._ownership = {family: AddressOwnership() for family in FAMILIES}
         self.conflicts: Final[dict[Family, dict[ServiceKey, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
         """What other Services have of all that one asks for, in words (`Claims.lost`)."""
-        self._served: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
+        self._node_services: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
         """As last put."""
         self._programmed: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
         """As the kernel has it."""
-        self._something = asyncio.Event()
+        self._has_work = asyncio.Event()
         self.failed_selections: Final[set[ServiceKey]] = set()
         """Services that could not be selected for, and are in the kernel as they were before."""
-        self._tries: dict[ServiceKey, int] = {}
+        self._failures: dict[ServiceKey, int] = {}
         """Of these, in a row."""
         self.too_large: Final[dict[ServiceKey, ServiceTooLarge]] = {}
         """Services that are in the kernel as they were before, but for endpoints that are gone."""
@@ -106,11 +106,11 @@ class Proxier:
 
     def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]:
         """All Services of a family as this node serves them."""
-        return self._served[family]
+        return self._node_services[family]
 
     def is_pending(self, service: ServiceKey) -> bool:
         """Whether a change of a Service is not in the kernel yet."""
-        return service in self._changed or any(table.is_pending(service) for table in self.tables.values())
+        return service in self._pending or any(table.is_pending(service) for table in self.tables.values())
 
     def pending_since(self, family: Family | None = None) -> float | None:
         """When the oldest change was received that is not in the kernel yet, by the clock, in a family or in any; None:
@@ -120,29 +120,29 @@ class Proxier:
         """
         if not self._cache.synced.is_set() or (family is not None and family not in self.tables):
             return None
-        some = [self._changed, *(put for each, put in self._put.items() if family in (None, each))]
+        some = [self._pending, *(put for each, put in self._in_flight.items() if family in (None, each))]
         return min((next(iter(each.values())) for each in some if each), default=None)
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def service_changed(self, service: ServiceKey, trigger: str | None = None) -> None:
         """A Service, or a slice of it, changed. ``trigger``: the time of the change, as a slice gives it."""
-        if service not in self._changed:
-            self._changed[service] = self._clock()
-        if trigger is not None and (when := _time(trigger)) is not None and when >= self._begun:
+        if service not in self._pending:
+            self._pending[service] = self._clock()
+        if trigger is not None and (when := _time(trigger)) is not None and when >= self._started_at:
             # What happened before we were there was not ours to program in time.
             self._triggers.setdefault(service, when)
-        self._something.set()
+        self._has_work.set()
 
     def set_node_addresses(self, addresses: Mapping[Family, frozenset[str]]) -> None:
         """The addresses of the node that node ports are served on."""
         for family in self.tables:
-            found = self._claims[family].set_node_addresses(addresses.get(family, frozenset()))
-            self._put_in(family, found, self._clock())
+            found = self._ownership[family].set_node_addresses(addresses.get(family, frozenset()))
+            self._set_in_family(family, found, self._clock())
 
     def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
         """The kernel took a transaction."""
-        metrics, now, put = self._metrics, self._clock(), self._put[family]
+        metrics, now, put = self._metrics, self._clock(), self._in_flight[family]
         metrics.apply.observe(done.seconds)
         metrics.transactions[family] += 1
         metrics.changed_elements[family] += done.elements
@@ -163,7 +163,7 @@ class Proxier:
 
     def service_refused(self, family: Family, service: ServiceKey) -> None:
         """The kernel refuses a Service as it is: that is reported, and nothing waits for it."""
-        self._put[family].pop(service, None)
+        self._in_flight[family].pop(service, None)
         self._triggers.pop(service, None)
 
     # --- work ---------------------------------------------------------------------------------------------------------
@@ -175,48 +175,48 @@ class Proxier:
         while True:
             await self._select()
             self.all_selected.set()
-            await self._something.wait()
+            await self._has_work.wait()
             now = self._clock()
             left, last = min(BURST, left + CALM * (now - last)) - 1.0, now
             if left < 0.0:
                 left = 0.0
                 await self._sleep(GATHERED)
-            self._something.clear()
+            self._has_work.clear()
 
     async def _select(self) -> None:
         number = 0
-        while self._changed:
-            service, since = next(iter(self._changed.items()))
-            del self._changed[service]
-            self._put_one(service, since)
+        while self._pending:
+            service, since = next(iter(self._pending.items()))
+            del self._pending[service]
+            self._select_service(service, since)
             number += 1
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _put_one(self, service: ServiceKey, since: float) -> None:
+    def _select_service(self, service: ServiceKey, since: float) -> None:
         try:
             found = self._cache.node_services(service)
         except ServiceTooLarge as error:
-            found = self._left(service, error)
+            found = self._keep_too_large(service, error)
         except Exception as error:
             self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
             if service not in self.failed_selections:
                 self._handlers.on_selection_failed(service, f"{type(error).__name__}: {error}")
             self.failed_selections.add(service)
-            self._tries[service] = tries = self._tries.get(service, 0) + 1
+            self._failures[service] = tries = self._failures.get(service, 0) + 1
             pause = min(_AGAIN_AT_MOST, _AGAIN * 2.0 ** min(tries - 1, 20))
             asyncio.get_running_loop().call_later(pause, self.service_changed, service)
             return
         else:
             self.too_large.pop(service, None)
         self.failed_selections.discard(service)
-        self._tries.pop(service, None)
+        self._failures.pop(service, None)
         for family in self.tables:
-            self._put_in(family, self._claims[family].set_service(service, found.get(family)), since)
-        if not any(service in put for put in self._put.values()):
+            self._set_in_family(family, self._ownership[family].set_service(service, found.get(family)), since)
+        if not any(service in put for put in self._in_flight.values()):
             self._triggers.pop(service, None)
 
-    def _left(self, service: ServiceKey, error: ServiceTooLarge) -> dict[Family, NodeService]:
+    def _keep_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> dict[Family, NodeService]:
         """What stays of one that is too large: the ports and addresses that it had, and those of its endpoints that are
         still there."""
         is_new = service not in self.too_large
@@ -225,15 +225,15 @@ class Proxier:
             self._handlers.on_too_large(service, error)
         return {
             family: keep_endpoints(asked, error.addresses)
-            for family, claims in self._claims.items()
+            for family, claims in self._ownership.items()
             if (asked := claims.requested(service)) is not None
         }
 
-    def _put_in(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
+    def _set_in_family(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
         """Services as they are served from now on, in one family."""
-        before, table = self._served[family], self.tables[family]
+        before, table = self._node_services[family], self.tables[family]
         for service, served in found.items():
-            self._look_at_lost(family, service)
+            self._check_conflicts(family, service)
             if served == before.get(service):
                 continue
             if served is None:
@@ -241,11 +241,11 @@ class Proxier:
             else:
                 before[service] = served
             # It may be refused at once.
-            self._put[family].setdefault(service, since)
+            self._in_flight[family].setdefault(service, since)
             table.set_service(service, served)
 
-    def _look_at_lost(self, family: Family, service: ServiceKey) -> None:
-        before, what = self.conflicts[family], self._claims[family].conflicts(service)
+    def _check_conflicts(self, family: Family, service: ServiceKey) -> None:
+        before, what = self.conflicts[family], self._ownership[family].conflicts(service)
         if what == before.get(service, ()):
             return
         if what:

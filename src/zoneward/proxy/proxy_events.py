@@ -38,7 +38,7 @@ MOST_WAITING: Final = 50
 _ACTION: Final = "Program"
 _MINUTE: Final = 60.0
 _FIRST_PAUSE: Final = 1.0
-_Told = tuple[str, str]
+_EventKey = tuple[str, str]
 """The uid of a Service, and a reason."""
 
 
@@ -62,46 +62,46 @@ class ProxyEventRecorder:
         self._writer, self._node, self._log = writer, node, log or Silent()
         self._clock, self._sleep = clock, sleep
         self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=node, now=now)
-        self._told: dict[_Told, float] = {}
+        self._recorded: dict[_EventKey, float] = {}
         """When, in this order; of the last `QUIET` seconds."""
-        self._waiting: dict[_Told, Written] = {}
-        self._something = asyncio.Event()
-        self._paid = clock() - _MINUTE
+        self._pending: dict[_EventKey, Written] = {}
+        self._has_work = asyncio.Event()
+        self._paid_until = clock() - _MINUTE
 
     def record(self, service: Service, reason: str, note: str) -> None:
         """Record an Event without waiting for anything."""
-        self._tell(service, Event("Warning", reason, f"Node {self._node}: {note}"))
+        self._record(service, Event("Warning", reason, f"Node {self._node}: {note}"))
 
     def record_unreadable(self, found: Unreadable) -> None:
         """As `record`, for an object of any kind that cannot be read."""
         event = unreadable_event(found)
         note = replace(event, message=f"Node {self._node}: {event.message}")
-        self._tell(stand_in(found), note, **regarding(found))
+        self._record(stand_in(found), note, **regarding(found))
 
-    def _tell(self, about: Service, event: Event, **kind: str) -> None:
-        uid = about.metadata.uid or f"{about.metadata.namespace}/{about.metadata.name}"
-        now, told = self._clock(), (uid, event.reason)
-        while self._told and now - next(iter(self._told.values())) >= QUIET:
-            del self._told[next(iter(self._told))]
-        if told in self._told or len(self._waiting) >= MOST_WAITING:
+    def _record(self, service: Service, event: Event, **kind: str) -> None:
+        uid = service.metadata.uid or f"{service.metadata.namespace}/{service.metadata.name}"
+        now, key = self._clock(), (uid, event.reason)
+        while self._recorded and now - next(iter(self._recorded.values())) >= QUIET:
+            del self._recorded[next(iter(self._recorded))]
+        if key in self._recorded or len(self._pending) >= MOST_WAITING:
             return
-        recorded = self._recorder.record(about, event, **kind)
+        recorded = self._recorder.record(service, event, **kind)
         if recorded is None:
             return
-        self._told[told] = now
+        self._recorded[key] = now
         # A series begins only where the time of day was set back. None goes on: that would be one more right.
-        self._waiting[told] = recorded if recorded.series is None else self._recorder.renewed(recorded)
-        self._something.set()
+        self._pending[key] = recorded if recorded.series is None else self._recorder.renewed(recorded)
+        self._has_work.set()
 
     async def run(self) -> NoReturn:
         """Write Events until cancelled. What is not written by then is lost."""
         while True:
-            await self._something.wait()
-            self._something.clear()
-            while self._waiting:
+            await self._has_work.wait()
+            self._has_work.clear()
+            while self._pending:
                 await self._pace()
                 # While it is written the next one of its kind may come.
-                await self._write(self._waiting.pop(next(iter(self._waiting))))
+                await self._write(self._pending.pop(next(iter(self._pending))))
 
     async def _write(self, event: Written) -> None:
         pause = _FIRST_PAUSE
@@ -113,13 +113,13 @@ class ProxyEventRecorder:
                 if outcome is Outcome.EXISTS:
                     # Nobody else has this name: an answer was lost.
                     return
-                about = event.regarding
+                service = event.regarding
                 is_over = outcome in (Outcome.REFUSED, Outcome.MISSING, Outcome.TERMINATING)
                 # Events of a namespace that is being deleted are nobody's loss.
                 write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
                 write(
                     "an Event could not be written",
-                    service=f"{about.namespace}/{about.name}",
+                    service=f"{service.namespace}/{service.name}",
                     reason=event.reason,
                     error=str(error),
                     is_given_up=is_over,
@@ -135,6 +135,6 @@ class ProxyEventRecorder:
     async def _pace(self) -> None:
         """`PER_MINUTE` at once after a quiet minute, and as many a minute."""
         now = self._clock()
-        self._paid = max(self._paid, now - _MINUTE) + _MINUTE / PER_MINUTE
-        if self._paid > now:
-            await self._sleep(self._paid - now)
+        self._paid_until = max(self._paid_until, now - _MINUTE) + _MINUTE / PER_MINUTE
+        if self._paid_until > now:
+            await self._sleep(self._paid_until - now)

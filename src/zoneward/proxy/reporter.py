@@ -31,11 +31,11 @@ class ProxyReporter:
         metrics: Metrics,
         *,
         log: Log,
-        teller: ProxyEventRecorder,
+        recorder: ProxyEventRecorder,
         service: Callable[[ServiceKey], Service | None],
         said: Callable[[CallFailed], str],
     ) -> None:
-        self._metrics, self._log, self._teller, self._service, self._said = metrics, log, teller, service, said
+        self._metrics, self._log, self._recorder, self._service, self._said = metrics, log, recorder, service, said
 
     # --- Services -----------------------------------------------------------------------------------------------------
 
@@ -43,14 +43,14 @@ class ProxyReporter:
         """The kernel refuses a Service."""
         self._metrics.refused[family] += 1
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
-        self._tell(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
+        self._record(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
     def service_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> None:
         """A Service has more entries than one may have."""
         self._metrics.refused[error.family] += 1
         why = f"it is too large: {error}"
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
-        self._tell(service, NOT_PROGRAMMED, why)
+        self._record(service, NOT_PROGRAMMED, why)
 
     def addresses_contested(self, family: Family, service: ServiceKey, what: tuple[str, ...]) -> None:
         """What a Service asks for and other Services own; nothing: it has all of it by now."""
@@ -59,30 +59,32 @@ class ProxyReporter:
             self._log.warning(
                 "other Services have what a Service asks for", service="/".join(service), family=family, taken=taken
             )
-            self._tell(service, ADDRESS_CONTESTED, f"it does not get what is another Service's: {taken}")
+            self._record(service, ADDRESS_CONTESTED, f"it does not get what is another Service's: {taken}")
 
     def values_left_out(self, service: ServiceKey, what: tuple[str, ...]) -> None:
         """What of a Service cannot be served; nothing: all of it can by now."""
         if what:
             values = "; ".join(what)
             self._log.warning("a part of a Service is left out", service="/".join(service), values=values)
-            self._tell(service, PARTLY_PROGRAMMED, f"not programmed: {values}")
+            self._record(service, PARTLY_PROGRAMMED, f"not programmed: {values}")
 
     def selection_failed(self, service: ServiceKey, why: str) -> None:
         """A mistake in the program: the log has its place."""
-        self._tell(service, NOT_PROGRAMMED, f"a mistake in the program: {why}; it stays as it was, and is tried again")
+        self._record(
+            service, NOT_PROGRAMMED, f"a mistake in the program: {why}; it stays as it was, and is tried again"
+        )
 
     def node_address_left_out(self, address: str) -> None:
         self._log.warning("an address of the Node is left out, being no IP address", address=show(address))
 
     def health_port_failed(self, service: ServiceKey, port: int, why: str) -> None:
         self._log.warning("a health check node port can't be served", service="/".join(service), port=port, error=why)
-        self._tell(service, NO_HEALTH_PORT, f"the health check node port {port} can't be served: {why}")
+        self._record(service, NO_HEALTH_PORT, f"the health check node port {port} can't be served: {why}")
 
-    def _tell(self, key: ServiceKey, reason: str, note: str) -> None:
+    def _record(self, key: ServiceKey, reason: str, note: str) -> None:
         service = self._service(key)
         if service is not None:
-            self._teller.record(service, reason, note)
+            self._recorder.record(service, reason, note)
 
     # --- the kernel ---------------------------------------------------------------------------------------------------
 
@@ -106,7 +108,7 @@ class ProxyReporter:
         """An object cannot be read: what was programmed of it stays in force."""
         log_unreadable(self._log, found)
         if found.name:
-            self._teller.record_unreadable(found)
+            self._recorder.record_unreadable(found)
 
     # --- the API server -----------------------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ class NodeProxy:
         self._reports = ProxyReporter(
             self._metrics,
             log=log,
-            teller=self._teller,
+            recorder=self._teller,
             service=lambda key: self._known.services.get(*key),
             said=self._said,
         )
@@ -187,7 +187,7 @@ class NodeProxy:
         self._counting = None
         if settings.count_connections:
             self._counting = ConnectionCollector(
-                self._kernel, self._tables, known=self._known, on_trouble=self._reports.counting_failed
+                self._kernel, self._tables, cache=self._known, on_trouble=self._reports.counting_failed
             )
         self._heartbeat = Heartbeat()
         self._lease = NodeLease(

@@ -14,7 +14,7 @@ import pytest
 from zoneward.netlink.messages import request
 from zoneward.netlink.nftables import generation_request
 from zoneward.proxy.kernel.nft_client import (
-    LONGEST_LIMIT,
+    MAX_REQUEST_LIMIT,
     KernelOutcomeUnknown,
     KernelRefused,
     NftablesUnavailable,
@@ -134,7 +134,7 @@ def test_one_that_hangs_is_replaced_and_the_next_has_twice_the_time_until_one_an
         pass
 
     within(run, NftClient(command=command(), limit=0.1, on_trouble=told.append, sleep=sleep))
-    assert LONGEST_LIMIT == 60
+    assert MAX_REQUEST_LIMIT == 60
 
 
 def test_a_long_request_gets_more_time_though_shorter_ones_are_answered_meanwhile(tmp_path: Path) -> None:

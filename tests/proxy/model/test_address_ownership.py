@@ -199,7 +199,7 @@ def test_a_change_of_endpoints_looks_at_no_address_and_others_stay_as_they_are()
 def test_an_address_that_nobody_else_asks_for_is_kept_once_and_not_for_each_port() -> None:
     every = tuple(f"198.51.100.{number}" for number in range(200))
     here = Cluster().put(a_service("1", "10.96.0.1", *range(1, 201), external_ips=every))
-    assert all(each.by_port is None for each in here.claims._outer.values())
+    assert all(each.by_port is None for each in here.claims._external_addresses.values())
 
 
 # --- any order --------------------------------------------------------------------------------------------------------
@@ -246,7 +246,9 @@ def test_any_order_of_changes_ends_as_if_all_were_seen_at_once(
             there[name] = served
     order = data.draw(st.permutations(sorted(there)))
     lost: list[str] = []
-    assert resolve_ownership((there[name] for name in order), node_addresses=node, lost=lost.append) == here.served
+    assert (
+        resolve_ownership((there[name] for name in order), node_addresses=node, on_conflict=lost.append) == here.served
+    )
     told = {
         f"Service shop/{name}: it does not get {what}"
         for name in there

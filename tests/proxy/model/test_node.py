@@ -147,7 +147,7 @@ def fresh(
         some = [opened(each) for key, each in slices.items() if key.partition("-")[0] == name]
         every = node_services(one, some, node=ProxyNode(name="n1", zone=zone), consumer=ZONEWARD, gates=Gates())
         found += [each for each in every if each.family == family]
-    return resolve_ownership(found, lost=lambda _what: None)
+    return resolve_ownership(found, on_conflict=lambda _what: None)
 
 
 def opened(each: SealedSlice) -> EndpointSlice:

@@ -46,13 +46,13 @@ class ServiceHealthServer:
         self._proxy_is_healthy, self._on_trouble, self._again = proxy_is_healthy, on_trouble, again
         self._ports: dict[ServiceKey, int] = {}
         self._healthy: dict[ServiceKey, int] = {}
-        self._asking: dict[int, list[ServiceKey]] = {}
+        self._claimants: dict[int, list[ServiceKey]] = {}
         """By port, sorted: the first one has it."""
         self._servers: dict[int, asyncio.Server] = {}
-        self._told: dict[tuple[ServiceKey, int], str] = {}
-        self._waiting: dict[int, None] = {}
+        self._reported: dict[tuple[ServiceKey, int], str] = {}
+        self._to_check: dict[int, None] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
-        self._something = asyncio.Event()
+        self._has_work = asyncio.Event()
 
     def set_service(self, service: ServiceKey, port: int | None, healthy: int = 0) -> None:
         """Record a Service as it is now: its port, None for none, and its number of ready endpoints on this node."""
@@ -64,15 +64,15 @@ class ServiceHealthServer:
             return
         if before is not None:
             del self._ports[service]
-            self._told.pop((service, before), None)
-            self._asking[before].remove(service)
-            self._look_at(before)
+            self._reported.pop((service, before), None)
+            self._claimants[before].remove(service)
+            self._check_port(before)
         if port is not None:
             self._ports[service] = port
-            asking = self._asking.setdefault(port, [])
-            asking.append(service)
-            asking.sort()
-            self._look_at(port)
+            claimants = self._claimants.setdefault(port, [])
+            claimants.append(service)
+            claimants.sort()
+            self._check_port(port)
 
     @property
     def open_ports(self) -> frozenset[int]:
@@ -84,11 +84,11 @@ class ServiceHealthServer:
         server = web.Server(self._answer, keepalive_timeout=_ALIVE, access_log=None)
         try:
             while True:
-                await self._something.wait()
-                self._something.clear()
-                while self._waiting:
-                    port = next(iter(self._waiting))
-                    del self._waiting[port]
+                await self._has_work.wait()
+                self._has_work.clear()
+                while self._to_check:
+                    port = next(iter(self._to_check))
+                    del self._to_check[port]
                     await self._open_or_close(port, server)
         finally:
             for retry in self._retries.values():
@@ -101,21 +101,21 @@ class ServiceHealthServer:
 
     # --- within -------------------------------------------------------------------------------------------------------
 
-    def _look_at(self, port: int) -> None:
-        self._waiting[port] = None
-        self._something.set()
+    def _check_port(self, port: int) -> None:
+        self._to_check[port] = None
+        self._has_work.set()
 
     async def _open_or_close(self, port: int, server: web.Server) -> None:
         if port in self._retries:
             self._retries.pop(port).cancel()
-        asking = self._asking.get(port)
-        if not asking:
-            self._asking.pop(port, None)
+        claimants = self._claimants.get(port)
+        if not claimants:
+            self._claimants.pop(port, None)
             if port in self._servers:
                 self._servers.pop(port).close()
             return
-        for other in asking[1:]:
-            self._tell(other, port, f"it is the port of {'/'.join(asking[0])} too, which comes first by name")
+        for other in claimants[1:]:
+            self._report(other, port, f"it is the port of {'/'.join(claimants[0])} too, which comes first by name")
         if port in self._servers:
             return
         loop = asyncio.get_running_loop()
@@ -126,25 +126,25 @@ class ServiceHealthServer:
         except (OSError, OverflowError) as error:
             if port in self._servers:
                 self._servers.pop(port).close()
-            self._tell(asking[0], port, getattr(error, "strerror", None) or str(error))
-            self._retries[port] = loop.call_later(self._again, self._look_at, port)
+            self._report(claimants[0], port, getattr(error, "strerror", None) or str(error))
+            self._retries[port] = loop.call_later(self._again, self._check_port, port)
         else:
-            self._told.pop((asking[0], port), None)
+            self._reported.pop((claimants[0], port), None)
 
-    def _tell(self, service: ServiceKey, port: int, why: str) -> None:
-        if self._told.get((service, port)) != why:
-            self._told[service, port] = why
+    def _report(self, service: ServiceKey, port: int, why: str) -> None:
+        if self._reported.get((service, port)) != why:
+            self._reported[service, port] = why
             self._on_trouble(service, port, why)
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         # A connection may outlive its Service, and meet the next one that has the port.
-        asking = self._asking.get(_port_of(request))
-        if not asking:
+        claimants = self._claimants.get(_port_of(request))
+        if not claimants:
             response = web.Response(status=503)
             response.force_close()
             return response
-        (namespace, name), is_healthy = asking[0], self._proxy_is_healthy()
-        healthy = self._healthy[asking[0]]
+        (namespace, name), is_healthy = claimants[0], self._proxy_is_healthy()
+        healthy = self._healthy[claimants[0]]
         body = {
             "service": {"namespace": namespace, "name": name},
             "localEndpoints": healthy,

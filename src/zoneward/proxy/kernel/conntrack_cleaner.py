@@ -50,12 +50,12 @@ class PendingFrontends:
     """The frontends whose flows have to be checked, with the endpoints that serve them now."""
 
     def __init__(self) -> None:
-        self._found: dict[Family, dict[Frontend, tuple[tuple[str, str], ServingEndpoints]]] = {
+        self._frontends: dict[Family, dict[Frontend, tuple[tuple[str, str], ServingEndpoints]]] = {
             each: {} for each in FAMILIES
         }
 
     def __bool__(self) -> bool:
-        return any(self._found.values())
+        return any(self._frontends.values())
 
     def service_changed(self, before: NodeService | None, after: NodeService | None) -> None:
         """A Service changed, and the kernel's rules with it. Either may be None, and both are of one family."""
@@ -65,9 +65,9 @@ class PendingFrontends:
         was, now = udp_frontends(before), udp_frontends(after)
         if not was and not now:
             return
-        found, service = self._found[one.family], (one.namespace, one.name)
+        found, service = self._frontends[one.family], (one.namespace, one.name)
         for front, serving in now.items():
-            if serving and (front in found or _lost(was.get(front, ()), serving)):
+            if serving and (front in found or _has_lost_endpoints(was.get(front, ()), serving)):
                 found[front] = service, serving
         for front in was:
             # Another Service may have got the address since.
@@ -75,11 +75,11 @@ class PendingFrontends:
                 del found[front]
 
     def in_family(self, family: Family) -> dict[Frontend, ServingEndpoints]:
-        return {front: serving for front, (_, serving) in self._found[family].items()}
+        return {front: serving for front, (_, serving) in self._frontends[family].items()}
 
     def remove(self, family: Family, looked_at: Mapping[Frontend, ServingEndpoints]) -> None:
         """These were checked; what changed meanwhile stays."""
-        found = self._found[family]
+        found = self._frontends[family]
         for front, serving in looked_at.items():
             if front in found and found[front][1] is serving:
                 del found[front]
@@ -89,7 +89,7 @@ class StaleFlowDetector:
     """Says which flows are stale. ``is_node_address``: whether an address, by its bytes, is one of the node's."""
 
     def __init__(
-        self, family: Family, suspects: Mapping[Frontend, ServingEndpoints], is_node_address: Callable[[bytes], bool]
+        self, family: Family, frontends: Mapping[Frontend, ServingEndpoints], is_node_address: Callable[[bytes], bool]
     ) -> None:
         made: dict[int, frozenset[SocketAddress]] = {}
 
@@ -100,10 +100,10 @@ class StaleFlowDetector:
 
         self._by_address = {
             (pack_address(family, address), port): places(serving)
-            for (address, port), serving in suspects.items()
+            for (address, port), serving in frontends.items()
             if address is not None
         }
-        self._by_port = {port: places(serving) for (address, port), serving in suspects.items() if address is None}
+        self._by_port = {port: places(serving) for (address, port), serving in frontends.items() if address is None}
         self._is_node_address = cache(is_node_address)
 
     def is_stale(self, flow: Flow) -> bool:
@@ -123,16 +123,16 @@ def _places(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress
             yield pack_address(family, each.address), each.port
 
 
-def _lost(before: ServingEndpoints, now: ServingEndpoints) -> bool:
+def _has_lost_endpoints(before: ServingEndpoints, now: ServingEndpoints) -> bool:
     """Whether flows may be there that none of those who serve now answers."""
     return before is not now and (not before or not set(before) <= set(now))
 
 
-_GATHERING: Final = 0.1
+_GATHER_SECONDS: Final = 0.1
 """Seconds before flows are looked at: changes seldom come alone, and packets under way met the rules of before."""
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
-_FEW: Final = 16
+_MAX_SINGLE_QUERIES: Final = 16
 """Fronts up to which the kernel is asked for the flows of each. It looks through all of its flows each time, but tells
 few."""
 _AT_ONCE: Final = 500
@@ -180,25 +180,25 @@ class ConntrackCleaner:
     ) -> None:
         self._kernel, self._is_node_address, self._sleep = kernel, is_node_address, sleep
         self._on_removed, self._on_trouble = on_removed, on_trouble
-        self._suspects = PendingFrontends()
-        self._something = asyncio.Event()
+        self._pending_frontends = PendingFrontends()
+        self._has_work = asyncio.Event()
 
     def service_changed(self, before: NodeService | None, after: NodeService | None) -> None:
         """The kernel has new rules of a Service, in one family; either is None where it was or is not served.
 
         Call it once the rules are in the kernel: flows that began under the old rules would come back.
         """
-        self._suspects.service_changed(before, after)
-        if self._suspects:
-            self._something.set()
+        self._pending_frontends.service_changed(before, after)
+        if self._pending_frontends:
+            self._has_work.set()
 
     async def run(self) -> None:
         """Run until cancelled. It checks at most once a second."""
         failures = 0
         while True:
-            await self._something.wait()
-            await self._sleep(_GATHERING)
-            self._something.clear()
+            await self._has_work.wait()
+            await self._sleep(_GATHER_SECONDS)
+            self._has_work.clear()
             try:
                 for family in FAMILIES:
                     await self._clean(family)
@@ -206,27 +206,27 @@ class ConntrackCleaner:
             except (KernelRefused, KernelOutcomeUnknown) as error:
                 self._on_trouble(str(error))
                 failures += 1
-                self._something.set()
+                self._has_work.set()
             await self._sleep(min(_LONGEST_PAUSE, _PAUSE * 2.0 ** min(failures, 10)))
 
     async def _clean(self, family: Family) -> None:
-        suspects = self._suspects.in_family(family)
-        if not suspects:
+        frontends = self._pending_frontends.in_family(family)
+        if not frontends:
             return
         stale: dict[bytes, None] = {}
-        for request in _requests(family, suspects):
+        for request in _requests(family, frontends):
             await self._find(family, await self._kernel.query(request), stale)
         for count, request in delete_requests(family, stale):
             removed = await self._delete(count, request)
             if removed:
                 self._on_removed(removed)
-        self._suspects.remove(family, suspects)
+        self._pending_frontends.remove(family, frontends)
 
     async def _find(self, family: Family, answer: bytes, stale: dict[bytes, None]) -> None:
         """Add the identity of each stale flow: the kernel may report one for several frontends."""
         # Endpoints may have come since it was asked for.
         judge = StaleFlowDetector(
-            family, self._suspects.in_family(family), lambda address: self._is_node_address(family, address)
+            family, self._pending_frontends.in_family(family), lambda address: self._is_node_address(family, address)
         )
         for number, flow in enumerate(parse_flows(family, answer), start=1):
             if judge.is_stale(flow):
@@ -245,11 +245,11 @@ class ConntrackCleaner:
         return count
 
 
-def _requests(family: Family, suspects: dict[Frontend, ServingEndpoints]) -> list[bytes]:
-    if len(suspects) > _FEW:
+def _requests(family: Family, frontends: dict[Frontend, ServingEndpoints]) -> list[bytes]:
+    if len(frontends) > _MAX_SINGLE_QUERIES:
         return [dump_request(family)]
     found = (
         dump_request(family, address=None if address is None else pack_address(family, address), port=port)
-        for address, port in suspects
+        for address, port in frontends
     )
     return list(dict.fromkeys(found))

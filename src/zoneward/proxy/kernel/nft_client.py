@@ -13,8 +13,8 @@ from zoneward.netlink.nftables import generation_request
 from zoneward.proxy.kernel.nft_process import ASK, DONE, LENGTH, MORE, RUN, SEND, UNUSABLE
 
 _COMMAND: Final = (sys.executable, "-m", "zoneward.proxy.kernel.nft_process")
-LIMIT: Final = 4.0
-LONGEST_LIMIT: Final = 60.0
+REQUEST_LIMIT: Final = 4.0
+MAX_REQUEST_LIMIT: Final = 60.0
 """Seconds for one request, doubled after each that was not answered in time. 500 Services take a tenth of one. What the
 kernel tells of may take longer, as long as it goes on."""
 _LONGEST_PAUSE: Final = 5.0
@@ -73,14 +73,14 @@ class NftClient:
         self,
         *,
         command: Sequence[str] = _COMMAND,
-        limit: float = LIMIT,
+        limit: float = REQUEST_LIMIT,
         on_trouble: Callable[[str], None] = lambda _trouble: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._command, self._first_limit, self._on_trouble, self._sleep = tuple(command), limit, on_trouble, sleep
-        self._longer: dict[bytes, tuple[int, float]] = {}
+        self._longer_limits: dict[bytes, tuple[int, float]] = {}
         """By kind, for requests of that many bytes or more: the seconds that one of them may take now."""
         self._process: _Process | None = None
         self._turn = asyncio.Lock()
@@ -108,34 +108,34 @@ class NftClient:
         return None if self._process is None else self._process.pid
 
     async def run_commands(self, commands: str) -> None:
-        await self._asked(RUN, commands.encode())
+        await self._request(RUN, commands.encode())
         self.transactions_done += 1
 
     async def send_batch(self, batch: bytes) -> None:
-        number = error_number(await self._asked(SEND, batch))
+        number = error_number(await self._request(SEND, batch))
         if number:
             raise KernelRefused(error_message(number), number)
         self.transactions_done += 1
 
     async def query(self, request: bytes) -> bytes:
-        answer = await self._asked(ASK, request)
+        answer = await self._request(ASK, request)
         number = error_number(answer)
         if number:
             raise KernelRefused(error_message(number), number)
         return answer
 
-    async def _asked(self, kind: bytes, body: bytes) -> bytes:
+    async def _request(self, kind: bytes, body: bytes) -> bytes:
         async with self._turn:
-            process = await self._started()
+            process = await self._running_process()
             limit, begun = self._limit(kind, body), self._clock()
             try:
-                done, said = await process.answered(kind, body, limit=limit)
+                done, output = await process.answer_to(kind, body, limit=limit)
             except TimeoutError as error:
-                self._longer[kind] = len(body), min(2 * limit, LONGEST_LIMIT)
+                self._longer_limits[kind] = len(body), min(2 * limit, MAX_REQUEST_LIMIT)
                 why = f"the process that programs the kernel did not answer within {limit:g} s"
-                raise await self._lost(process, why) from error
+                raise await self._end_lost(process, why) from error
             except ConnectionError as error:
-                raise await self._lost(process, "the process that programs the kernel ended") from error
+                raise await self._end_lost(process, "the process that programs the kernel ended") from error
             except asyncio.CancelledError:
                 # Its answer would be taken for the next one's.
                 await process.end(within=0)
@@ -143,19 +143,19 @@ class NftClient:
             self._failures = 0
             if limit > self._first_limit and self._clock() - begun < self._first_limit:
                 # It was not the request that took so long.
-                del self._longer[kind]
+                del self._longer_limits[kind]
         if done:
-            return said
-        words = said.decode(errors="replace").strip()
+            return output
+        words = output.decode(errors="replace").strip()
         if kind != RUN and words.isdecimal():
             raise KernelRefused(error_message(int(words)), int(words))
         raise KernelRefused(describe_refusal(words))
 
     def _limit(self, kind: bytes, body: bytes) -> float:
-        length, limit = self._longer.get(kind, (0, self._first_limit))
+        length, limit = self._longer_limits.get(kind, (0, self._first_limit))
         return limit if len(body) >= length else self._first_limit
 
-    async def _started(self) -> "_Process":
+    async def _running_process(self) -> "_Process":
         process = self._process
         if process is not None and not process.is_over:
             return process
@@ -171,13 +171,13 @@ class NftClient:
             raise KernelOutcomeUnknown(f"the process that programs the kernel cannot be started: {error}") from error
         return process
 
-    async def _lost(self, process: "_Process", why: str) -> Exception:
+    async def _end_lost(self, process: "_Process", why: str) -> Exception:
         self._failures += 1
-        code, said = await process.end(within=0)
-        said = said.strip().splitlines()[-1] if said.strip() else ""
+        code, output = await process.end(within=0)
+        output = output.strip().splitlines()[-1] if output.strip() else ""
         if code == UNUSABLE:
-            return NftablesUnavailable(said)
-        why += f": {said}" if said else ""
+            return NftablesUnavailable(output)
+        why += f": {output}" if output else ""
         self._on_trouble(why)
         return KernelOutcomeUnknown(why)
 
@@ -194,16 +194,16 @@ class _Process(asyncio.SubprocessProtocol):
     """One process, and the answer that is waited for."""
 
     def __init__(self) -> None:
-        self._said = bytearray()
-        self._pieces: list[bytes] = []
-        self._wrong = bytearray()
+        self._buffer = bytearray()
+        self._parts: list[bytes] = []
+        self._stderr = bytearray()
         self._answer: asyncio.Future[tuple[bool, bytes]] | None = None
-        self._over = asyncio.get_running_loop().create_future()
-        self._is_cut = False
+        self._ended = asyncio.get_running_loop().create_future()
+        self._is_closed = False
         self._limit = 0.0
-        self._late: asyncio.TimerHandle
+        self._timeout: asyncio.TimerHandle
         self._transport: asyncio.SubprocessTransport
-        self._sink: asyncio.WriteTransport
+        self._stdin: asyncio.WriteTransport
 
     @classmethod
     async def started(cls, command: Sequence[str]) -> "_Process":
@@ -215,45 +215,45 @@ class _Process(asyncio.SubprocessProtocol):
 
     @property
     def is_over(self) -> bool:
-        return self._is_cut or self._over.done()
+        return self._is_closed or self._ended.done()
 
-    async def answered(self, kind: bytes, body: bytes, *, limit: float) -> tuple[bool, bytes]:
-        """Whether a request was done, and what was said.
+    async def answer_to(self, kind: bytes, body: bytes, *, limit: float) -> tuple[bool, bytes]:
+        """Whether a request was done, and the answer.
 
-        Raises TimeoutError where nothing is said for ``limit`` seconds, or ConnectionError where the process ended.
+        Raises TimeoutError where nothing is output for ``limit`` seconds, or ConnectionError where the process ended.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[bool, bytes]] = loop.create_future()
         self._answer, self._limit = answer, limit
         if self.is_over:
             raise ConnectionResetError
-        self._sink.write(LENGTH.pack(len(body) + 1) + kind + body)
+        self._stdin.write(LENGTH.pack(len(body) + 1) + kind + body)
         self._wait()
         try:
             return await answer
         finally:
-            self._late.cancel()
+            self._timeout.cancel()
             self._answer = None
 
     def _wait(self) -> None:
         """For the next words."""
-        self._late = asyncio.get_running_loop().call_later(self._limit, self._fail, TimeoutError())
+        self._timeout = asyncio.get_running_loop().call_later(self._limit, self._fail, TimeoutError())
 
     def _fail(self, error: Exception) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
 
     async def end(self, *, within: float) -> tuple[int | None, str]:
-        """Its exit status, and what it said of trouble. Killed where it does not end by itself in time (seconds)."""
+        """Its exit status and last standard error output. Killed where it does not end by itself in time (seconds)."""
         if within:
-            self._sink.close()
-            await asyncio.wait([self._over], timeout=within)
-        if not self._over.done():
+            self._stdin.close()
+            await asyncio.wait([self._ended], timeout=within)
+        if not self._ended.done():
             with suppress(ProcessLookupError):
                 self._transport.kill()
-        await self._over
+        await self._ended
         self._transport.close()
-        return self._transport.get_returncode(), self._wrong.decode(errors="replace")
+        return self._transport.get_returncode(), self._stderr.decode(errors="replace")
 
     # --- of asyncio ---------------------------------------------------------------------------------------------------
 
@@ -262,42 +262,42 @@ class _Process(asyncio.SubprocessProtocol):
         self._transport = transport
         sink = transport.get_pipe_transport(0)
         assert isinstance(sink, asyncio.WriteTransport)
-        self._sink = sink
+        self._stdin = sink
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd != 1:
-            self._wrong += data
-            del self._wrong[:-_MOST_SAID]
+            self._stderr += data
+            del self._stderr[:-_MOST_SAID]
             return
-        said, head = self._said, LENGTH.size
-        said += data
-        while len(said) >= head:
-            (length,) = LENGTH.unpack_from(said)
-            if len(said) < head + length:
+        output, head = self._buffer, LENGTH.size
+        output += data
+        while len(output) >= head:
+            (length,) = LENGTH.unpack_from(output)
+            if len(output) < head + length:
                 return
-            kind = bytes(said[head : head + 1])
+            kind = bytes(output[head : head + 1])
             if kind == MORE and self._answer is not None:
-                self._late.cancel()
+                self._timeout.cancel()
                 self._wait()
-            self._pieces.append(bytes(said[head + 1 : head + length]))
-            del said[: head + length]
+            self._parts.append(bytes(output[head + 1 : head + length]))
+            del output[: head + length]
             if kind != MORE:
-                answer, self._pieces = b"".join(self._pieces), []
+                answer, self._parts = b"".join(self._parts), []
                 if self._answer is not None and not self._answer.done():
                     self._answer.set_result((kind == DONE, answer))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 -- as asyncio calls it
         if fd != 2:
-            self._is_cut = True
+            self._is_closed = True
             self._fail(ConnectionResetError())
 
     def process_exited(self) -> None:
-        self._is_cut = True
+        self._is_closed = True
         self._fail(ConnectionResetError())
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- as asyncio calls it
-        if not self._over.done():
-            self._over.set_result(None)
+        if not self._ended.done():
+            self._ended.set_result(None)
 
 
 _COMMAND_WORDS: Final = 5

@@ -37,7 +37,7 @@ from zoneward.proxy.ruleset.service_rules import EndpointSlots
 _ATTEMPTS: Final = 5
 _AT_ONCE: Final = 500
 """Elements that are read before others may go on: a millisecond."""
-ASLEEP: Final = "asleep"
+DORMANT: Final = "asleep"
 """A chain that no table of ours has: one that somebody made sleep is no table of ours any more."""
 
 
@@ -73,7 +73,7 @@ async def _read(
     kernel: KernelClient, family: Family, table: str, declared: Mapping[str, SetDeclaration]
 ) -> Ruleset | None:
     try:
-        table_there = parse_table(await kernel.query(table_request(family, table)))
+        found_table = parse_table(await kernel.query(table_request(family, table)))
     except KernelRefused as error:
         if error.number == errno.ENOENT:
             return None
@@ -81,8 +81,8 @@ async def _read(
     found_chains = {
         name: Chain(hook=hook) for name, hook in parse_chains(await kernel.query(chains_request(family)), table).items()
     }
-    if table_there.has_flags:
-        found_chains = {ASLEEP: Chain()}
+    if found_table.has_flags:
+        found_chains = {DORMANT: Chain()}
     found_sets = parse_sets(await kernel.query(sets_request(family, table)), table)
     elements = {}
     for name in found_sets:
@@ -132,7 +132,7 @@ def _parsed(value: str) -> tuple[str, int]:
     return address, int(port)
 
 
-AT_ONCE: Final = 300
+MAX_CHAINS: Final = 300
 """Chains that are compared in one transaction."""
 _LEADS: Final = re.compile(r"\b(?:goto|jump) ([^\s},]+)")
 _NAMES: Final = re.compile(r"@([^\s},]+)")
@@ -164,9 +164,9 @@ async def find_wrong_chains(
     Raises KernelOutcomeUnknown, KernelRefused or DumpInterrupted.
     """
     found: list[str] = []
-    for some in _pieces(chains):
+    for some in _batches(chains):
         other = scratch_table(table)
-        declared, led = _named(some)
+        declared, led = _used_names(some)
         await kernel.run_commands(
             render_commands(
                 RulesetChanges(
@@ -185,26 +185,28 @@ async def find_wrong_chains(
             found += [
                 name
                 for name in some
-                if not await _same(kernel, family, (table, live.get(name, ())), (other, expected.get(name, ())))
+                if not await _has_same_rules(
+                    kernel, family, (table, live.get(name, ())), (other, expected.get(name, ()))
+                )
             ]
         finally:
             await kernel.run_commands(f"delete table {family} {other}\n")
     return tuple(found)
 
 
-def _pieces(chains: Mapping[str, Chain]) -> Iterator[dict[str, Chain]]:
+def _batches(chains: Mapping[str, Chain]) -> Iterator[dict[str, Chain]]:
     names = list(chains)
-    for start in range(0, len(names), AT_ONCE):
-        yield {name: chains[name] for name in names[start : start + AT_ONCE]}
+    for start in range(0, len(names), MAX_CHAINS):
+        yield {name: chains[name] for name in names[start : start + MAX_CHAINS]}
 
 
-def _named(chains: Mapping[str, Chain]) -> tuple[set[str], set[str]]:
+def _used_names(chains: Mapping[str, Chain]) -> tuple[set[str], set[str]]:
     """The sets and the chains that rules name."""
     every = [rule for chain in chains.values() for rule in chain.rules]
     return ({name for rule in every for name in _NAMES.findall(rule)}, {n for r in every for n in _LEADS.findall(r)})
 
 
-async def _same(
+async def _has_same_rules(
     kernel: KernelClient,
     family: Family,
     one: tuple[str, tuple[FoundRule, ...]],
@@ -214,10 +216,12 @@ async def _same(
         return False
     for here, there in zip(one[1], other[1], strict=True):
         for mine, theirs in zip(here.unnamed, there.unnamed, strict=True):
-            if await _unnamed(kernel, family, one[0], mine) != await _unnamed(kernel, family, other[0], theirs):
+            if await _anonymous_elements(kernel, family, one[0], mine) != await _anonymous_elements(
+                kernel, family, other[0], theirs
+            ):
                 return False
     return True
 
 
-async def _unnamed(kernel: KernelClient, family: Family, table: str, name: str) -> list[bytes]:
+async def _anonymous_elements(kernel: KernelClient, family: Family, table: str, name: str) -> list[bytes]:
     return sorted(split_elements(await kernel.query(elements_request(family, table, name))))

@@ -46,7 +46,7 @@ class TamperDetector:
 
     def __init__(self, kernel: KernelClient, family: Family, table: str) -> None:
         self._kernel, self._family, self._table = kernel, family, table
-        self._others: int | None = None
+        self._foreign: int | None = None
         self._use: int | None = None
 
     async def count_foreign_transactions(self) -> int:
@@ -54,35 +54,35 @@ class TamperDetector:
         number = parse_generation(await self._kernel.query(generation_request()))
         return (number - self._kernel.transactions_done) % _NUMBERS
 
-    def mark_checked(self, others: int) -> None:
+    def mark_checked(self, foreign: int) -> None:
         """The table is as it should be, as of that number of foreign transactions."""
-        self._others, self._use = others, None
+        self._foreign, self._use = foreign, None
 
     async def is_untouched(self, expected: ExpectedTable) -> bool:
         """Whether the table seems to be as it should be. Raises KernelOutcomeUnknown."""
-        others = await self.count_foreign_transactions()
-        if others == self._others:
+        foreign = await self.count_foreign_transactions()
+        if foreign == self._foreign:
             return True
         try:
-            if not await self._is(expected):
+            if not await self._has_expected_content(expected):
                 return False
         except (KernelRefused, DumpInterrupted):
             return False
-        self._others = others
+        self._foreign = foreign
         return True
 
-    async def _is(self, expected: ExpectedTable) -> bool:
+    async def _has_expected_content(self, expected: ExpectedTable) -> bool:
         ask, family, table = self._kernel.query, self._family, self._table
         try:
-            found_one = parse_table(await ask(table_request(family, table)))
+            table_found = parse_table(await ask(table_request(family, table)))
         except KernelRefused as error:
             if error.number == errno.ENOENT:
                 return False
             raise
-        if found_one.has_flags:
+        if table_found.has_flags:
             return False
-        if found_one.use != self._use:
-            # The kernel tells chains of all tables or none: of others there may be a hundred thousand.
+        if table_found.use != self._use:
+            # The kernel lists the chains of all tables or of none: others may have a hundred thousand.
             there = parse_chains(await ask(chains_request(family)), table)
             if there.keys() != set(expected.chains):
                 return False
@@ -100,5 +100,5 @@ class TamperDetector:
             name not in numbers or numbers[name] not in (None, each) for name, each in expected.element_counts.items()
         ):
             return False
-        self._use = found_one.use
+        self._use = table_found.use
         return True

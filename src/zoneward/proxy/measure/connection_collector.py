@@ -16,7 +16,7 @@ from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ServiceAddress, ServiceKey
 from zoneward.proxy.ruleset.base_rules import TABLE
 
-_FRESH: Final = 1.0
+_MIN_PERIOD: Final = 1.0
 """Seconds for which a look is not repeated, however often somebody asks."""
 
 
@@ -31,25 +31,25 @@ class ConnectionCollector:
         kernel: KernelClient,
         families: Iterable[Family],
         *,
-        known: NodeCache,
+        cache: NodeCache,
         on_trouble: Callable[[str], None] = lambda _why: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._kernel, self._families, self._known = kernel, tuple(families), known
+        self._kernel, self._families, self._cache = kernel, tuple(families), cache
         self._on_trouble, self._now, self._sleep = on_trouble, now, sleep
         self._clock = clock or asyncio.get_running_loop().time
-        self._places = service_lookups()
+        self._lookups = service_lookups()
         self._zones: dict[ServiceKey, dict[str, str | None]] = {}
         """Of endpoints, as long as a look takes: a Service of thousands is gone through once."""
-        self._measuring = ConnectionTotals(since=now(), service_of=self._service_of, zone_of=self._zone_of)
-        self._turn = asyncio.Lock()
-        self._looked = float("-inf")
+        self._totals = ConnectionTotals(since=now(), service_of=self._service_of, zone_of=self._zone_of)
+        self._lock = asyncio.Lock()
+        self._polled_at = float("-inf")
 
     def service_programmed(self, service: ServiceKey, family: Family, served: NodeService | None) -> None:
         """The kernel has a Service like this now; None: it is gone."""
-        self._places[family].set_service(service, served)
+        self._lookups[family].set_service(service, served)
 
     async def run(self) -> NoReturn:
         """Until cancelled."""
@@ -59,36 +59,36 @@ class ConnectionCollector:
 
     async def poll(self) -> None:
         """Add what the kernel has counted since the last poll."""
-        async with self._turn:
-            if self._clock() - self._looked < _FRESH:
+        async with self._lock:
+            if self._clock() - self._polled_at < _MIN_PERIOD:
                 return
             try:
                 for family in self._families:
                     answer = await self._kernel.query(elements_request(family, TABLE, CONNECTIONS_SET))
-                    self._measuring.add_counts(family, answer, now=self._now())
+                    self._totals.add_counts(family, answer, now=self._now())
             except (KernelOutcomeUnknown, KernelRefused) as error:
                 self._on_trouble(str(error))
-            self._measuring.forget_services(lambda service: self._known.services.get(*service) is None)
+            self._totals.forget_services(lambda service: self._cache.services.get(*service) is None)
             self._zones.clear()
-            self._looked = self._clock()
+            self._polled_at = self._clock()
 
     async def document(self) -> bytes:
         """For ``plan --measured``, as of now."""
         await self.poll()
-        return msgspec.json.encode(self._measuring.document(node=self._known.node.name, zone=self._known.node.zone))
+        return msgspec.json.encode(self._totals.document(node=self._cache.node.name, zone=self._cache.node.zone))
 
     def totals(self) -> Iterator[ZoneTotal]:
         """As of the last look."""
-        return self._measuring.totals()
+        return self._totals.totals()
 
     def _service_of(self, family: Family, connection: CountedConnection) -> tuple[ServiceKey, bool] | None:
-        return self._places[family].find(connection.address, connection.protocol, connection.port)
+        return self._lookups[family].find(connection.address, connection.protocol, connection.port)
 
     def _zone_of(self, service: ServiceKey, address: str) -> str | None:
         zones = self._zones.get(service)
         if zones is None:
             zones = self._zones[service] = {
-                each: endpoint.zone for endpoint in self._known.endpoints(service) for each in endpoint.addresses or ()
+                each: endpoint.zone for endpoint in self._cache.endpoints(service) for each in endpoint.addresses or ()
             }
         return zones.get(address)
 
@@ -98,16 +98,16 @@ class ServiceLookup:
 
     def __init__(self) -> None:
         self._services: dict[ServiceAddress, tuple[ServiceKey, bool]] = {}
-        self._asked: dict[ServiceKey, list[ServiceAddress]] = {}
+        self._addresses: dict[ServiceKey, list[ServiceAddress]] = {}
 
     def set_service(self, service: ServiceKey, served: NodeService | None) -> None:
         """Record a Service as it is served now; None: it is gone."""
-        for each in self._asked.pop(service, ()):
+        for each in self._addresses.pop(service, ()):
             if self._services.get(each, (None,))[0] == service:
                 del self._services[each]
         if served is None:
             return
-        asked = self._asked[service] = []
+        asked = self._addresses[service] = []
         for port in served.ports:
             asked.extend((address, port.protocol, port.port) for address in served.addresses(port))
             if port.node_port is not None:

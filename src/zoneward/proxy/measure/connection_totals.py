@@ -57,7 +57,7 @@ class ConnectionTotals:
     def __init__(self, *, since: datetime, service_of: ServiceOf, zone_of: ZoneOf) -> None:
         self._since = self._until = since
         self._service_of, self._zone_of = service_of, zone_of
-        self._seen: dict[Family, dict[bytes, _CountedElement]] = {}
+        self._counted: dict[Family, dict[bytes, _CountedElement]] = {}
         self._totals: dict[tuple[ServiceKey, Family], _ServiceTotals] = {}
         self._is_complete = True
 
@@ -67,25 +67,25 @@ class ConnectionTotals:
         self._until = max(self._until, now)
         if len(found) >= MAX_ELEMENTS:
             self._is_complete = False
-        seen = self._seen.get(family)
-        if seen is None:
-            self._seen[family] = {key: _CountedElement(count) for key, count in found.items()}
+        counted = self._counted.get(family)
+        if counted is None:
+            self._counted[family] = {key: _CountedElement(count) for key, count in found.items()}
             return
         for key, count in found.items():
-            last = seen.get(key)
+            last = counted.get(key)
             if last is None:
-                last = seen[key] = _CountedElement(0)
+                last = counted[key] = _CountedElement(0)
             last.is_absent = False
             if count != last.count:
                 # One that is less than before began anew.
-                self._add(family, key, last, count - last.count if count > last.count else count)
+                self._add_element(family, key, last, count - last.count if count > last.count else count)
                 last.count = count
-        for key in [key for key in seen if key not in found]:
+        for key in [key for key in counted if key not in found]:
             # A kernel that makes room meanwhile may leave one out by chance, but not twice.
-            if seen[key].is_absent:
-                del seen[key]
+            if counted[key].is_absent:
+                del counted[key]
             else:
-                seen[key].is_absent = True
+                counted[key].is_absent = True
 
     def forget_services(self, is_gone: Callable[[ServiceKey], bool]) -> None:
         """Forget the totals of Services that are gone, and what was counted for them after they were."""
@@ -93,7 +93,7 @@ class ConnectionTotals:
         for each in gone:
             del self._totals[each]
         if gone:
-            for last in (one for seen in self._seen.values() for one in seen.values()):
+            for last in (one for counted in self._counted.values() for one in counted.values()):
                 # Another Service may have the address by now.
                 if last.service is not None and is_gone(last.service[0]):
                     last.service = None
@@ -125,16 +125,16 @@ class ConnectionTotals:
             ),
         )
 
-    def _add(self, family: Family, key: bytes, seen: _CountedElement, number: int) -> None:
-        if seen.service is None or seen.zone is None:
+    def _add_element(self, family: Family, key: bytes, counted: _CountedElement, number: int) -> None:
+        if counted.service is None or counted.zone is None:
             one = parse_connection(family, key)
-            seen.service = seen.service or self._service_of(family, one)
-            if seen.service is None:
+            counted.service = counted.service or self._service_of(family, one)
+            if counted.service is None:
                 # Sent on by somebody else's rules.
                 return
-            seen.zone = self._zone_of(seen.service[0], one.endpoint)
-        service, internal = seen.service
+            counted.zone = self._zone_of(counted.service[0], one.endpoint)
+        service, internal = counted.service
         totals = self._totals.setdefault((service, family), _ServiceTotals())
         zones = totals.internal if internal else totals.external
-        zone = seen.zone or ""
+        zone = counted.zone or ""
         zones[zone] = zones.get(zone, 0) + number

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Users:
+class _AddressUsers:
     """Services that ask for an external IP. ``by_port`` is filled once it matters: two ask, or it is an address of the
     node."""
 
@@ -41,190 +41,191 @@ class AddressOwnership:
     """
 
     def __init__(self) -> None:
-        self._asked: dict[ServiceKey, NodeService] = {}
+        self._requests: dict[ServiceKey, NodeService] = {}
         self._cluster_ips: dict[str, tuple[ServiceKey, ...]] = {}
-        self._outer: dict[str, _Users] = {}
+        self._external_addresses: dict[str, _AddressUsers] = {}
         self._node_ports: dict[_Port, tuple[ServiceKey, ...]] = {}
         self._node_addresses: frozenset[str] = frozenset()
-        self._lost: dict[ServiceKey, dict[ServiceAddress, ServiceKey]] = {}
+        self._conflicts: dict[ServiceKey, dict[ServiceAddress, ServiceKey]] = {}
         """What each Service does not get, and who has it; a whole address without protocol and port."""
 
     def set_service(self, service: ServiceKey, served: NodeService | None) -> dict[ServiceKey, NodeService | None]:
         """Record what a Service requests; None: it is gone. Returns all Services that may be served otherwise now, and
         how."""
-        old = self._asked.get(service)
-        touched: dict[ServiceKey, None] = {service: None}
-        if old is not None and (served is None or not _asks_the_same(old, served)):
-            self._leave(service, old, touched)
+        old = self._requests.get(service)
+        affected: dict[ServiceKey, None] = {service: None}
+        if old is not None and (served is None or not _requests_the_same(old, served)):
+            self._remove_requests(service, old, affected)
             old = None
         if served is None:
-            return self._served(touched)
+            return self._node_services(affected)
         if old is None:
-            self._enter(service, served, touched)
-        self._asked[service] = served
-        return self._served(touched)
+            self._add_requests(service, served, affected)
+        self._requests[service] = served
+        return self._node_services(affected)
 
     def set_node_addresses(self, addresses: frozenset[str]) -> dict[ServiceKey, NodeService | None]:
         """Record the node's addresses that node ports are served on. Returns all Services that may be served otherwise
         now, and how."""
         changed, self._node_addresses = addresses ^ self._node_addresses, addresses
-        touched: dict[ServiceKey, None] = {}
-        for address in changed & self._outer.keys():
-            self._fill(self._outer[address], address)
-            for port in self._outer[address].by_port or ():
-                self._settle(address, port, touched)
-        return self._served(touched)
+        affected: dict[ServiceKey, None] = {}
+        for address in changed & self._external_addresses.keys():
+            self._index_ports(self._external_addresses[address], address)
+            for port in self._external_addresses[address].by_port or ():
+                self._assign_port(address, port, affected)
+        return self._node_services(affected)
 
     def requested(self, service: ServiceKey) -> NodeService | None:
         """A Service as it was last recorded."""
-        return self._asked.get(service)
+        return self._requests.get(service)
 
     def conflicts(self, service: ServiceKey) -> tuple[str, ...]:
         """What a Service requests and other Services own, in words; the first few of it."""
-        lost = self._lost.get(service)
-        if lost is None:
+        conflicts = self._conflicts.get(service)
+        if conflicts is None:
             return ()
-        some = {spot: owner for spot, owner in lost.items() if not spot[1] or (spot[0], "", 0) not in lost}
+        some = {spot: owner for spot, owner in conflicts.items() if not spot[1] or (spot[0], "", 0) not in conflicts}
         first = nsmallest(_MOST_NAMED, some.items())
         found = [f"{' '.join(str(each) for each in spot if each)} of {'/'.join(owner)}" for spot, owner in first]
         return (*found, f"{len(some) - _MOST_NAMED} more") if len(some) > _MOST_NAMED else tuple(found)
 
     # --- who asks -----------------------------------------------------------------------------------------------------
 
-    def _enter(self, service: ServiceKey, served: NodeService, touched: dict[ServiceKey, None]) -> None:
-        self._asked[service] = served
+    def _add_requests(self, service: ServiceKey, served: NodeService, affected: dict[ServiceKey, None]) -> None:
+        self._requests[service] = served
         _add(self._cluster_ips, served.cluster_ip, service)
         for port in _node_ports(served):
             _add(self._node_ports, port, service)
-        for address in _outer(served):
-            users = self._outer.setdefault(address, _Users())
+        for address in _external_addresses(served):
+            users = self._external_addresses.setdefault(address, _AddressUsers())
             users.services[service] = None
             if users.by_port is None:
-                self._fill(users, address)
+                self._index_ports(users, address)
             else:
                 for port in _ports(served):
                     _add(users.by_port, port, service)
-        self._settle_all(served, touched)
+        self._assign_all(served, affected)
 
-    def _leave(self, service: ServiceKey, served: NodeService, touched: dict[ServiceKey, None]) -> None:
-        del self._asked[service]
-        self._lost.pop(service, None)
+    def _remove_requests(self, service: ServiceKey, served: NodeService, affected: dict[ServiceKey, None]) -> None:
+        del self._requests[service]
+        self._conflicts.pop(service, None)
         _remove(self._cluster_ips, served.cluster_ip, service)
         for port in _node_ports(served):
             _remove(self._node_ports, port, service)
-        for address in _outer(served):
-            users = self._outer[address]
+        for address in _external_addresses(served):
+            users = self._external_addresses[address]
             del users.services[service]
             if not users.services:
-                del self._outer[address]
+                del self._external_addresses[address]
             elif users.by_port is not None:
                 for port in _ports(served):
                     _remove(users.by_port, port, service)
-        self._settle_all(served, touched)
+        self._assign_all(served, affected)
 
-    def _fill(self, users: _Users, address: str) -> None:
+    def _index_ports(self, users: _AddressUsers, address: str) -> None:
         if users.by_port is None and (len(users.services) > 1 or address in self._node_addresses):
             users.by_port = {}
             for service in users.services:
-                for port in _ports(self._asked[service]):
+                for port in _ports(self._requests[service]):
                     _add(users.by_port, port, service)
 
     # --- who has it ---------------------------------------------------------------------------------------------------
 
-    def _rank(self, service: ServiceKey) -> tuple[str, ServiceKey]:
-        return self._asked[service].creation_timestamp or _LAST, service
+    def _age_and_name(self, service: ServiceKey) -> tuple[str, ServiceKey]:
+        return self._requests[service].creation_timestamp or _LAST, service
 
-    def _first(self, services: Iterable[ServiceKey]) -> ServiceKey | None:
-        return min(services, key=self._rank, default=None)
+    def _oldest(self, services: Iterable[ServiceKey]) -> ServiceKey | None:
+        return min(services, key=self._age_and_name, default=None)
 
-    def _settle_all(self, served: NodeService, touched: dict[ServiceKey, None]) -> None:
+    def _assign_all(self, served: NodeService, affected: dict[ServiceKey, None]) -> None:
         """Whose everything is that a Service asks for, or asked for."""
-        self._settle_address(served.cluster_ip, touched)
+        self._assign_address(served.cluster_ip, affected)
         for port in _node_ports(served):
-            self._settle_node_port(port, touched)
-        for address in _outer(served):
-            self._settle_address(address, touched)
-            users = self._outer.get(address)
+            self._assign_node_port(port, affected)
+        for address in _external_addresses(served):
+            self._assign_address(address, affected)
+            users = self._external_addresses.get(address)
             if users is not None and users.by_port is not None:
                 for port in _ports(served):
-                    self._settle(address, port, touched)
+                    self._assign_port(address, port, affected)
 
-    def _settle_address(self, address: str, touched: dict[ServiceKey, None]) -> None:
+    def _assign_address(self, address: str, affected: dict[ServiceKey, None]) -> None:
         """Whose a whole address is, as a cluster IP."""
-        asking = self._cluster_ips.get(address, ())
-        users = self._outer.get(address)
-        owner, whole = self._first(asking), (address, "", 0)
-        for service in (*asking, *(users.services if users is not None else ())):
-            self._note(service, whole, owner, touched)
+        claimants = self._cluster_ips.get(address, ())
+        users = self._external_addresses.get(address)
+        owner, whole = self._oldest(claimants), (address, "", 0)
+        for service in (*claimants, *(users.services if users is not None else ())):
+            self._record_owner(service, whole, owner, affected)
 
-    def _settle_node_port(self, port: _Port, touched: dict[ServiceKey, None]) -> None:
-        asking = self._node_ports.get(port, ())
-        owner = self._first(asking)
-        for service in asking:
-            self._note(service, ("", *port), owner, touched)
+    def _assign_node_port(self, port: _Port, affected: dict[ServiceKey, None]) -> None:
+        claimants = self._node_ports.get(port, ())
+        owner = self._oldest(claimants)
+        for service in claimants:
+            self._record_owner(service, ("", *port), owner, affected)
         for address in self._node_addresses:
-            self._settle(address, port, touched)
+            self._assign_port(address, port, affected)
 
-    def _settle(self, address: str, port: _Port, touched: dict[ServiceKey, None]) -> None:
+    def _assign_port(self, address: str, port: _Port, affected: dict[ServiceKey, None]) -> None:
         """Whose a port of an external address is."""
-        users = self._outer.get(address)
-        asking = users.by_port.get(port, ()) if users is not None and users.by_port is not None else ()
-        if not asking:
+        users = self._external_addresses.get(address)
+        claimants = users.by_port.get(port, ()) if users is not None and users.by_port is not None else ()
+        if not claimants:
             return
-        of_node = self._first(self._node_ports.get(port, ())) if address in self._node_addresses else None
-        owner = of_node or (self._first(asking) if len(asking) > 1 else None)
-        for service in asking:
-            self._note(service, (address, *port), owner, touched)
+        of_node = self._oldest(self._node_ports.get(port, ())) if address in self._node_addresses else None
+        owner = of_node or (self._oldest(claimants) if len(claimants) > 1 else None)
+        for service in claimants:
+            self._record_owner(service, (address, *port), owner, affected)
 
-    def _note(
-        self, service: ServiceKey, spot: ServiceAddress, owner: ServiceKey | None, touched: dict[ServiceKey, None]
+    def _record_owner(
+        self, service: ServiceKey, spot: ServiceAddress, owner: ServiceKey | None, affected: dict[ServiceKey, None]
     ) -> None:
-        lost = self._lost.get(service, {})
-        if lost.get(spot) == (None if owner == service else owner):
+        conflicts = self._conflicts.get(service, {})
+        if conflicts.get(spot) == (None if owner == service else owner):
             return
-        touched[service] = None
+        affected[service] = None
         if owner is None or owner == service:
-            del lost[spot]
-            if not lost:
-                del self._lost[service]
+            del conflicts[spot]
+            if not conflicts:
+                del self._conflicts[service]
         else:
-            self._lost.setdefault(service, lost)[spot] = owner
+            self._conflicts.setdefault(service, conflicts)[spot] = owner
 
     # --- what comes of it ---------------------------------------------------------------------------------------------
 
-    def _served(self, services: Iterable[ServiceKey]) -> dict[ServiceKey, NodeService | None]:
-        return {service: self._granted(service) for service in services}
+    def _node_services(self, services: Iterable[ServiceKey]) -> dict[ServiceKey, NodeService | None]:
+        return {service: self._node_service(service) for service in services}
 
-    def _granted(self, service: ServiceKey) -> NodeService | None:
-        served = self._asked.get(service)
+    def _node_service(self, service: ServiceKey) -> NodeService | None:
+        served = self._requests.get(service)
         if served is None:
             return None
-        lost = self._lost.get(service, {})
+        conflicts = self._conflicts.get(service, {})
         own = served.cluster_ip
-        if (own, "", 0) in lost:
+        if (own, "", 0) in conflicts:
             return None
-        if not lost and own not in served.external_ips and own not in served.load_balancer_ips:
+        if not conflicts and own not in served.external_ips and own not in served.load_balancer_ips:
             return served
         ports = served.ports
-        if any(("", port.protocol, port.node_port) in lost for port in ports if port.node_port is not None):
+        if any(("", port.protocol, port.node_port) in conflicts for port in ports if port.node_port is not None):
             ports = tuple(
-                replace(port, node_port=None) if ("", port.protocol, port.node_port) in lost else port for port in ports
+                replace(port, node_port=None) if ("", port.protocol, port.node_port) in conflicts else port
+                for port in ports
             )
         return replace(
             served,
-            external_ips=tuple(each for each in served.external_ips if each != own and (each, "", 0) not in lost),
+            external_ips=tuple(each for each in served.external_ips if each != own and (each, "", 0) not in conflicts),
             load_balancer_ips=tuple(
-                each for each in served.load_balancer_ips if each != own and (each, "", 0) not in lost
+                each for each in served.load_balancer_ips if each != own and (each, "", 0) not in conflicts
             ),
             ports=ports,
-            owned_by_others=frozenset(spot for spot in lost if spot[0] and spot[1]),
+            owned_by_others=frozenset(spot for spot in conflicts if spot[0] and spot[1]),
         )
 
 
 def resolve_ownership(
-    every: Iterable[NodeService], *, node_addresses: frozenset[str] = frozenset(), lost: Callable[[str], None]
+    every: Iterable[NodeService], *, node_addresses: frozenset[str] = frozenset(), on_conflict: Callable[[str], None]
 ) -> dict[ServiceKey, NodeService]:
-    """All Services of one family as they are served. ``lost`` gets what they request and do not own, a line each."""
+    """All Services of one family as they are served. ``on_conflict`` gets what they do not own, a line each."""
     claims = AddressOwnership()
     claims.set_node_addresses(node_addresses)
     asked = {(each.namespace, each.name): each for each in every}
@@ -233,11 +234,11 @@ def resolve_ownership(
         found |= claims.set_service(service, served)
     for service in asked:
         for what in claims.conflicts(service):
-            lost(f"Service {'/'.join(service)}: it does not get {what}")
+            on_conflict(f"Service {'/'.join(service)}: it does not get {what}")
     return {service: each for service in asked if (each := found[service]) is not None}
 
 
-def _asks_the_same(one: NodeService, other: NodeService) -> bool:
+def _requests_the_same(one: NodeService, other: NodeService) -> bool:
     """Whether two ask for the same of all that others may have too, and are as old."""
     return (
         one.cluster_ip == other.cluster_ip
@@ -252,7 +253,7 @@ def _asks_the_same(one: NodeService, other: NodeService) -> bool:
     )
 
 
-def _outer(served: NodeService) -> Iterator[str]:
+def _external_addresses(served: NodeService) -> Iterator[str]:
     return (
         each for each in dict.fromkeys((*served.external_ips, *served.load_balancer_ips)) if each != served.cluster_ip
     )
@@ -266,13 +267,13 @@ def _node_ports(served: NodeService) -> Iterator[_Port]:
     return iter({(port.protocol, port.node_port): None for port in served.ports if port.node_port is not None})
 
 
-def _add(asking: dict[T, tuple[ServiceKey, ...]], thing: T, service: ServiceKey) -> None:
-    asking[thing] = (*asking.get(thing, ()), service)
+def _add(claimants: dict[T, tuple[ServiceKey, ...]], thing: T, service: ServiceKey) -> None:
+    claimants[thing] = (*claimants.get(thing, ()), service)
 
 
-def _remove(asking: dict[T, tuple[ServiceKey, ...]], thing: T, service: ServiceKey) -> None:
-    some = tuple(each for each in asking[thing] if each != service)
+def _remove(claimants: dict[T, tuple[ServiceKey, ...]], thing: T, service: ServiceKey) -> None:
+    some = tuple(each for each in claimants[thing] if each != service)
     if some:
-        asking[thing] = some
+        claimants[thing] = some
     else:
-        del asking[thing]
+        del claimants[thing]

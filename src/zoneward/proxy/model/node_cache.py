@@ -117,12 +117,12 @@ class NodeCache:
         self._packing = Packing()
         self._missing = {resource.kind for resource in self.resources}
         self._slices_of = Groups(service_of)
-        self._open: dict[Key, EndpointSlice] = {}
-        self._sealed: dict[Key, tuple[EndpointSlice, bytes]] = {}
+        self._decoded_slices: dict[Key, EndpointSlice] = {}
+        self._compressed: dict[Key, tuple[EndpointSlice, bytes]] = {}
         """Without endpoints, and these, packed."""
-        self._looked_into: set[Key] = set()
+        self._needs_all_slices: set[Key] = set()
         """Services for which slices of other zones had to be decoded, or whose selection failed."""
-        self._is_of_others = False
+        self._is_irrelevant_slice = False
         """Whether the slice that changes now was packed and is, and nobody looked into it."""
         self.services: Final = Store[Service](listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable)
         self.slices: Final = Store[SealedSlice](
@@ -130,9 +130,9 @@ class NodeCache:
         )
         self.nodes: Final = Store[LiveNode](listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable)
         # The keeper sees a change before the store has it: who asks for what is served has to come after.
-        self.services.subscribe(self._tell_service)
-        self.slices.subscribe(self._tell_slice)
-        self.nodes.subscribe(self._tell_node)
+        self.services.subscribe(self._service_changed)
+        self.slices.subscribe(self._slice_changed)
+        self.nodes.subscribe(self._node_changed)
 
     @property
     def queries(self) -> dict[str, dict[str, str]]:
@@ -153,7 +153,7 @@ class NodeCache:
     @property
     def slice_counts(self) -> tuple[int, int]:
         """How many slices are decoded, and how many are compressed."""
-        return len(self._open), len(self._sealed)
+        return len(self._decoded_slices), len(self._compressed)
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
@@ -176,27 +176,27 @@ class NodeCache:
         Raises ServiceTooLarge for one with more entries than it may have.
         """
         left_out: dict[str, None] = {}
-        found = self._selected(key, left_out)
-        self._leave_out(key, left_out)
+        found = self._select_endpoints(key, left_out)
+        self._set_left_out(key, left_out)
         return found
 
-    def _selected(self, key: Key, left_out: dict[str, None]) -> dict[Family, NodeService]:
+    def _select_endpoints(self, key: Key, left_out: dict[str, None]) -> dict[Family, NodeService]:
         service = self.services.get(*key)
         if service is None:
-            self._looked_into.discard(key)
+            self._needs_all_slices.discard(key)
             return {}
-        self._looked_into.add(key)
+        self._needs_all_slices.add(key)
         slices = self._slices_of.get(key)
-        found = self._served(service, self._slices(slices, everything=False), left_out)
-        others = {self._sealed[each][0].address_type for each in slices if each in self._sealed}
-        if others and self._lacks(service, found):
-            return self._served(service, self._slices(slices, everything=True), left_out)
-        self._looked_into.discard(key)
+        found = self._select_from(service, self._slices(slices, everything=False), left_out)
+        others = {self._compressed[each][0].address_type for each in slices if each in self._compressed}
+        if others and self._needs_other_zones(service, found):
+            return self._select_from(service, self._slices(slices, everything=True), left_out)
+        self._needs_all_slices.discard(key)
         if not others:
             return found
         return {family: _by_zone(each) if ADDRESS_TYPES[family] in others else each for family, each in found.items()}
 
-    def _served(
+    def _select_from(
         self, service: Service, slices: Iterable[EndpointSlice], left_out: dict[str, None]
     ) -> dict[Family, NodeService]:
         return node_services_within(
@@ -210,7 +210,7 @@ class NodeCache:
             left_out=left_out.setdefault,
         )
 
-    def _leave_out(self, key: Key, left_out: dict[str, None]) -> None:
+    def _set_left_out(self, key: Key, left_out: dict[str, None]) -> None:
         what = tuple(islice(left_out, _MOST_LEFT_OUT))
         if len(left_out) > len(what):
             what = (*what, f"{len(left_out) - len(what)} more")
@@ -222,7 +222,7 @@ class NodeCache:
             del self.left_out_values[key]
         self._on_left_out(key, what)
 
-    def _lacks(self, service: Service, found: dict[Family, NodeService]) -> bool:
+    def _needs_other_zones(self, service: Service, found: dict[Family, NodeService]) -> bool:
         """Whether slices of other zones have to be looked into: local endpoints may lie there, or all that there are,
         or one that a client of UDP is to keep."""
         return policies_of(service, self._gates).uses_local or any(
@@ -235,20 +235,20 @@ class NodeCache:
 
     def _slices(self, keys: Iterable[Key], *, everything: bool) -> Iterator[EndpointSlice]:
         for key in keys:
-            there = self._open.get(key)
+            there = self._decoded_slices.get(key)
             if there is not None:
                 yield there
             elif everything:
-                yield self._opened(*self._sealed[key])
+                yield self._decompress(*self._compressed[key])
 
-    def _opened(self, empty: EndpointSlice, packed: bytes) -> EndpointSlice:
+    def _decompress(self, empty: EndpointSlice, packed: bytes) -> EndpointSlice:
         try:
-            return self._decoded(empty, zlib.decompress(packed))
+            return self._decode(empty, zlib.decompress(packed))
         except FAILURES as error:
-            self._cannot_read(empty, error)
+            self._set_unreadable(empty, error)
             return empty
 
-    def _cannot_read(self, slice_: EndpointSlice, error: Exception) -> None:
+    def _set_unreadable(self, slice_: EndpointSlice, error: Exception) -> None:
         metadata = slice_.metadata
         self.slices.set_aside(
             Unreadable(
@@ -262,12 +262,12 @@ class NodeCache:
             )
         )
 
-    def _decoded(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
+    def _decode(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
         found = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
         self._packing.slice(found)
         return found
 
-    def _is_meant(self, slice_: EndpointSlice) -> bool:
+    def _is_for_zone(self, slice_: EndpointSlice) -> bool:
         """Whether a slice may be for this node; all are for one without a zone."""
         zone = self.node.zone
         if zone is None or not self._gates.topology_aware_subsetting:
@@ -276,22 +276,22 @@ class NodeCache:
         return group is None or zone in group.zones
 
     def _slice_changes(self, key: Key, old: SealedSlice | None, new: SealedSlice | None) -> None:
-        before_open, before = self._open.pop(key, None), self._sealed.pop(key, None)
-        if new is not None and not self._take(key, new):
+        before_open, before = self._decoded_slices.pop(key, None), self._compressed.pop(key, None)
+        if new is not None and not self._store_slice(key, new):
             # What there was of it stays in force.
             if before is not None:
-                self._sealed[key] = before
+                self._compressed[key] = before
             else:
-                self._open[key] = before_open or EndpointSlice(address_type=new.address_type)
+                self._decoded_slices[key] = before_open or EndpointSlice(address_type=new.address_type)
         self._slices_of.change(key, old, new)
-        after = self._sealed.get(key)
-        self._is_of_others = (
+        after = self._compressed.get(key)
+        self._is_irrelevant_slice = (
             (before is not None and after is not None and before[0].address_type == after[0].address_type)
             and (old is not None and new is not None and service_of(old) == service_of(new))
-            and service_of(new) not in self._looked_into
+            and service_of(new) not in self._needs_all_slices
         )
 
-    def _take(self, key: Key, slice_: SealedSlice) -> bool:
+    def _store_slice(self, key: Key, slice_: SealedSlice) -> bool:
         """False where its endpoints cannot be read."""
         metadata, raw = slice_.metadata, slice_.endpoints
         # All the rest of the message would stay with them.
@@ -307,29 +307,29 @@ class NodeCache:
             address_type=slice_.address_type,
             ports=slice_.ports,
         )
-        if not self._is_meant(empty):
+        if not self._is_for_zone(empty):
             self._packing.slice(empty)
-            self._sealed[key] = empty, zlib.compress(raw, _FAST)
+            self._compressed[key] = empty, zlib.compress(raw, _FAST)
             return True
         try:
-            self._open[key] = self._decoded(empty, raw)
+            self._decoded_slices[key] = self._decode(empty, raw)
         except FAILURES as error:
-            self._cannot_read(empty, error)
+            self._set_unreadable(empty, error)
             return False
         return True
 
     def _zone_changes(self) -> None:
         """Slices are opened and packed anew, each where it is for another zone now."""
-        for key, (empty, packed) in list(self._sealed.items()):
-            if self._is_meant(empty):
-                del self._sealed[key]
-                self._open[key] = self._opened(empty, packed)
-        for key, slice_ in list(self._open.items()):
-            if not self._is_meant(slice_):
-                del self._open[key]
+        for key, (empty, packed) in list(self._compressed.items()):
+            if self._is_for_zone(empty):
+                del self._compressed[key]
+                self._decoded_slices[key] = self._decompress(empty, packed)
+        for key, slice_ in list(self._decoded_slices.items()):
+            if not self._is_for_zone(slice_):
+                del self._decoded_slices[key]
                 # What was not decoded is not missed: nobody but us reads it.
                 packed = zlib.compress(msgspec.json.encode(slice_.endpoints), _FAST)
-                self._sealed[key] = with_(slice_, endpoints=None), packed
+                self._compressed[key] = with_(slice_, endpoints=None), packed
 
     # --- what changes -------------------------------------------------------------------------------------------------
 
@@ -338,13 +338,13 @@ class NodeCache:
         if not self._missing:
             self.synced.set()
 
-    def _tell_service(self, old: Service | None, new: Service | None) -> None:
+    def _service_changed(self, old: Service | None, new: Service | None) -> None:
         some = new or old
         assert some is not None
         self._on_service((some.metadata.namespace, some.metadata.name), None)
 
-    def _tell_slice(self, old: SealedSlice | None, new: SealedSlice | None) -> None:
-        if self._is_of_others:
+    def _slice_changed(self, old: SealedSlice | None, new: SealedSlice | None) -> None:
+        if self._is_irrelevant_slice:
             # What is served was selected without it: nothing comes of it.
             return
         for each in (old, new):
@@ -355,7 +355,7 @@ class NodeCache:
                     trigger = (each.metadata.annotations or {}).get(TRIGGER_TIME) if each is new else None
                     self._on_service(key, trigger)
 
-    def _tell_node(self, _old: LiveNode | None, new: LiveNode | None) -> None:
+    def _node_changed(self, _old: LiveNode | None, new: LiveNode | None) -> None:
         if new is not None and new.metadata.name == self.node.name:
             zone = zone_of(new)
             if zone != self.node.zone:

@@ -16,7 +16,7 @@ _AT_ONCE: Final = 500
 
 
 def render_commands(changes: RulesetChanges) -> str:
-    """The commands in the order in which they have to come: none uses what is not there, none deletes what is in use."""
+    """The commands in the order that they need: none uses what is not there, none deletes what is in use."""
     return "".join(f"{line}\n" for line in command_lines(changes))
 
 

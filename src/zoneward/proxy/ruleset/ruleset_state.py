@@ -41,38 +41,38 @@ class RulesetState:
         self._family, self._table, self._options = family, table, options
         self._base_sets: Final = base_sets(family, options)
         self._base_chains: Final = base_chains(family, options)
-        self._portions: dict[ServiceKey, ServiceRuleset] = {}
+        self._services: dict[ServiceKey, ServiceRuleset] = {}
         self._shared: Counter[str] = Counter()
         self._owners: dict[tuple[str, str], ServiceKey] = {}
-        self._contested: dict[tuple[str, str], dict[ServiceKey, str]] = {}
+        self._contenders: dict[tuple[str, str], dict[ServiceKey, str]] = {}
         """All who ask for an element that several ask for, with the value that each wants."""
         self._present = present
-        self._stray: dict[str, dict[str, str]] = {}
+        self._leftovers: dict[str, dict[str, str]] = {}
         """Elements of the kernel that nobody has asked for yet."""
-        self._chains_there: set[str] = set()
-        self._sets_there: set[str] = set()
-        self._before: list[tuple[ServiceKey, ServiceRuleset]] = []
-        self._stray_before: list[tuple[str, str, str]] = []
+        self._leftover_chains: set[str] = set()
+        self._leftover_sets: set[str] = set()
+        self._savepoint: list[tuple[ServiceKey, ServiceRuleset]] = []
+        self._leftovers_before: list[tuple[str, str, str]] = []
 
     def set_savepoint(self) -> None:
         """`roll_back` takes back what is set from here on."""
-        self._before, self._stray_before = [], []
+        self._savepoint, self._leftovers_before = [], []
 
     def roll_back(self) -> None:
         """The kernel took nothing since `set_savepoint`: everything is as it was then."""
-        stray, self._stray = self._stray, {}
-        before, self._before = self._before, []
-        for service, portion in reversed(before):
-            self.set_service(service, portion)
-        for name, key, value in self._stray_before:
+        stray, self._leftovers = self._leftovers, {}
+        before, self._savepoint = self._savepoint, []
+        for service, rules in reversed(before):
+            self.set_service(service, rules)
+        for name, key, value in self._leftovers_before:
             stray.setdefault(name, {})[key] = value
-        self._stray = stray
+        self._leftovers = stray
         self.set_savepoint()
 
     @property
     def chain_names(self) -> frozenset[str]:
         """The names of all chains."""
-        own = (name for portion in self._portions.values() for name in portion.chains)
+        own = (name for rules in self._services.values() for name in rules.chains)
         return frozenset((*self._base_chains, *self._shared, *own))
 
     def start(self) -> RulesetChanges:
@@ -87,55 +87,57 @@ class RulesetState:
         found, self._present = self._present, None
         changes = diff_rulesets(found, base)
         if found is not None and not changes.creates_table:
-            self._stray = {name: dict(some) for name, some in found.elements.items()}
-            self._chains_there = set(found.chains) - set(self._base_chains)
-            self._sets_there = set(found.sets) - set(self._base_sets)
+            self._leftovers = {name: dict(some) for name, some in found.elements.items()}
+            self._leftover_chains = set(found.chains) - set(self._base_chains)
+            self._leftover_sets = set(found.sets) - set(self._base_sets)
             nothing: frozenset[str] = frozenset()
             changes = replace(changes, removed_elements={}, deleted_chains=nothing, deleted_sets=nothing)
         return changes
 
     def remove_leftovers(self) -> RulesetChanges:
         """All Services were set: what the kernel has besides is removed."""
-        wanted = {name for portion in self._portions.values() for name in (*portion.chains, *portion.sets)}
+        wanted = {name for rules in self._services.values() for name in (*rules.chains, *rules.sets)}
         wanted |= self._shared.keys()
-        chains, sets = frozenset(self._chains_there - wanted), frozenset(self._sets_there - wanted)
-        removed = {name: some for name, some in self._stray.items() if some and name not in sets}
-        self._stray, self._chains_there, self._sets_there = {}, set(), set()
+        chains, sets = frozenset(self._leftover_chains - wanted), frozenset(self._leftover_sets - wanted)
+        removed = {name: some for name, some in self._leftovers.items() if some and name not in sets}
+        self._leftovers, self._leftover_chains, self._leftover_sets = {}, set(), set()
         return RulesetChanges(
             family=self._family, table=self._table, removed_elements=removed, deleted_chains=chains, deleted_sets=sets
         )
 
-    def set_service(self, service: ServiceKey, portion: ServiceRuleset) -> RulesetChanges:
+    def set_service(self, service: ServiceKey, rules: ServiceRuleset) -> RulesetChanges:
         """Set the rules of a Service; `NO_RULES` for one that is gone. Returns what that changes."""
-        old = self._portions.get(service, NO_RULES)
-        self._before.append((service, old))
-        if portion is NO_RULES:
-            self._portions.pop(service, None)
+        old = self._services.get(service, NO_RULES)
+        self._savepoint.append((service, old))
+        if rules is NO_RULES:
+            self._services.pop(service, None)
         else:
-            self._portions[service] = portion
-        asked_less, asked_more = diff_elements(old.elements, portion.elements)
-        removed, added = self._settled(service, asked_less, asked_more)
-        new_shared = {name for name in portion.shared_chains - old.shared_chains if not self._shared[name]}
-        self._shared.update(portion.shared_chains)
+            self._services[service] = rules
+        asked_less, asked_more = diff_elements(old.elements, rules.elements)
+        removed, added = self._assign_elements(service, asked_less, asked_more)
+        new_shared = {name for name in rules.shared_chains - old.shared_chains if not self._shared[name]}
+        self._shared.update(rules.shared_chains)
         self._shared.subtract(old.shared_chains)
         gone_shared = {name for name in old.shared_chains if self._shared[name] <= 0}
         for name in gone_shared:
             del self._shared[name]
         chains = self._chains(sorted(new_shared))
-        chains |= {name: chain for name, chain in portion.chains.items() if name not in old.chains}
-        sets = {name: each for name, each in portion.sets.items() if name not in old.sets}
+        chains |= {name: chain for name, chain in rules.chains.items() if name not in old.chains}
+        sets = {name: each for name, each in rules.sets.items() if name not in old.sets}
         return RulesetChanges(
             family=self._family,
             table=self._table,
-            sets={name: each for name, each in sets.items() if name not in self._sets_there},
-            chains={name: each for name, each in chains.items() if name not in self._chains_there},
+            sets={name: each for name, each in sets.items() if name not in self._leftover_sets},
+            chains={name: each for name, each in chains.items() if name not in self._leftover_chains},
             removed_elements=removed,
             added_elements=added,
-            deleted_chains=self._gone(gone_shared | (old.chains.keys() - portion.chains.keys()), self._chains_there),
-            deleted_sets=self._gone(old.sets.keys() - portion.sets.keys(), self._sets_there),
+            deleted_chains=self._deletable(
+                gone_shared | (old.chains.keys() - rules.chains.keys()), self._leftover_chains
+            ),
+            deleted_sets=self._deletable(old.sets.keys() - rules.sets.keys(), self._leftover_sets),
         )
 
-    def _gone(self, names: Iterable[str], there: set[str]) -> frozenset[str]:
+    def _deletable(self, names: Iterable[str], there: set[str]) -> frozenset[str]:
         """Names that are no longer needed; those of the kernel as it was found may still be in use there."""
         return frozenset(name for name in names if name not in there)
 
@@ -144,11 +146,11 @@ class RulesetState:
         sets: dict[str, SetDeclaration] = dict(self._base_sets)
         chains = dict(self._base_chains) | self._chains(sorted(self._shared))
         elements: dict[str, dict[str, str]] = {}
-        for service in sorted(self._portions):
-            portion = self._portions[service]
-            sets.update(portion.sets)
-            chains.update(portion.chains)
-            for name, some in portion.elements.items():
+        for service in sorted(self._services):
+            rules = self._services[service]
+            sets.update(rules.sets)
+            chains.update(rules.chains)
+            for name, some in rules.elements.items():
                 kept = elements.setdefault(name, {})
                 for key, value in some.items():
                     # The first by name has it.
@@ -158,7 +160,7 @@ class RulesetState:
     def _chains(self, names: list[str]) -> dict[str, Chain]:
         return {name: shared_chain(name, self._family) for name in names}
 
-    def _settled(
+    def _assign_elements(
         self, service: ServiceKey, less: Elements, more: Elements
     ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
         """What becomes of the kernel's elements when a Service no longer asks for some, and asks for others."""
@@ -172,22 +174,22 @@ class RulesetState:
                 if owners[element] == service:
                     removed.setdefault(name, {})[key] = value
                 if key not in again:
-                    self._let_go(service, element, added)
+                    self._release(service, element, added)
         for name, some in more.items():
             for key, value in some.items():
-                self._ask(service, (name, key), value, removed, added)
-        if self._stray:
-            self._taken_over(removed, added)
+                self._claim(service, (name, key), value, removed, added)
+        if self._leftovers:
+            self._skip_existing(removed, added)
         return removed, added
 
-    def _taken_over(self, removed: dict[str, dict[str, str]], added: dict[str, dict[str, str]]) -> None:
+    def _skip_existing(self, removed: dict[str, dict[str, str]], added: dict[str, dict[str, str]]) -> None:
         """Of what has to be added, leave out what is there, and take away what is there with another value."""
         for name, some in list(added.items()):
-            stray = self._stray.get(name, {})
+            stray = self._leftovers.get(name, {})
             for key in list(some):
                 there = stray.pop(key, None)
                 if there is not None:
-                    self._stray_before.append((name, key, there))
+                    self._leftovers_before.append((name, key, there))
                 if there == some[key]:
                     del some[key]
                 elif there is not None:
@@ -195,8 +197,8 @@ class RulesetState:
             if not some:
                 del added[name]
 
-    def _let_go(self, service: ServiceKey, element: tuple[str, str], added: dict[str, dict[str, str]]) -> None:
-        owner, others = self._owners[element], self._contested.get(element)
+    def _release(self, service: ServiceKey, element: tuple[str, str], added: dict[str, dict[str, str]]) -> None:
+        owner, others = self._owners[element], self._contenders.get(element)
         if others is None:
             del self._owners[element]
             return
@@ -205,9 +207,9 @@ class RulesetState:
             heir = self._owners[element] = min(others)
             added.setdefault(element[0], {})[element[1]] = others[heir]
         if len(others) == 1:
-            del self._contested[element]
+            del self._contenders[element]
 
-    def _ask(
+    def _claim(
         self,
         service: ServiceKey,
         element: tuple[str, str],
@@ -217,7 +219,7 @@ class RulesetState:
     ) -> None:
         name, key = element
         owner = self._owners.get(element)
-        others = self._contested.get(element)
+        others = self._contenders.get(element)
         if others is not None:
             others[service] = value
         if owner is None or owner == service:
@@ -225,8 +227,8 @@ class RulesetState:
             added.setdefault(name, {})[key] = value
             return
         if others is None:
-            there = self._portions[owner].elements[name][key]
-            others = self._contested[element] = {owner: there, service: value}
+            there = self._services[owner].elements[name][key]
+            others = self._contenders[element] = {owner: there, service: value}
         if service < owner:
             self._owners[element] = service
             if others[owner] != value:

@@ -39,26 +39,26 @@ def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, 
 
 def service_rules(parts: ServiceParts, there: EndpointSlots, options: RulesetOptions) -> ServiceRuleset:
     """What a Service adds to its table. ``there``: the endpoints in its slots (`assign_slots`)."""
-    made = [_Portion(each, options).made(there) for each in parts]
-    if len(made) <= 1:
-        return made[0] if made else NO_RULES
+    built = [_ServiceRulesBuilder(each, options).build(there) for each in parts]
+    if len(built) <= 1:
+        return built[0] if built else NO_RULES
     elements: dict[str, dict[str, str]] = {}
     chains: dict[str, Chain] = {}
     sets: dict[str, SetDeclaration] = {}
-    for each in made:
+    for each in built:
         for name, some in each.elements.items():
             elements.setdefault(name, {}).update(some)
         chains |= each.chains
         sets |= each.sets
     return ServiceRuleset(
         elements=elements,
-        shared_chains=frozenset[str]().union(*(each.shared_chains for each in made)),
+        shared_chains=frozenset[str]().union(*(each.shared_chains for each in built)),
         chains=chains,
         sets=sets,
     )
 
 
-class _Portion:
+class _ServiceRulesBuilder:
     def __init__(self, served: NodeService, options: RulesetOptions) -> None:
         self._served = served
         self._family = served.family
@@ -68,10 +68,10 @@ class _Portion:
         self._chains: dict[str, Chain] = {}
         self._sets: dict[str, SetDeclaration] = {}
 
-    def made(self, there: EndpointSlots) -> ServiceRuleset:
+    def build(self, there: EndpointSlots) -> ServiceRuleset:
         for port in self._served.ports:
             self._add(port, *(there.get((port.name, port.protocol, kind), ()) for kind in ("cluster", "local")))
-        self._guard()
+        self._add_source_ranges()
         return ServiceRuleset(
             elements=self._elements, shared_chains=frozenset(self._shared), chains=self._chains, sets=self._sets
         )
@@ -79,63 +79,63 @@ class _Portion:
     def _add(self, port: NodeServicePort, cluster: Sequence[Backend], local: Sequence[Backend]) -> None:
         served = self._served
         inner = f"{served.cluster_ip} . {port.protocol} . {port.port}"
-        ways = self._ways(port, cluster, local)
+        chains_to = self._endpoint_chains(port, cluster, local)
         for target in port.all_reachable_endpoints:
             if target.is_local:
                 key = f"{target.address} . {target.address} . {port.protocol} . {target.port}"
                 self._elements.setdefault("hairpin", {})[key] = ""
         kind = "local" if served.internal_policy_local else "cluster"
         used = {kind}
-        if kind in ways:
-            self._lead("services", inner, ways[kind])
+        if kind in chains_to:
+            self._add_verdict("services", inner, chains_to[kind])
         else:
-            self._refuse("refused", inner, port)
+            self._add_refusal("refused", inner, port)
         outer = [("", f"{each} . {port.protocol} . {port.port}") for each in served.external_addresses(port)]
         if port.node_port is not None:
             outer.append(("node-", f"{port.protocol} . {port.node_port}"))
         for prefix, key in dict.fromkeys(outer):
-            self._outer(prefix, key, ways, port)
+            self._add_external(prefix, key, chains_to, port)
         if outer and port.has_any_endpoints:
             kinds = {"cluster", "local"} if served.external_policy_local else {"cluster"}
-            for each in sorted(kinds & ways.keys()):
-                self._lead(f"policy-{each}", inner, ways[each])
+            for each in sorted(kinds & chains_to.keys()):
+                self._add_verdict(f"policy-{each}", inner, chains_to[each])
             used |= kinds
         if port.affinity_seconds is None:
-            for kind in sorted(used & ways.keys()):
-                self._shared.add(ways[kind])
+            for kind in sorted(used & chains_to.keys()):
+                self._shared.add(chains_to[kind])
                 name, targets = ("local-endpoints", local) if kind == "local" else ("endpoints", cluster)
                 elements = self._elements.setdefault(name, {})
                 for slot, target in enumerate(targets):
                     elements[f"{inner} . {slot}"] = f"{target.address} . {target.port}"
 
-    def _outer(self, prefix: str, key: str, ways: Mapping[str, str], port: NodeServicePort) -> None:
+    def _add_external(self, prefix: str, key: str, chains_to: Mapping[str, str], port: NodeServicePort) -> None:
         """Traffic to an address of the outside, or to a node port."""
         lead = "node-ports" if prefix else "services"
         kinds: set[str] = set()
         if port.has_any_endpoints and self._served.external_policy_local:
-            self._lead(lead, key, f"{prefix}external-local")
-            kinds = {"cluster", "local"} & ways.keys()
+            self._add_verdict(lead, key, f"{prefix}external-local")
+            kinds = {"cluster", "local"} & chains_to.keys()
             for kind, name in (("cluster", "inside"), ("local", "outside")):
                 if kind in kinds:
-                    self._lead(f"{prefix}{name}", key, f"{prefix}to-{kind}")
-        elif port.has_any_endpoints and "cluster" in ways:
-            self._lead(lead, key, f"{prefix}external-cluster")
+                    self._add_verdict(f"{prefix}{name}", key, f"{prefix}to-{kind}")
+        elif port.has_any_endpoints and "cluster" in chains_to:
+            self._add_verdict(lead, key, f"{prefix}external-cluster")
             kinds = {"cluster"}
         if kinds:
             self._elements.setdefault(f"{prefix}to-cluster-ip", {})[key] = self._served.cluster_ip
             if prefix:
                 self._elements.setdefault("node-to-port", {})[key] = str(port.port)
         if ("local" if self._served.external_policy_local else "cluster") not in kinds:
-            self._refuse(f"{prefix}refused", key, port)
+            self._add_refusal(f"{prefix}refused", key, port)
 
-    def _lead(self, name: str, key: str, chain: str) -> None:
+    def _add_verdict(self, name: str, key: str, chain: str) -> None:
         self._elements.setdefault(name, {})[key] = f"goto {chain}"
 
-    def _refuse(self, name: str, key: str, port: NodeServicePort) -> None:
+    def _add_refusal(self, name: str, key: str, port: NodeServicePort) -> None:
         """Without any endpoint the client is told at once; where others have some, it may try again elsewhere."""
         self._elements.setdefault(name, {})[key] = "drop" if port.has_any_endpoints else "goto nobody"
 
-    def _guard(self) -> None:
+    def _add_source_ranges(self) -> None:
         served = self._served
         if not (served.source_ranges and served.load_balancer_ips):
             return
@@ -148,11 +148,13 @@ class _Portion:
         for port in served.ports:
             for address in served.load_balancer_ips:
                 if (address, port.protocol, port.port) not in served.owned_by_others:
-                    self._lead("guarded", f"{address} . {port.protocol} . {port.port}", name)
+                    self._add_verdict("guarded", f"{address} . {port.protocol} . {port.port}", name)
 
-    # --- ways to the endpoints ----------------------------------------------------------------------------------------
+    # --- chains to the endpoints -------------------------------------------------------------------------------------
 
-    def _ways(self, port: NodeServicePort, cluster: Sequence[Backend], local: Sequence[Backend]) -> dict[str, str]:
+    def _endpoint_chains(
+        self, port: NodeServicePort, cluster: Sequence[Backend], local: Sequence[Backend]
+    ) -> dict[str, str]:
         """The chain that sends to endpoints, by the policy; none for one that has no endpoints.
 
         A slot is drawn anew for each connection; where a client keeps its endpoint, chains of the Service's own lead
@@ -181,14 +183,14 @@ class _Portion:
                 self._sets[kept] = SetDeclaration("set", spec)
                 # Which slot is whose says nothing here, and may not change the chain.
                 targets = sorted(targets, key=lambda each: (each.address, each.port))
-                again = [f"{self._has_used(each)} @{kept} goto {leads[each]}" for each in dict.fromkeys(targets)]
+                again = [f"{self._match_kept(each)} @{kept} goto {leads[each]}" for each in dict.fromkeys(targets)]
                 drawn = ", ".join(f"{slot} : goto {leads[each]}" for slot, each in enumerate(targets))
                 draw = f"numgen random mod {len(targets)} vmap {{ {drawn} }}"
                 # Just when the chain goes its map may be empty: a packet that is here then must not fall out.
                 found[kind] = self._chain(name, about, *again, draw, f"goto {leads[targets[0]]}")
         return found
 
-    def _has_used(self, target: Backend) -> str:
+    def _match_kept(self, target: Backend) -> str:
         """A client and an endpoint, as a key: nft (1.0.6) takes no constant there, but what is made of one."""
         family, zero = self._family, "0.0.0.0" if self._family == "ip" else "::"
         return f"{family} saddr . {family} daddr & {zero} | {target.address} . th dport & 0 | {target.port}"
