@@ -18,11 +18,11 @@ from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.netlink.messages import FAMILIES, Family
-from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset_options import ruleset_options
+from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.settings import ProxySettings
 from zoneward.report.decisions import decisions_document
 from zoneward.routing.configuration import Configuration, Gates
