@@ -17,9 +17,9 @@ import pytest
 from e2e.nodes import Namespace, kernel_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.proxy.drawn_services import changes
 from tests.proxy.kernel.kernel_cases import BATCHES, CASES, Batch, Case
 from tests.proxy.kernel.kernel_checks import OPTIONS, check, check_batch, check_changes, check_what_is_not_there
-from tests.proxy.services import changes
 
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused, NftClient

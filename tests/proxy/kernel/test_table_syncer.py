@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.proxy.a_table import (
+from tests.proxy.drawn_services import services
+from tests.proxy.table_harness import (
     OPTIONS,
     SOON,
     Proxy,
@@ -18,7 +19,6 @@ from tests.proxy.a_table import (
     unordered,
     within,
 )
-from tests.proxy.services import services
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.pending_services import MAX_ENTRIES, MAX_LOST_TRANSACTIONS, MAX_SERVICES

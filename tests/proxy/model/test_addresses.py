@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.proxy.hostile import TEXTS
+from tests.proxy.hostile_objects import TEXTS
 
 from zoneward.proxy.model.addresses import is_in_cidr, parse_address, parse_cidr, special_use
 

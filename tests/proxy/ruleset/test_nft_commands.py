@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
-from tests.proxy.hostile import DOCUMENT, INJECTED, PLACES, documents, rulesets
+from tests.proxy.hostile_objects import DOCUMENT, INJECTED, PLACES, documents, rulesets
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_writer import encode_transaction

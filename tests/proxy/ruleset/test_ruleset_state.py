@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.proxy.services import services
+from tests.proxy.drawn_services import services
 
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.fake_kernel import FakeKernel

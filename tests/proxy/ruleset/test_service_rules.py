@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.proxy.services import services
+from tests.proxy.drawn_services import services
 
 from zoneward.netlink.messages import FAMILIES
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort

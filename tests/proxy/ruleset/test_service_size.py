@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.proxy.services import services
+from tests.proxy.drawn_services import services
 
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceSpec
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.proxy.a_table import OPTIONS, SOON, Proxy, a_service, key, restarted, settled, within
+from tests.proxy.table_harness import OPTIONS, SOON, Proxy, a_service, key, restarted, settled, within
 
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.pending_services import MAX_SERVICES
