@@ -197,16 +197,6 @@ def test_the_time_that_a_slice_tells_is_measured_from_but_not_one_from_before_th
     run(test)
 
 
-def test_one_that_is_refused_is_not_waited_for() -> None:
-    async def test(here: Here) -> None:
-        here.list()
-        await here.loop.all_selected.wait()
-        here.loop.service_refused("ip", CART)
-        assert here.loop.pending_since() is None
-
-    run(test)
-
-
 def test_what_one_family_has_waits_for_the_other() -> None:
     async def test(here: Here) -> None:
         here.list()

@@ -53,7 +53,7 @@ class ProgrammedVersion:
     ) -> Programmed | None:
         """What may be claimed now; None: nothing yet, for not everything was listed, and programmed once.
 
-        ``waits`` says of a Service that changed whether it is on its way to the kernel, or nobody knows whether it
+        ``waits`` says of a Service that changed whether it is on its way to the kernel, or it is unknown whether it
         arrived. ``refused`` are those that the kernel does not take: they are named, and hold up no others; but where
         they are more than `MOST_REFUSED`, the others hold the mark, as if they were on their way. What was refused and
         is gone, or was taken later, is not to be among them.

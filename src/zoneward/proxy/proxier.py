@@ -123,7 +123,7 @@ class Proxier:
         some = [self._pending, *(put for each, put in self._in_flight.items() if family in (None, each))]
         return min((next(iter(each.values())) for each in some if each), default=None)
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- what happens -------------------------------------------------------------------------------------------------
 
     def service_changed(self, service: ServiceKey, trigger: str | None = None) -> None:
         """A Service, or a slice of it, changed. ``trigger``: the time of the change, as a slice gives it."""

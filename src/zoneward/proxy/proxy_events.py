@@ -89,7 +89,7 @@ class ProxyEventRecorder:
         if recorded is None:
             return
         self._recorded[key] = now
-        # A series begins only where the time of day was set back. None goes on: that would be one more right.
+        # A series begins only where the time of day was set back. None is continued: that needs one more permission.
         self._pending[key] = recorded if recorded.series is None else self._recorder.renewed(recorded)
         self._has_work.set()
 

@@ -117,7 +117,7 @@ class StaleFlowDetector:
 
 
 def _places(family: Family, serving: ServingEndpoints) -> Iterator[SocketAddress]:
-    """Endpoints as flows tell them; one whose address the system does not take answers nobody."""
+    """Endpoints as flows name them; one whose address is invalid answers nobody."""
     for each in serving:
         with suppress(OSError):
             yield pack_address(family, each.address), each.port
@@ -133,8 +133,8 @@ _GATHER_SECONDS: Final = 0.1
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _MAX_SINGLE_QUERIES: Final = 16
-"""Fronts up to which the kernel is asked for the flows of each. It looks through all of its flows each time, but tells
-few."""
+"""Frontends up to which the kernel is asked for the flows of each. It goes through all of its flows each time, but
+returns few."""
 _AT_ONCE: Final = 500
 """Flows that are read before others get their turn: some milliseconds."""
 _ADDRESSES: Final[dict[Family, socket.AddressFamily]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
@@ -152,7 +152,7 @@ def is_machine_address(family: Family, address: bytes) -> bool:
     """Whether an address is this machine's, and not loopback, on which no node port is served."""
     if address[0] == 127 if family == "ip" else address == b"\0" * 15 + b"\1":
         return False
-    # The kernel lets a socket have just those, and asks for no rights.
+    # The kernel lets a socket have just those, and needs no permission.
     with socket.socket(_ADDRESSES[family], socket.SOCK_DGRAM) as attempt:
         try:
             attempt.bind((socket.inet_ntop(_ADDRESSES[family], address), 0))

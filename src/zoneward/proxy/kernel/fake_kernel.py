@@ -2,7 +2,7 @@
 answers.
 
 All or nothing, as one transaction of nft. It knows the commands and requests that the proxy uses, and no others; the
-same tests run on it and on the real kernel. It can be told to die, to hang and to refuse, so that whoever uses a
+same tests run on it and on the real kernel. Faults let it die, hang and refuse, so that whoever uses a
 `zoneward.proxy.kernel.nft_client.KernelClient` can be tested without permissions.
 """
 
@@ -117,8 +117,8 @@ def answer_request(request: bytes, tables: FakeTables, generation: int) -> bytes
     if kind >> 8 != SUBSYSTEM:
         return end
     if kind & 0xFF == GET_GENERATION:
-        told = [attribute(GENERATION_ID, struct.pack(">I", generation % (1 << 32)))]
-        return _messages(NEW_GENERATION, socket.AF_UNSPEC, told) + end
+        generation_attribute = [attribute(GENERATION_ID, struct.pack(">I", generation % (1 << 32)))]
+        return _messages(NEW_GENERATION, socket.AF_UNSPEC, generation_attribute) + end
     family = _FAMILIES[number]
     found = _found(kind & 0xFF, family, asked, tables)
     return _message(ERROR, struct.pack("=i", -errno.ENOENT)) if found is None else found + end

@@ -15,8 +15,8 @@ from zoneward.proxy.kernel.nft_process import ASK, DONE, LENGTH, MORE, RUN, SEND
 _COMMAND: Final = (sys.executable, "-m", "zoneward.proxy.kernel.nft_process")
 REQUEST_LIMIT: Final = 4.0
 MAX_REQUEST_LIMIT: Final = 60.0
-"""Seconds for one request, doubled after each that was not answered in time. 500 Services take a tenth of one. What the
-kernel tells of may take longer, as long as it goes on."""
+"""Seconds for one request, doubled after each that was not answered in time. 500 Services take a tenth of one. A
+long answer may take longer, as long as it goes on."""
 _LONGEST_PAUSE: Final = 5.0
 _LAST_MOMENT: Final = 1.0
 _MOST_SAID: Final = 4096

@@ -63,7 +63,7 @@ class NftLibrary:
         done, said = self._ran(self._library.nft_run_cmd_from_buffer, commands)
         if done or commands.count(b"\n") < 2:
             return done, said
-        # It tells which line is at fault only of a file; of anything else it shows the first one.
+        # It names the line at fault only for a file; for anything else it shows the first one.
         try:
             with os.fdopen(os.memfd_create("commands"), "wb") as file:
                 file.write(commands)

@@ -95,7 +95,7 @@ class TamperDetector:
         numbers = {
             name: each.element_count for name, each in parse_sets(await ask(sets_request(family, table)), table).items()
         }
-        # Older kernels do not tell how many elements there are.
+        # Older kernels do not report how many elements there are.
         if any(
             name not in numbers or numbers[name] not in (None, each) for name, each in expected.element_counts.items()
         ):

@@ -15,13 +15,13 @@ from zoneward.proxy.measure.connection_set import MAX_ELEMENTS, CountedConnectio
 from zoneward.proxy.model.node_service import ADDRESS_TYPES, ServiceKey
 
 POLL_PERIOD: Final = 15.0
-"""Seconds between two looks. An endpoint is told of for longer than that after its last connection, as one that
+"""Seconds between two polls. A slice names an endpoint for longer than that after its last connection, as one that
 terminates: so its zone is still known.
 """
 ServiceOf = Callable[[Family, CountedConnection], tuple[ServiceKey, bool] | None]
-"""The Service that was asked for, and whether it was asked for by its own address (a cluster IP); None: nobody's."""
+"""The Service that was asked for, and whether it was asked for by its own address (a cluster IP); None: unknown."""
 ZoneOf = Callable[[ServiceKey, str], str | None]
-"""The zone of an endpoint of a Service, by its address; None: nobody knows it."""
+"""The zone of an endpoint of a Service, by its address; None: unknown."""
 
 
 @dataclass(slots=True)

@@ -123,7 +123,7 @@ class NodeCache:
         self._needs_all_slices: set[Key] = set()
         """Services for which slices of other zones had to be decoded, or whose selection failed."""
         self._is_irrelevant_slice = False
-        """Whether the slice that changes now was packed and is, and nobody looked into it."""
+        """Whether the slice that changes now was compressed and is, and no selection needed it."""
         self.services: Final = Store[Service](listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable)
         self.slices: Final = Store[SealedSlice](
             self._slice_changes, listed=lambda: self._listed(SEALED_SLICES.kind), on_unreadable=on_unreadable
@@ -327,7 +327,7 @@ class NodeCache:
         for key, slice_ in list(self._decoded_slices.items()):
             if not self._is_for_zone(slice_):
                 del self._decoded_slices[key]
-                # What was not decoded is not missed: nobody but us reads it.
+                # What was not decoded is not missed: nothing else reads it.
                 packed = zlib.compress(msgspec.json.encode(slice_.endpoints), _FAST)
                 self._compressed[key] = with_(slice_, endpoints=None), packed
 

@@ -39,7 +39,7 @@ PROTOCOLS: Final = {"TCP": "tcp", "UDP": "udp", "SCTP": "sctp"}
 ServiceAddress = tuple[str, str, int]
 """What traffic is for: address, protocol and port."""
 OnLeftOut = Callable[[str], None]
-"""Is told of a value that is not programmed, and why, in a few words without a line break."""
+"""Gets a value that is not programmed, and why, in a few words without a line break."""
 _EVERYBODY: Final[Mapping[Family, tuple[str, ...]]] = dict.fromkeys(FAMILIES, ())
 _LONGEST_AFFINITY: Final = 86_400
 _LAST_PORT: Final = 65_535
@@ -152,7 +152,7 @@ def node_services(
     if not is_proxied(service) or not service.spec.cluster_ip:
         return
     spec = service.spec
-    policies, heeded = policies_of(service, gates), hints_heeded(service, consumer, gates)
+    policies, hints = policies_of(service, gates), hints_heeded(service, consumer, gates)
     is_external = spec.type in ("NodePort", "LoadBalancer") or bool(spec.external_ips)
     external_local = is_external and spec.external_traffic_policy == LOCAL
     affinity = _affinity(service, left_out)
@@ -179,7 +179,7 @@ def node_services(
                 else:
                     targets[id(endpoint)] = target
                     found.append(endpoint)
-            chosen = select(found, policies=policies, heeded=heeded, node=node.name, zone=node.zone, groups=groups)
+            chosen = select(found, policies=policies, heeded=hints, node=node.name, zone=node.zone, groups=groups)
             healthy |= {targets[id(each)].address for each in found if targets[id(each)].is_local and is_ready(each)}
             ports.append(
                 NodeServicePort(

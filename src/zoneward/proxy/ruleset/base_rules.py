@@ -9,13 +9,13 @@
                     its traffic policy; ``policy-local``
 ``inside``          for the external policy Local: where traffic from this node and its Pods goes;
                     ``outside``: all other traffic
-``refused``         what has nobody to serve it: rejected where no endpoint exists, else dropped
+``refused``         what has no endpoint to serve it: rejected where no endpoint exists, else dropped
 ``guarded``         load balancers' addresses with ranges of sources
 ``cluster-ips``     all cluster addresses; ``hairpin``: endpoints of this node, which may call themselves
 ``connections``     what the kernel counts by itself (`zoneward.proxy.measure.connection_set`)
 ==================  ==================================================================================
 
-What a chain does is told by its name, so that whoever finds a table needs no more than the names to know it.
+A chain does what its name says: who finds a table needs no more than the names to know what it does.
 Chains: ``c-N`` and ``l-N`` send to one of N slots (cluster, local). ``external-cluster`` and ``external-local`` are the
 external policies, ``to-cluster`` and ``to-local`` lead on from them. With ``node-`` before it the same for node ports.
 
@@ -38,7 +38,7 @@ from zoneward.proxy.ruleset.ruleset import ADDRESS, Chain, SetDeclaration
 
 TABLE: Final = "zoneward"
 LAYOUT_CHAIN: Final = "layout"
-"""The beginning of the name of a chain without rules, which tells of all that is not told by other names."""
+"""The beginning of the name of a chain without rules, that stands for everything that no other name says."""
 _PORT: Final = "meta l4proto . th dport"
 _PROTOCOLS: Final = ("tcp", "udp", "sctp")
 """In this order: the map's values have the port of TCP, and where a rule names no protocol, or the first rule of a
@@ -126,7 +126,7 @@ def base_chains(family: Family, options: RulesetOptions) -> dict[str, Chain]:
     bit = f"{options.masquerade_mark:#010x}"
     masquerade = f"meta mark & {bit} != 0x00000000 meta mark set meta mark ^ {bit}"
     chains = {
-        # Of messages that say so the kernel sends few in a second; a connection can be told without one.
+        # The kernel sends few ICMP messages in a second; a TCP connection is refused without one.
         "nobody": Chain(("meta l4proto tcp reject with tcp reset", "reject")),
         "to-cluster": _onward(family, "cluster", rewritten),
         "to-local": _onward(family, "local", rewritten),
@@ -214,7 +214,7 @@ def _to_node(family: Family, options: RulesetOptions) -> str:
 
 
 def _from_pods(family: Family, options: RulesetOptions) -> tuple[str, str] | None:
-    """What matches traffic of this node's Pods, and what all other; None where nobody says which that is."""
+    """What matches traffic of this node's Pods, and what all other; None where the options do not say."""
     if options.pod_interfaces is not None:
         name = quote(options.pod_interfaces)
         return f"iifname {name}", f"iifname != {name}"

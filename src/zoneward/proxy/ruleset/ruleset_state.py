@@ -48,7 +48,7 @@ class RulesetState:
         """All who ask for an element that several ask for, with the value that each wants."""
         self._present = present
         self._leftovers: dict[str, dict[str, str]] = {}
-        """Elements of the kernel that nobody has asked for yet."""
+        """Elements of the kernel that no Service has asked for yet."""
         self._leftover_chains: set[str] = set()
         self._leftover_sets: set[str] = set()
         self._savepoint: list[tuple[ServiceKey, ServiceRuleset]] = []
@@ -204,8 +204,8 @@ class RulesetState:
             return
         del others[service]
         if owner == service:
-            heir = self._owners[element] = min(others)
-            added.setdefault(element[0], {})[element[1]] = others[heir]
+            next_owner = self._owners[element] = min(others)
+            added.setdefault(element[0], {})[element[1]] = others[next_owner]
         if len(others) == 1:
             del self._contenders[element]
 

@@ -23,7 +23,7 @@ from zoneward.proxy.ruleset.service_size import ServiceParts
 _MOST_KEPT: Final = 1 << 20
 """Clients that a port remembers, each with its endpoint. Where there are more, new ones are not kept."""
 EndpointSlots = Mapping[tuple[str, str, str], Sequence[Backend]]
-"""By the port's name and protocol, and ``cluster`` or ``local``: what stands in each slot."""
+"""By the port's name and protocol, and ``cluster`` or ``local``: the endpoint in each slot."""
 
 
 def assign_slots(parts: ServiceParts, before: EndpointSlots) -> dict[tuple[str, str, str], tuple[Backend, ...]]:
@@ -132,7 +132,7 @@ class _ServiceRulesBuilder:
         self._elements.setdefault(name, {})[key] = f"goto {chain}"
 
     def _add_refusal(self, name: str, key: str, port: NodeServicePort) -> None:
-        """Without any endpoint the client is told at once; where others have some, it may try again elsewhere."""
+        """Without any endpoint the client is refused at once; where others have some, it may try again elsewhere."""
         self._elements.setdefault(name, {})[key] = "drop" if port.has_any_endpoints else "goto nobody"
 
     def _add_source_ranges(self) -> None:
@@ -196,7 +196,7 @@ class _ServiceRulesBuilder:
         return f"{family} saddr . {family} daddr & {zero} | {target.address} . th dport & 0 | {target.port}"
 
     def _chain(self, kind: str, rest: str, *rules: str) -> str:
-        """A chain of the Service's own. Its name tells its rules: where these change it is another one."""
+        """A chain of the Service's own. Its name has a digest of its rules: if these change it is another one."""
         name = _own_name(kind, self._served, rest, "\n".join(rules))
         self._chains[name] = Chain(rules)
         return name
