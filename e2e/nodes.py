@@ -8,7 +8,7 @@
         client = a.pod("10.1.200.1", "fd00:1::c8:1")             # a Pod of its own, to ask from
         outside = bed.outside()                                  # on the wire, no node
         outside.route("198.51.100.0/24", via=a)                  # external addresses by way of a node
-        async with kernel_of(a) as kernel: ...                   # an NftProcess that programs the namespace of a
+        async with kernel_of(a) as kernel: ...                   # an NftClient that programs the namespace of a
         client.ask("10.96.0.1", 80)              # Answer(address="10.2.0.7", port=8080, client="10.1.200.1")
         client.ask("10.96.0.1", 80, protocol="udp", source=None, limit=5.0)
         client.tally("10.96.0.1", 80, times=500)  # Counter of the addresses that answered

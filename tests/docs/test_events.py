@@ -10,7 +10,7 @@ import zoneward
 from zoneward.controller.status.conditions import TYPES
 from zoneward.controller.status.honored import HonoredReason
 from zoneward.daemon.unreadable import UNREADABLE
-from zoneward.proxy import proxy_events as telling
+from zoneward.proxy import proxy_events
 from zoneward.routing.events import _MESSAGES
 from zoneward.routing.reasons import Reason
 
@@ -52,14 +52,14 @@ def test_every_event_of_the_node_proxy_has_a_row_that_says_what_to_do_and_no_oth
     rows = re.findall(r"^\| Warning \| `(\w+)` \| \S.* \| \S.* \|$", of_proxy, re.MULTILINE)
     assert sorted(rows) == sorted(
         [
-            telling.ADDRESS_CONTESTED,
-            telling.NO_HEALTH_PORT,
-            telling.NOT_PROGRAMMED,
-            telling.PARTLY_PROGRAMMED,
+            proxy_events.ADDRESS_CONTESTED,
+            proxy_events.NO_HEALTH_PORT,
+            proxy_events.NOT_PROGRAMMED,
+            proxy_events.PARTLY_PROGRAMMED,
             UNREADABLE,
         ]
     )
-    assert telling.CONTROLLER in of_proxy
+    assert proxy_events.CONTROLLER in of_proxy
 
 
 def test_every_message_of_a_warning_has_a_row_of_its_own() -> None:

@@ -16,7 +16,7 @@ SERVICE, SLICE = "Service", "EndpointSlice"
 def claimed(
     mark: ProgrammedVersion, *, waits: Set[Key] = frozenset(), refused: Set[Key] = frozenset()
 ) -> Programmed | None:
-    return mark.current(waits=lambda key: key in waits, refused=refused)
+    return mark.current(is_pending=lambda key: key in waits, refused=refused)
 
 
 def listed(services: int = 10, slices: int = 20) -> ProgrammedVersion:

@@ -49,20 +49,20 @@ class ProgrammedVersion:
             self._since[service] = dict(self._received)
 
     def current(
-        self, *, waits: Callable[[ServiceKey], bool], refused: Set[ServiceKey] = frozenset()
+        self, *, is_pending: Callable[[ServiceKey], bool], refused: Set[ServiceKey] = frozenset()
     ) -> Programmed | None:
-        """What may be claimed now; None: nothing yet, for not everything was listed, and programmed once.
+        """What the Lease may report now; None: nothing yet, as not everything was listed, and programmed once.
 
-        ``waits`` says of a Service that changed whether it is on its way to the kernel, or it is unknown whether it
-        arrived. ``refused`` are those that the kernel does not take: they are named, and hold up no others; but where
-        they are more than `MOST_REFUSED`, the others hold the mark, as if they were on their way. What was refused and
-        is gone, or was taken later, is not to be among them.
+        ``is_pending`` says whether a Service that changed is on its way to the kernel, or may be. ``refused`` are those
+        that the kernel refuses: they are named, and hold nothing back; but where they are more than `MOST_REFUSED`, the
+        others hold the version back, as if they were on their way. Services that were refused and are gone, or were
+        accepted later, must not be among them.
         """
         unable = sorted(refused)
         named = tuple(unable[:MOST_REFUSED])
         for service in unable[MOST_REFUSED:]:
             self.mark_changed(service)
-        for service in [each for each in self._since if each not in refused and not waits(each)]:
+        for service in [each for each in self._since if each not in refused and not is_pending(each)]:
             del self._since[service]
         if any(kind not in self._received for kind in KINDS):
             return None

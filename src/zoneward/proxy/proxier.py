@@ -87,9 +87,9 @@ class Proxier:
         self._triggers: dict[ServiceKey, datetime] = {}
         self._ownership = {family: AddressOwnership() for family in FAMILIES}
         self.conflicts: Final[dict[Family, dict[ServiceKey, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
-        """What other Services have of all that one asks for, in words (`Claims.lost`)."""
+        """What other Services have of all that one asks for, in words (`AddressOwnership.conflicts`)."""
         self._node_services: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
-        """As last put."""
+        """As last set in the tables."""
         self._programmed: dict[Family, dict[ServiceKey, NodeService]] = {family: {} for family in FAMILIES}
         """As the kernel has it."""
         self._has_work = asyncio.Event()
@@ -100,9 +100,9 @@ class Proxier:
         self.too_large: Final[dict[ServiceKey, ServiceTooLarge]] = {}
         """Services that are in the kernel as they were before, but for endpoints that are gone."""
         self.all_selected: Final = asyncio.Event()
-        """Set once all Services that were listed are put into the tables; it stays set."""
+        """Set once all Services that were listed are set in the tables; it stays set."""
 
-    # --- what is asked ------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     def node_services(self, family: Family) -> Mapping[ServiceKey, NodeService]:
         """All Services of a family as this node serves them."""
@@ -120,8 +120,8 @@ class Proxier:
         """
         if not self._cache.synced.is_set() or (family is not None and family not in self.tables):
             return None
-        some = [self._pending, *(put for each, put in self._in_flight.items() if family in (None, each))]
-        return min((next(iter(each.values())) for each in some if each), default=None)
+        waiting = [self._pending, *(some for each, some in self._in_flight.items() if family in (None, each))]
+        return min((next(iter(each.values())) for each in waiting if each), default=None)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -142,22 +142,22 @@ class Proxier:
 
     def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
         """The kernel took a transaction."""
-        metrics, now, put = self._metrics, self._clock(), self._in_flight[family]
+        metrics, now, in_flight = self._metrics, self._clock(), self._in_flight[family]
         metrics.apply.observe(done.seconds)
         metrics.transactions[family] += 1
         metrics.changed_elements[family] += done.elements
-        there = self._programmed[family]
+        programmed = self._programmed[family]
         for service, after in done.services.items():
-            since = put.pop(service, None)
+            since = in_flight.pop(service, None)
             if since is not None:
                 metrics.sync.observe(now - since)
             if (trigger := self._triggers.pop(service, None)) is not None:
                 metrics.programming.observe(max(0.0, (self._now() - trigger).total_seconds()))
-            before = there.get(service)
+            before = programmed.get(service)
             if after is None:
-                there.pop(service, None)
+                programmed.pop(service, None)
             else:
-                there[service] = after
+                programmed[service] = after
             if before is not after:
                 self._handlers.on_programmed(service, before, after)
 
@@ -213,24 +213,23 @@ class Proxier:
         self._failures.pop(service, None)
         for family in self.tables:
             self._set_in_family(family, self._ownership[family].set_service(service, found.get(family)), since)
-        if not any(service in put for put in self._in_flight.values()):
+        if not any(service in some for some in self._in_flight.values()):
             self._triggers.pop(service, None)
 
     def _keep_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> dict[Family, NodeService]:
-        """What stays of one that is too large: the ports and addresses that it had, and those of its endpoints that are
-        still there."""
+        """A Service that is too large keeps its ports and addresses, and those of its endpoints that still exist."""
         is_new = service not in self.too_large
         self.too_large[service] = error
         if is_new:
             self._handlers.on_too_large(service, error)
         return {
-            family: keep_endpoints(asked, error.addresses)
-            for family, claims in self._ownership.items()
-            if (asked := claims.requested(service)) is not None
+            family: keep_endpoints(requested, error.addresses)
+            for family, ownership in self._ownership.items()
+            if (requested := ownership.requested(service)) is not None
         }
 
     def _set_in_family(self, family: Family, found: Mapping[ServiceKey, NodeService | None], since: float) -> None:
-        """Services as they are served from now on, in one family."""
+        """Serve Services like this from now on, in one family."""
         before, table = self._node_services[family], self.tables[family]
         for service, served in found.items():
             self._check_conflicts(family, service)

@@ -400,7 +400,7 @@ class NodeProxy:
         refused = {service for table in self._tables.values() for service in table.refused_services}
         unreadable = {_service_of(found) for found in self._known.unreadable if found.resource.kind != NODES.kind}
         left_out = self._loop.failed_selections | self._loop.too_large.keys() | unreadable
-        return self._watermark.current(waits=self._loop.is_pending, refused=refused | left_out)
+        return self._watermark.current(is_pending=self._loop.is_pending, refused=refused | left_out)
 
     def _owner(self) -> OwnerReference | None:
         node = self._own

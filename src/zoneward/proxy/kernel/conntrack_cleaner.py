@@ -144,7 +144,7 @@ class NetlinkClient(Protocol):
     """The part of a `zoneward.proxy.kernel.nft_client.KernelClient` that is needed here."""
 
     async def query(self, request: bytes) -> bytes:
-        """All that the kernel answers to one netlink request. Raises Refused or Lost."""
+        """Return everything that the kernel answers to one netlink request. Raises as `KernelClient` does."""
         ...
 
 
