@@ -20,10 +20,10 @@ from zoneward.controller.mode import Mode
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset_options import ruleset_options
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
-from zoneward.proxy.settings import ProxySettings
 from zoneward.report.decisions import decisions_document
 from zoneward.routing.configuration import Configuration, Gates
 from zoneward.slices.planned import ServicePlan
@@ -153,7 +153,7 @@ async def proxied(plural: str, bad: Sequence[Object]) -> None:
             found[family][key] = served
     assert [each.address for each in found["ip"][GOOD].ports[0].cluster_endpoints] == ["10.1.0.9"]
     for node in known.nodes:
-        ruleset_options(ProxySettings(), node)
+        ruleset_options(ProxyConfiguration(), node)
     for family in FAMILIES:
         full_ruleset(family, found[family], options=RulesetOptions())
 

@@ -13,16 +13,16 @@ from zoneward.kube.objects import EndpointSlice, Node, Service
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset import Ruleset
 from zoneward.proxy.ruleset.ruleset_options import node_port_addresses, ruleset_options
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
-from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
 
 T = TypeVar("T")
-SETTINGS: Final = ProxySettings(cluster_cidrs=("10.244.0.0/16", "fd00:244::/64"), service_cidrs=("10.96.0.0/12",))
+SETTINGS: Final = ProxyConfiguration(cluster_cidrs=("10.244.0.0/16", "fd00:244::/64"), service_cidrs=("10.96.0.0/12",))
 _PORTS: Final = [
     {"name": "web", "protocol": "TCP", "port": 80, "nodePort": 30_080},
     {"name": "dns", "protocol": "UDP", "port": 53, "nodePort": 30_053},

@@ -17,11 +17,11 @@ from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel import table_syncer as programming
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.table_syncer import TableSyncer
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.address_ownership import resolve_ownership
 from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService, ProxyNode, node_services
 from zoneward.proxy.proxier import Proxier
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.routing.configuration import Gates
@@ -167,7 +167,7 @@ def test_any_changes_end_as_a_fresh_start_would(
             gates=Gates(),
             handlers=NodeCacheHandlers(on_service=lambda key, trigger: loop.service_changed(key, trigger)),
         )
-        loop: Proxier = Proxier(known, metrics=Metrics())
+        loop: Proxier = Proxier(known, metrics=ProxyMetrics())
         tables = {family: TableSyncer(kernel, family, options=OPTIONS) for family in FAMILIES}
         loop.tables.update(tables)
         known.nodes.put(node("a", 1))

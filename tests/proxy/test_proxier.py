@@ -12,10 +12,10 @@ from tests.proxy.model.test_node_cache import CART, known, node, service, slice_
 from zoneward.client.resources import Key
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.proxy.proxier import BURST, CALM, GATHERED, Proxier, ProxierHandlers
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 
 MOST = 20
 """Entries of one Service."""
@@ -49,7 +49,7 @@ class Here:
         self.after: list[tuple[Key, NodeService | None, NodeService | None]] = []
         self.too_large: list[tuple[Key, str]] = []
         self.lost: list[tuple[Family, Key, tuple[str, ...]]] = []
-        self.metrics = Metrics()
+        self.metrics = ProxyMetrics()
         self.pauses: list[float] = []
         self.table, self.other = Table(), Table()
         self.known: NodeCache = known(

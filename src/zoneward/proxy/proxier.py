@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.address_ownership import AddressOwnership
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService, ServiceKey
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge, keep_endpoints
 
 GATHERED: Final = 0.05
@@ -68,7 +67,7 @@ class Proxier:
         self,
         cache: NodeCache,
         *,
-        metrics: Metrics,
+        metrics: ProxyMetrics,
         log: Log | None = None,
         handlers: ProxierHandlers | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -77,7 +76,7 @@ class Proxier:
     ) -> None:
         self._cache, self._metrics, self._clock, self._now = cache, metrics, clock, now
         self._sleep, self._handlers = sleep, handlers or ProxierHandlers()
-        self._mistakes = MistakeLog(log or Silent())
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self.tables: Final[dict[Family, ProgrammedTable]] = {}
         self._started_at = now()
         self._pending: dict[ServiceKey, float] = {}
@@ -199,7 +198,7 @@ class Proxier:
         except ServiceTooLarge as error:
             found = self._keep_too_large(service, error)
         except Exception as error:
-            self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
+            self._unexpected.error("a Service could not be selected for: it stays as it was", service, error)
             if service not in self.failed_selections:
                 self._handlers.on_selection_failed(service, f"{type(error).__name__}: {error}")
             self.failed_selections.add(service)

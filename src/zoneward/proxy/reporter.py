@@ -6,11 +6,10 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.resources import AnyResource
 from zoneward.client.unreadable import Unreadable
 from zoneward.daemon.log import Log
-from zoneward.daemon.unreadable import log_unreadable
+from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.input_error import show
 from zoneward.kube.objects import Service
 from zoneward.netlink.messages import Family
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.node_service import ServiceKey
 from zoneward.proxy.proxy_events import (
     ADDRESS_CONTESTED,
@@ -19,6 +18,7 @@ from zoneward.proxy.proxy_events import (
     PARTLY_PROGRAMMED,
     ProxyEventRecorder,
 )
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge
 
 
@@ -28,7 +28,7 @@ class ProxyReporter:
 
     def __init__(
         self,
-        metrics: Metrics,
+        metrics: ProxyMetrics,
         *,
         log: Log,
         recorder: ProxyEventRecorder,
@@ -106,7 +106,7 @@ class ProxyReporter:
 
     def unreadable(self, found: Unreadable) -> None:
         """An object cannot be read: what was programmed of it stays in force."""
-        log_unreadable(self._log, found)
+        log_unreadable_object(self._log, found)
         if found.name:
             self._recorder.record_unreadable(found)
 
@@ -114,7 +114,7 @@ class ProxyReporter:
 
     def watch_failed(self, resource: AnyResource, error: CallFailed) -> None:
         """A list or watch broke off."""
-        self._metrics.watch_failed(error, kind=resource.plural)
+        self._metrics.record_watch_error(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
         write("a list or watch broke off", kind=resource.plural, error=self._said(error))
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Final, ParamSpec
 
-from zoneward.daemon.mistakes import place_of
+from zoneward.daemon.log import raised_at
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import DumpInterrupted, parse_field_types
 from zoneward.proxy.kernel.nft_client import KernelClient, KernelOutcomeUnknown, KernelRefused
@@ -97,7 +97,7 @@ def _refuse_on_mistake(change: Callable[_P, RulesetChanges]) -> Callable[_P, Rul
             return change(*args, **kwargs)
         except Exception as error:
             raise KernelRefused(
-                f"a mistake in the program: {type(error).__name__}: {error} ({place_of(error)})"
+                f"a mistake in the program: {type(error).__name__}: {error} ({raised_at(error)})"
             ) from error
 
     return changed

@@ -8,8 +8,8 @@ from zoneward.kube.objects import Node
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.addresses import is_in_cidr, parse_address
 from zoneward.proxy.model.node_service import family_of_address
+from zoneward.proxy.proxy_configuration import PRIMARY, ProxyConfiguration, by_family, network_of
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
-from zoneward.proxy.settings import PRIMARY, ProxySettings, by_family, network_of
 
 _KINDS: Final = ("InternalIP", "ExternalIP")
 
@@ -51,7 +51,7 @@ def node_port_addresses(options: RulesetOptions, node: Node | None) -> dict[Fami
     }
 
 
-def ruleset_options(settings: ProxySettings, node: Node | None) -> RulesetOptions:
+def ruleset_options(settings: ProxyConfiguration, node: Node | None) -> RulesetOptions:
     """The options; where the Node reports no address, node ports are served on all of its addresses."""
     own = node_addresses(node)
     ranges: dict[Family, Sequence[str]]

@@ -20,13 +20,13 @@ from zoneward.client.transport import Transport
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import Outcome, Writer, outcome_of
+from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.garbage import collected_seldom
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
-from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.status_server import StatusServer
-from zoneward.daemon.unreadable import numbers
+from zoneward.daemon.unreadable_objects import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
@@ -40,12 +40,13 @@ from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.kernel.table_syncer import CheckPeriods, ProgrammedTransaction, SyncHandlers, TableSyncer
 from zoneward.proxy.machine import address_families
 from zoneward.proxy.measure.connection_collector import ConnectionCollector
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService, selection_document
 from zoneward.proxy.node_lease import LeaseIdentity, NodeLease, ProgrammedVersion
 from zoneward.proxy.proxier import Proxier, ProxierHandlers
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.proxy_events import ProxyEventRecorder
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.reporter import ProxyReporter
 from zoneward.proxy.ruleset.base_rules import RulesetOptions
 from zoneward.proxy.ruleset.ruleset_options import (
@@ -54,7 +55,6 @@ from zoneward.proxy.ruleset.ruleset_options import (
     node_port_addresses,
     ruleset_options,
 )
-from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration
 
 HEALTH_LIMIT: Final = 60.0
@@ -65,7 +65,7 @@ longer knows what was heard last; and ten seconds later a node is to be as it sh
 _PAUSE: Final = 0.5
 
 
-class NodeProxy:
+class ProxyProgram:
     """`run` it once. ``lease_namespace`` is where this node's Lease is, ``instance`` names this process.
 
     ``kernel`` makes the one process that programs the kernel, which this one starts and ends; it tells its troubles.
@@ -77,7 +77,7 @@ class NodeProxy:
         *,
         node: str,
         configuration: Configuration,
-        settings: ProxySettings,
+        settings: ProxyConfiguration,
         lease_namespace: str,
         log: Log,
         kernel: Callable[[Callable[[str], None]], NftClient] = lambda told: NftClient(on_trouble=told),
@@ -85,7 +85,7 @@ class NodeProxy:
     ) -> None:
         self._access, self._node, self._configuration, self._settings = access, node, configuration, settings
         self._lease_namespace, self._log, self._clock = lease_namespace, log, clock
-        self._metrics = Metrics()
+        self._metrics = ProxyMetrics()
         self._kernel = kernel(self._restarted)
         self._own: LiveNode | None = None
         self._has_begun = False
@@ -266,7 +266,7 @@ class NodeProxy:
         finally:
             stopped.cancel()
 
-    def _proxy_mode(self, listen: Listen) -> ProxyModeServer:
+    def _proxy_mode(self, listen: ListenAddress) -> ProxyModeServer:
         return ProxyModeServer(
             listen,
             on_trouble=lambda why: self._log.warning(
