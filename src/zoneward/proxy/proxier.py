@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from zoneward.client.backoff import Backoff
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
+from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
 from zoneward.proxy.model.address_ownership import AddressOwnership
@@ -26,9 +28,8 @@ GATHERED: Final = 0.05
 CALM: Final = 50.0
 """How often in a second, in the long run, changes are put without delay."""
 BURST: Final = 100.0
-_AGAIN: Final = 1.0
-_AGAIN_AT_MOST: Final = 300.0
-"""Seconds after a Service could not be selected for; doubled each time."""
+BACKOFF: Final = Backoff(initial=1.0, cap=300.0)
+"""After the selection for a Service failed."""
 _AT_ONCE: Final = 200
 """Services that are selected before others get their turn: some ten milliseconds."""
 
@@ -142,16 +143,16 @@ class Proxier:
     def transaction_done(self, family: Family, done: ProgrammedTransaction) -> None:
         """The kernel took a transaction."""
         metrics, now, in_flight = self._metrics, self._clock(), self._in_flight[family]
-        metrics.apply.observe(done.seconds)
-        metrics.transactions[family] += 1
-        metrics.changed_elements[family] += done.elements
+        metrics.transaction_duration.observe(done.seconds)
+        metrics.transactions[family].inc()
+        metrics.changed_elements[family].inc(done.elements)
         programmed = self._programmed[family]
         for service, after in done.services.items():
             since = in_flight.pop(service, None)
             if since is not None:
-                metrics.sync.observe(now - since)
+                metrics.sync_duration.observe(now - since)
             if (trigger := self._triggers.pop(service, None)) is not None:
-                metrics.programming.observe(max(0.0, (self._now() - trigger).total_seconds()))
+                metrics.programming_duration.observe(max(0.0, (self._now() - trigger).total_seconds()))
             before = programmed.get(service)
             if after is None:
                 programmed.pop(service, None)
@@ -170,15 +171,12 @@ class Proxier:
     async def run(self) -> None:
         """Run until cancelled. It begins once every kind was listed."""
         await self._cache.synced.wait()
-        left, last = BURST, self._clock()
+        limiter = RateLimiter(per_second=CALM, burst=BURST, now=self._clock())
         while True:
             await self._select()
             self.all_selected.set()
             await self._has_work.wait()
-            now = self._clock()
-            left, last = min(BURST, left + CALM * (now - last)) - 1.0, now
-            if left < 0.0:
-                left = 0.0
+            if not limiter.try_accept(self._clock()):
                 await self._sleep(GATHERED)
             self._has_work.clear()
 
@@ -203,8 +201,7 @@ class Proxier:
                 self._handlers.on_selection_failed(service, f"{type(error).__name__}: {error}")
             self.failed_selections.add(service)
             self._failures[service] = tries = self._failures.get(service, 0) + 1
-            pause = min(_AGAIN_AT_MOST, _AGAIN * 2.0 ** min(tries - 1, 20))
-            asyncio.get_running_loop().call_later(pause, self.service_changed, service)
+            asyncio.get_running_loop().call_later(BACKOFF.delay(tries), self.service_changed, service)
             return
         else:
             self.too_large.pop(service, None)

@@ -12,13 +12,15 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from zoneward.client.api_errors import ApiError, CallFailed
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import EVENTS
 from zoneward.client.resources import Event as Written
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, Writer, outcome_of
 from zoneward.daemon.event_recorder import EventRecorder
 from zoneward.daemon.log import Log, SilentLog
-from zoneward.daemon.unreadable_objects import reference_to, regarding, unreadable_event
+from zoneward.daemon.rate_limiter import RateLimiter
+from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Service
 from zoneward.routing.events import Event
@@ -37,7 +39,7 @@ PER_MINUTE: Final = 10
 MOST_WAITING: Final = 50
 _ACTION: Final = "Program"
 _MINUTE: Final = 60.0
-_FIRST_PAUSE: Final = 1.0
+_BACKOFF: Final = Backoff(initial=1.0, cap=_MINUTE)
 _EventKey = tuple[str, str]
 """The uid of a Service, and a reason."""
 
@@ -66,7 +68,7 @@ class ProxyEventRecorder:
         """When, in this order; of the last `QUIET` seconds."""
         self._pending: dict[_EventKey, Written] = {}
         self._has_work = asyncio.Event()
-        self._paid_until = clock() - _MINUTE
+        self._limiter = RateLimiter(per_second=PER_MINUTE / _MINUTE, burst=PER_MINUTE, now=clock())
 
     def record(self, service: Service, reason: str, note: str) -> None:
         """Record an Event without waiting for anything."""
@@ -76,7 +78,7 @@ class ProxyEventRecorder:
         """As `record`, for an object of any kind that cannot be read."""
         event = unreadable_event(found)
         note = replace(event, message=f"Node {self._node}: {event.message}")
-        self._record(reference_to(found), note, **regarding(found))
+        self._record(reference_to(found), note, **involved_kind(found))
 
     def _record(self, service: Service, event: Event, **kind: str) -> None:
         uid = service.metadata.uid or f"{service.metadata.namespace}/{service.metadata.name}"
@@ -104,7 +106,7 @@ class ProxyEventRecorder:
                 await self._write(self._pending.pop(next(iter(self._pending))))
 
     async def _write(self, event: Written) -> None:
-        pause = _FIRST_PAUSE
+        failures = 0
         while True:
             try:
                 await self._writer.create(EVENTS, event)
@@ -127,14 +129,12 @@ class ProxyEventRecorder:
                 if is_over:
                     return
                 asked = error.retry_after if isinstance(error, ApiError) else None
-                await self._sleep(max(pause, asked or 0.0))
-                pause = min(2 * pause, _MINUTE)
+                failures += 1
+                await self._sleep(max(_BACKOFF.delay(failures), asked or 0.0))
             else:
                 return
 
     async def _pace(self) -> None:
         """`PER_MINUTE` at once after a quiet minute, and as many a minute."""
-        now = self._clock()
-        self._paid_until = max(self._paid_until, now - _MINUTE) + _MINUTE / PER_MINUTE
-        if self._paid_until > now:
-            await self._sleep(self._paid_until - now)
+        if (wait := self._limiter.reserve(self._clock())) > 0:
+            await self._sleep(wait)

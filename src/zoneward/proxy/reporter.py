@@ -41,13 +41,13 @@ class ProxyReporter:
 
     def service_refused(self, family: Family, service: ServiceKey, why: str) -> None:
         """The kernel refuses a Service."""
-        self._metrics.refused[family] += 1
+        self._metrics.refusals[family].inc()
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
         self._record(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
     def service_too_large(self, service: ServiceKey, error: ServiceTooLarge) -> None:
         """A Service has more entries than one may have."""
-        self._metrics.refused[error.family] += 1
+        self._metrics.refusals[error.family].inc()
         why = f"it is too large: {error}"
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
         self._record(service, NOT_PROGRAMMED, why)
@@ -89,14 +89,14 @@ class ProxyReporter:
     # --- the kernel ---------------------------------------------------------------------------------------------------
 
     def rules_repaired(self, family: Family, what: str, number: int) -> None:
-        self._metrics.mended[what] += number
+        self._metrics.repairs.labels(what).inc(number)
         self._log.warning("rules that others changed were mended", family=family, what=what, number=number)
 
     def kernel_failed(self, why: str) -> None:
         self._log.warning("the kernel could not be programmed", error=why)
 
     def flows_removed(self, number: int) -> None:
-        self._metrics.flows_removed += number
+        self._metrics.flows_removed.inc(number)
 
     def conntrack_failed(self, why: str) -> None:
         self._log.warning("flows could not be looked at", error=why)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Final, Protocol
 
+from zoneward.client.backoff import Backoff
 from zoneward.netlink.conntrack import (
     Flow,
     SocketAddress,
@@ -130,8 +131,8 @@ def _has_lost_endpoints(before: ServingEndpoints, now: ServingEndpoints) -> bool
 
 _GATHER_SECONDS: Final = 0.1
 """Seconds before flows are looked at: changes seldom come alone, and packets under way met the rules of before."""
-_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
+_BACKOFF: Final = Backoff(initial=1.0, cap=60.0)
+"""Between two checks; the first delay follows a check that went well."""
 _MAX_SINGLE_QUERIES: Final = 16
 """Frontends up to which the kernel is asked for the flows of each. It goes through all of its flows each time, but
 returns few."""
@@ -207,7 +208,7 @@ class ConntrackCleaner:
                 self._on_trouble(str(error))
                 failures += 1
                 self._has_work.set()
-            await self._sleep(min(_LONGEST_PAUSE, _PAUSE * 2.0 ** min(failures, 10)))
+            await self._sleep(_BACKOFF.delay(failures + 1))
 
     async def _clean(self, family: Family) -> None:
         frontends = self._pending_frontends.in_family(family)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Final, ParamSpec
 
+from zoneward.client.backoff import Backoff
 from zoneward.daemon.log import raised_at
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import DumpInterrupted, parse_field_types
@@ -45,9 +46,8 @@ from zoneward.proxy.ruleset.service_size import ServiceParts
 
 _P = ParamSpec("_P")
 _OUR_TABLES: Final = (TABLE, scratch_table(TABLE))
-_AGAIN: Final = 0.1
-_AGAIN_AT_MOST: Final = 5.0
-"""Seconds after a table could not be read or written; doubled each time."""
+BACKOFF: Final = Backoff(initial=0.1, cap=5.0)
+"""After a table could not be read or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class TableSyncer:
     async def run(self) -> None:
         """Run until cancelled. Raises NftablesUnavailable where rules cannot be programmed here at all."""
         ticking = asyncio.create_task(self._tick())
-        pause = _AGAIN
+        failures = 0
         try:
             while True:
                 await self._has_work.wait()
@@ -199,10 +199,10 @@ class TableSyncer:
                 except (KernelOutcomeUnknown, KernelRefused, DumpInterrupted) as error:
                     self._handlers.on_trouble(str(error))
                     self._has_work.set()
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _AGAIN_AT_MOST)
+                    failures += 1
+                    await asyncio.sleep(BACKOFF.delay(failures))
                 else:
-                    pause = _AGAIN
+                    failures = 0
                     self._is_synced.set()
         finally:
             ticking.cancel()
@@ -330,12 +330,12 @@ class TableSyncer:
     async def _try_batch(self, state: RulesetState, batch: Batch) -> str | None:
         """Program a batch. Returns None, or why the kernel refuses it; then everything is as before."""
         slots_before = {service: self._slots.get(service) for service in batch}
-        whole = self._services.whole_services(batch)
+        full_ruleset = self._services.whole_services(batch)
         state.set_savepoint()
         self._services.begin(batch)
         try:
             changes = [self._change(state, service, parts) for service, parts in batch.items()]
-            await self._apply(self._services.programmed_services(whole), changes)
+            await self._apply(self._services.programmed_services(full_ruleset), changes)
         except KernelRefused as error:
             state.roll_back()
             for service, slots in slots_before.items():
@@ -346,7 +346,7 @@ class TableSyncer:
             return str(error)
         finally:
             self._services.end()
-        self._services.mark_programmed(batch, whole)
+        self._services.mark_programmed(batch, full_ruleset)
         return None
 
     @_refuse_on_mistake
