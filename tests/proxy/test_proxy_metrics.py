@@ -46,17 +46,17 @@ def a_program() -> Any:
     services = {"ip": {("shop", "cart"): SERVED}, "ip6": {}}
     return SimpleNamespace(
         loop=SimpleNamespace(
-            served=lambda family: services[family],
+            node_services=lambda family: services[family],
             too_large={},
-            lost={"ip": {("shop", "a"), ("shop", "b")}, "ip6": set()},
+            conflicts={"ip": {("shop", "a"), ("shop", "b")}, "ip6": set()},
         ),
         tables={
-            "ip": SimpleNamespace(elements=7, refused=set()),
-            "ip6": SimpleNamespace(elements=0, refused=set()),
+            "ip": SimpleNamespace(element_count=7, refused_services=set()),
+            "ip6": SimpleNamespace(element_count=0, refused_services=set()),
         },
         node_cache=SimpleNamespace(
-            numbers=(3, 4),
-            left_out={1, 2, 3},
+            slice_counts=(3, 4),
+            left_out_values={1, 2, 3},
             synced=synced,
             unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
             resources=(SERVICES, NODES),
