@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bench.measuring import Figure
-from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU, SUBSETTING_ALGORITHMS, Heuristic
-from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
-from zoneward.routing.compiled import compiled
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU, SUBSETTING_ALGORITHMS, Heuristic
+from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.numba_compiler import compiled
 
 _ENDPOINTS_PER_ZONE = 20
 _PLAIN_TIMES, _COMPILED_TIMES, _REPEATS = 100, 20_000, 7

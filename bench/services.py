@@ -23,8 +23,8 @@ from zoneward.kube.objects import (
     ServicePort,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.request.approach import as_if_asked
+from zoneward.routing.demand import demand_of
+from zoneward.routing.request.what_if import as_if_requested
 from zoneward.slices.plan import Surroundings
 
 _ZONES: Final = ("a", "b", "c")
@@ -49,7 +49,7 @@ def surroundings() -> Surroundings:
 
 def service(approach: str) -> Service:
     """Asking for an approach."""
-    asked = as_if_asked(Service(metadata=ObjectMeta(name="web", namespace="shop", uid="1")), approach)
+    asked = as_if_requested(Service(metadata=ObjectMeta(name="web", namespace="shop", uid="1")), approach)
     spec = replace(
         asked.spec,
         selector={"app": "web"},

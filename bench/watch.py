@@ -36,7 +36,7 @@ def watch() -> Iterator[Figure]:
     from zoneward.client.cache import Cache
     from zoneward.client.resources import LivePodCondition, LivePodStatus
     from zoneward.routing.configuration import Configuration
-    from zoneward.routing.demand.demand import counts
+    from zoneward.routing.demand import counts
 
     cache, versions = Cache(), count(1)
     _fill(cache, versions)

@@ -42,7 +42,7 @@ from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.difference import difference
 from zoneward.proxy.ruleset.text import text
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 PORTS: Final = {"tcp": (80, 8080), "udp": (53, 8081), "sctp": (90, 8080)}
 RANGES: Final[dict[Family, tuple[str, str]]] = {

@@ -22,7 +22,7 @@ from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import CURRENT, LOCAL
+from zoneward.routing.selection.endpoint_selection import CURRENT, LOCAL
 
 VECTORS: Final = [case for case in load("categorize_endpoints.json") if case["kind"] == SELECTION]
 RANDOM: Final = load("random_selection.json.gz")[::3]

@@ -43,9 +43,9 @@ from zoneward.kube.objects import (
     zone_of,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.selection.selection import HintsHeeded, Policies
-from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
+from zoneward.routing.demand import Demand, demand_of
+from zoneward.routing.selection.endpoint_selection import HintsHeeded, Policies
+from zoneward.routing.selection.expected_traffic import Traffic, ZoneTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan, Surroundings, plan_service
 
 NAMESPACE: Final = "shop"
@@ -393,7 +393,7 @@ def hinted_zones(slices: Iterable[EndpointSlice]) -> dict[str, str]:
     return found
 
 
-def threshold_in_force(cluster: Cluster, family: FamilyPlan) -> Fraction:
+def overload_threshold(cluster: Cluster, family: FamilyPlan) -> Fraction:
     """KEP-2433 § Overload: the higher threshold where every slice says that the same is in force already."""
     said = {
         (each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION)

@@ -22,7 +22,7 @@ from zoneward.controller.handover.adopting import Adopting, Link
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import demand_of
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Faults, parse_fault
 from zoneward.sandbox.server.in_process import InProcess

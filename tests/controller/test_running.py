@@ -27,7 +27,7 @@ from zoneward.controller.settings import Settings
 from zoneward.daemon.health import faults
 from zoneward.daemon.listening import Listen
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.events import Event
+from zoneward.routing.service_events import ServiceEvent
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.store import Change
 
@@ -348,7 +348,7 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             await run.until("the cluster is listed")
             service = run.replica._controller.cache.services.get("doomed", "held")
             assert service is not None
-            event = Event("Warning", "EndpointSlicesContested", "twice")
+            event = ServiceEvent("Warning", "EndpointSlicesContested", "twice")
             run.replica._teller.tell(service, conditions=(), events=[event])
             await run.until("Events or conditions are refused")
             path = events.format("shop")

@@ -11,7 +11,7 @@ from rich.text import Text
 from zoneward import sample
 from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 from zoneward.sandbox.play.plays import Outage, Play
 from zoneward.sandbox.play.reading import play_from
 

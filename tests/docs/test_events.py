@@ -11,8 +11,8 @@ from zoneward.controller.status.conditions import TYPES
 from zoneward.controller.status.honored import HonoredReason
 from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.proxy import telling
-from zoneward.routing.events import _MESSAGES
-from zoneward.routing.reasons import Reason
+from zoneward.routing.rules import Reason
+from zoneward.routing.service_events import _MESSAGES
 
 SOURCE = Path(zoneward.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics-and-events.md").read_text()

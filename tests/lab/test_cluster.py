@@ -8,7 +8,7 @@ from tests.clusters import Cluster, a_node, a_service, nodes_in, pods_in
 from zoneward.kube.input_error import InputError
 from zoneward.lab.cluster import services
 from zoneward.lab.datasets import Inputs
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 
 
 def rows_of(*clusters: Cluster) -> Inputs:

@@ -22,7 +22,7 @@ from zoneward.lab.running import Runner, Scored, Threads, score_chunk, simulate
 from zoneward.lab.scoring import Reals, scores, slices_share, totals
 from zoneward.lab.tally import Wanted
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
-from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Simulation
 
 SIX = contenders_for([",".join(TABLE)])
 SAMPLE = Computed("kep", seed=2004, sample=200_000)

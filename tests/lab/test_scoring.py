@@ -30,8 +30,8 @@ from zoneward.lab.scoring import (
     slices_share,
     totals,
 )
-from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL
-from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL
+from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES
 
 SAMPLE: Final = 200_000

@@ -16,7 +16,7 @@ from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import scores
 from zoneward.lab.summary import SHARES, summary
 from zoneward.lab.tally import Tally, Wanted, merged
-from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Simulation
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, HINTS, SLICE_GROUPS, Means, Simulation
 
 SHOWN = [
     (each.label, encoding) for encoding in ENCODINGS for each in CONTENDERS if encoding != HINTS or not each.weighs

@@ -16,7 +16,7 @@ from zoneward.lab.contenders import contenders_for
 from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import scores, slices_share, totals
 from zoneward.lab.tally import QUANTILE_BINS, Tally, Wanted, Worst, _histogram, credit_of, merged, tally
-from zoneward.routing.scores import ENCODINGS, HINTS, SLICE_GROUPS
+from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS
 
 CONTENDERS = contenders_for(["random,local,PreferSameZone,local-weighted:maxEndpointsPerSlice=10"])
 EVERYTHING = Wanted(contenders=CONTENDERS, encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=7)

@@ -31,7 +31,7 @@ from tests.clusters import (
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, EndpointSlice, Node, NodeMeta, Number, Pod, Service, ServicePort
-from zoneward.routing.algorithms.registry import HEURISTICS, SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
     WEIGHTED_ALGORITHMS,
     Algorithm,

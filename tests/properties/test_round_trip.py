@@ -13,11 +13,11 @@ from tests.properties.random_clusters import NODE_HINTS, SUBSETTING, ZONE_HINTS,
 
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, Pod, ServicePort, is_ready, is_serving, is_terminating
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Gates
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.selection.selection import (
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     ZONEWARD,
     SelectionRule,

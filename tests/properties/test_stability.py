@@ -270,7 +270,7 @@ def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random
             that.decision.reason,
         )
         assert (this.decision.hints, this.decision.groups) == (that.decision.hints, that.decision.groups)
-    assert (one.events, one.surplus, one.speaker) == (other.events, other.surplus, other.speaker)
+    assert (one.events, one.surplus, one.worst_family) == (other.events, other.surplus, other.worst_family)
 
 
 @examples(80)

@@ -20,7 +20,7 @@ from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.ruleset import Ruleset
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 T = TypeVar("T")
 SETTINGS: Final = ProxySettings(cluster_cidrs=("10.244.0.0/16", "fd00:244::/64"), service_cidrs=("10.96.0.0/12",))

@@ -13,7 +13,7 @@ from zoneward.proxy.exposition import OURS, UPSTREAM, MetricsPage, Moment
 from zoneward.proxy.measure.measured import Total
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.served import Served, ServedPort, Target
-from zoneward.routing.selection.selection import SelectionRule
+from zoneward.routing.selection.endpoint_selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from zoneward.routing.scores import (
+from zoneward.routing.simulation_results import (
     BOUND,
     CREDITS,
     HINTS,

@@ -9,7 +9,7 @@ import pytest
 from tests.report.simulated import NASTY, plots_of
 
 from zoneward.report.plots import MOST_PAIRS, against, count_key, curve_plot, joint_plot, pairs_to_show, spread_plot
-from zoneward.routing.scores import BOUND, Curve, Joint, Plots, Spread
+from zoneward.routing.simulation_results import BOUND, Curve, Joint, Plots, Spread
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = ("random", "local", "local-shared")

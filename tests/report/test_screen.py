@@ -11,7 +11,7 @@ from rich.text import Text
 from zoneward.kube.reading import read
 from zoneward.report.screen import screen
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand, demand_of
+from zoneward.routing.demand import Demand, demand_of
 from zoneward.sample import cluster
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot

@@ -11,7 +11,7 @@ from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Servi
 from zoneward.kube.reading import read
 from zoneward.report.writes import Written, told, written
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import demand_of
 from zoneward.sample import cluster
 from zoneward.slices.plan import Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot

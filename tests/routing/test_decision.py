@@ -8,8 +8,8 @@ from tests.clusters import Cluster, a_node, a_pod, a_service, hinted_zones, node
 
 from zoneward.routing.configuration import Configuration, Gates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 
 AUTO: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 1}))
 AS_HINTS: Final = Configuration(subsetting=SubsettingSettings(encoding="hints"))

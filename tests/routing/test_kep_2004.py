@@ -31,8 +31,8 @@ from tests.routing.proposal_rows import KEP_2004_FIRST, KEP_2004_ONLY_FIRST
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Number, Pod
 from zoneward.routing.configuration import Configuration, HintsSettings, MissingCPU, SubsettingSettings
-from zoneward.routing.reasons import Reason
-from zoneward.routing.selection.selection import ZONEWARD, HintsHeeded, endpoints_of_port, select, slice_groups
+from zoneward.routing.rules import Reason
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, HintsHeeded, endpoints_of_port, select, slice_groups
 from zoneward.slices.plan import ServicePlan
 
 

@@ -22,7 +22,14 @@ from tests.routing.proposal_rows import KEP_2433_CONTROLLER, KEP_2433_PROXY
 
 from zoneward.kube.objects import Number
 from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.selection.selection import CURRENT, Selection, SelectionRule, hints_heeded, policies_of, select
+from zoneward.routing.selection.endpoint_selection import (
+    CURRENT,
+    Selection,
+    SelectionRule,
+    hints_heeded,
+    policies_of,
+    select,
+)
 from zoneward.slices.plan import ServicePlan
 
 OFF: Final = Configuration(gates=Gates(topology_aware_hints=False))

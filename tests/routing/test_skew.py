@@ -22,7 +22,13 @@ from tests.clusters import (
 
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.selection.selection import CONSUMERS, SelectionRule, endpoints_of_port, hints_heeded, select
+from zoneward.routing.selection.endpoint_selection import (
+    CONSUMERS,
+    SelectionRule,
+    endpoints_of_port,
+    hints_heeded,
+    select,
+)
 
 NEW: Final = Configuration()
 BEFORE_4444: Final = Configuration(gates=Gates(service_traffic_distribution=False))

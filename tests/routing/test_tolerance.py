@@ -6,7 +6,7 @@ import pytest
 
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.placement.groups import Group, own_group
-from zoneward.routing.tolerance import lost_in_zone
+from zoneward.routing.thresholds import lost_in_zone
 
 ZONES = ("a", "b")
 OWN = tuple(map(own_group, ZONES))

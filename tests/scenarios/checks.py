@@ -13,7 +13,7 @@ from tests.scenarios.scenario import NONE, Expectation, Seen, Step
 from zoneward.kube.names import APPROACH_ANNOTATION, MANAGED_BY_LABEL
 from zoneward.report.routes import PortRoute
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import CONSUMERS
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
 
 _NO_EXPECTATION: Final = Expectation()
 _AT_MOST: Final = ("writes", "moved")

@@ -14,11 +14,11 @@ from zoneward.controller.status.telling import CONTROLLER
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
 from zoneward.report.routes import PortRoute
-from zoneward.routing.conditions import condition_of
 from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.selection.selection import CONSUMERS
-from zoneward.routing.selection.slice_groups import group_of_slice
+from zoneward.routing.demand import demand_of
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
+from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.routing.service_conditions import find_condition
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
@@ -85,7 +85,7 @@ class Observed:
 
     def condition(self, name: str, type_: str) -> Condition | None:
         status = self.service(name).status
-        return condition_of((status.conditions or ()) if status is not None else (), type_)
+        return find_condition((status.conditions or ()) if status is not None else (), type_)
 
     # --- slices in figures --------------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from zoneward.kube.names import ZONE_LABEL
 from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.selection.selection import CONSUMERS
+from zoneward.routing.demand import demand_of
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.plan import Surroundings
 from zoneward.slices.shared_changes import concerns_all
 

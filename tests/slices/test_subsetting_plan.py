@@ -39,12 +39,12 @@ from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort, is_ready
 from zoneward.kube.validation import MAX_ZONE_HINTS, validate_endpoint_slice
 from zoneward.report.manifests import slice_document
-from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, Encoding, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.reasons import Reason
-from zoneward.routing.selection.selection import (
+from zoneward.routing.rules import Reason
+from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     SelectionRule,
     endpoints_of_all_ports,
@@ -52,8 +52,8 @@ from zoneward.routing.selection.selection import (
     select,
     slice_groups,
 )
-from zoneward.routing.selection.slice_groups import zone_label, zones_annotation
-from zoneward.routing.selection.traffic import Traffic, predict
+from zoneward.routing.selection.expected_traffic import Traffic, predict
+from zoneward.routing.selection.group_labels import zone_label, zones_annotation
 from zoneward.slices.plan import FamilyPlan
 
 REQUIRE: Final = "Require"

@@ -15,7 +15,7 @@ from zoneward.kube.objects import (
     ServiceSpec,
 )
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import CURRENT, Selection, hints_heeded, policies_of, select
+from zoneward.routing.selection.endpoint_selection import CURRENT, Selection, hints_heeded, policies_of, select
 
 FLAG_BEYOND_REACH: Final = ("cat-23",)
 """Upstream's test sets ``only_remote_endpoints`` only to work out what ``has_any_endpoints`` should be: something is

@@ -25,10 +25,9 @@ from zoneward.controller.sync.trigger_time import TriggerTimes
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import EndpointSlice, Node, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.demand import Demand, changes_demand, demand_of
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 
 SERVICE: Final[Key] = ("ns", "svc")
 

@@ -25,7 +25,7 @@ from tests.vectors.planning import packed_from, plan, set_hints
 from zoneward.controller.metrics import Metrics
 from zoneward.kube.objects import Condition, EndpointSlice
 from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.selection.selection import CURRENT, endpoints_of_port, hints_heeded, policies_of, select
+from zoneward.routing.selection.endpoint_selection import CURRENT, endpoints_of_port, hints_heeded, policies_of, select
 from zoneward.slices.plan import ServicePlan
 
 WAITED: Final = "wait_limit_seconds_per_step"

@@ -27,12 +27,11 @@ from zoneward.kube.objects import (
     ServiceSpec,
 )
 from zoneward.kube.validation import FieldError
-from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.request.approach import asked_for
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.rules import Rules
-from zoneward.routing.selection.selection import CURRENT, hints_heeded, policies_of, select
+from zoneward.routing.request.approach import Approach, requested_approach
+from zoneward.routing.rules import RuleLog
+from zoneward.routing.selection.endpoint_selection import CURRENT, hints_heeded, policies_of, select
 
 METADATA: Final = ObjectMeta(name="hello", namespace="world", resource_version="1")
 
@@ -102,7 +101,7 @@ def controller_options(case: Case) -> None:
 
 def annotation(case: Case) -> None:
     service = a_service(annotations=case["input"]["annotations"])
-    heuristic = asked_for(service, UPSTREAM, Rules()).heuristic
+    heuristic = requested_approach(service, UPSTREAM, RuleLog()).heuristic
     check({"auto_hints_enabled": heuristic is PROPORTIONAL_ZONE_CPU}, case["expected"])
 
 

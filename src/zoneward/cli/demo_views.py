@@ -15,7 +15,7 @@ from zoneward.client.cache import Cache
 from zoneward.kube.objects import says_ready
 from zoneward.report.demo_screen import ZoneNow, demo_screen, log_text, sum_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of, is_ready
+from zoneward.routing.demand import demand_of, is_ready
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -29,8 +29,8 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
 from zoneward.report.comparisons import totals
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.request.approach import NO_APPROACH
+from zoneward.routing.demand import demand_of
+from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.sandbox.play.driver import play as perform
 from zoneward.sandbox.play.plays import Outage, Play

@@ -48,7 +48,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
 
         return watch_for(options, output)
     from zoneward.cli.planning import plan_for
-    from zoneward.routing.selection.measured import measurements
+    from zoneward.routing.selection.traffic_measurements import measurements
 
     measured = measurements(_documents(measured_in))
     planned = plan_for(options)

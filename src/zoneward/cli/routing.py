@@ -6,7 +6,7 @@ from zoneward.cli.planning import Planned
 from zoneward.cli.snapshots import node_in
 from zoneward.kube.objects import Endpoint, EndpointSlice, zone_of
 from zoneward.report.routes import PortRoute, Route
-from zoneward.routing.selection.selection import (
+from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_port,
     hints_heeded,
     is_proxied,

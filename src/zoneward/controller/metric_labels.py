@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.decision import Decision
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
 
 
 class Feature(StrEnum):

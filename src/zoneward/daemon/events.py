@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from zoneward.client.resources import Event, EventSeries, Regarding, micro_time
 from zoneward.kube.objects import ObjectMeta, Service
-from zoneward.routing import events
+from zoneward.routing import service_events as events
 
 MOST_NOTE: Final = 1024
 """Bytes of a note, in UTF-8; an API server refuses longer ones."""
@@ -69,7 +69,7 @@ class Recorder:
         return len(self._recent) + len(self._allowances)
 
     def record(
-        self, service: Service, event: events.Event, *, api_version: str = "v1", kind: str = "Service"
+        self, service: Service, event: events.ServiceEvent, *, api_version: str = "v1", kind: str = "Service"
     ) -> Event | None:
         """The Event to create, or, where it has a series, the one to change; None for one too many.
 
@@ -110,7 +110,7 @@ class Recorder:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _new(
-        self, service: Service, event: events.Event, note: str, now: datetime, *, api_version: str, kind: str
+        self, service: Service, event: events.ServiceEvent, note: str, now: datetime, *, api_version: str, kind: str
     ) -> Event:
         metadata = service.metadata
         return Event(

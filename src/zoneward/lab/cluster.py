@@ -6,7 +6,7 @@ import numpy as np
 
 from zoneward.kube.input_error import InputError
 from zoneward.lab.datasets import Inputs, Named
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 from zoneward.routing.placement.homes import neediest
 from zoneward.slices.plan import ServicePlan
 

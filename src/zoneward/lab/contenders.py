@@ -8,9 +8,9 @@ from itertools import product
 from typing import Final
 
 from zoneward.kube.input_error import InputError, show
-from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL, Heuristic
-from zoneward.routing.algorithms.results import Allocate
-from zoneward.routing.request.approach import NO_APPROACH
+from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL, Heuristic
+from zoneward.routing.algorithms.signature import Allocate
+from zoneward.routing.request.what_if import NO_APPROACH
 
 STARTING: Final = "startingThreshold"
 OVERLOAD: Final = "overloadThreshold"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from zoneward.kube.input_error import Misfit, show
 from zoneward.lab.datasets import MOST_PER_ZONE, Integers
 from zoneward.lab.scoring import kept_in
-from zoneward.routing.compiled import compiled
+from zoneward.routing.numba_compiler import compiled
 
 MOST_BYTES: Final = 2048
 """The longest line: the largest numbers for 30 zones leave a thousand characters and more for the name."""

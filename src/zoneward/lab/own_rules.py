@@ -16,7 +16,7 @@ import numpy as np
 from zoneward.kube.input_error import InputError, show
 from zoneward.lab.contenders import ALGORITHMS, OwnRule, contenders_for
 from zoneward.lab.scoring import scores
-from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 
 _OPTION: Final = "--algorithm-file"
 _ARGUMENTS: Final = 8

@@ -10,7 +10,7 @@ from zoneward.lab.datasets import Chunk, Dataset, Inputs
 from zoneward.lab.scoring import Reals, prepare
 from zoneward.lab.summary import summary
 from zoneward.lab.tally import Tally, Wanted, merged, tally
-from zoneward.routing.scores import Simulation
+from zoneward.routing.simulation_results import Simulation
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Rows of inputs through a rule of the decision core, and through the proposal's measures.
 
-`score_rows` is compiled once for each rule, with the rule in it (`zoneward.routing.compiled`). It runs as plain Python
-too, over lists, for rules that can't be compiled.
+`score_rows` is compiled once for each rule, with the rule in it (`zoneward.routing.numba_compiler`). It runs as plain
+Python too, over lists, for rules that can't be compiled.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from zoneward.lab.contenders import Contender
 from zoneward.routing.algorithms.one_group import one_group
-from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
-from zoneward.routing.compiled import compiled
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.numba_compiler import compiled
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
 FATE: Final = MEASURES

@@ -16,7 +16,7 @@ from zoneward.lab.tally import (
     credit_of,
 )
 from zoneward.routing.score import total
-from zoneward.routing.scores import (
+from zoneward.routing.simulation_results import (
     BOUND,
     CREDITS,
     HINTS,

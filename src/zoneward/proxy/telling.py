@@ -21,7 +21,7 @@ from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Service
-from zoneward.routing.events import Event
+from zoneward.routing.service_events import ServiceEvent
 
 CONTROLLER: Final = f"{DOMAIN}/node-proxy"
 """As Events name it."""
@@ -70,7 +70,7 @@ class Teller:
 
     def tell(self, service: Service, reason: str, note: str) -> None:
         """At once, and without waiting for anything."""
-        self._tell(service, Event("Warning", reason, f"Node {self._node}: {note}"))
+        self._tell(service, ServiceEvent("Warning", reason, f"Node {self._node}: {note}"))
 
     def tell_unreadable(self, found: Unreadable) -> None:
         """As `tell`, of an object of any kind."""
@@ -78,7 +78,7 @@ class Teller:
         note = replace(event, message=f"Node {self._node}: {event.message}")
         self._tell(stand_in(found), note, **regarding(found))
 
-    def _tell(self, about: Service, event: Event, **kind: str) -> None:
+    def _tell(self, about: Service, event: ServiceEvent, **kind: str) -> None:
         uid = about.metadata.uid or f"{about.metadata.namespace}/{about.metadata.name}"
         now, told = self._clock(), (uid, event.reason)
         while self._told and now - next(iter(self._told.values())) >= QUIET:

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from zoneward.kube.csv_cells import safe_cell
 from zoneward.report.tables import aligned, in_short
 from zoneward.report.text import AnyText, Text, as_they_come
-from zoneward.routing.request.approach import NO_APPROACH
+from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.slices.comparison import Candidate, Comparison
 
 _COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE", "")

@@ -8,10 +8,10 @@ import msgspec
 
 from zoneward.kube.objects import Condition
 from zoneward.routing.decision import Decision
-from zoneward.routing.events import Event
 from zoneward.routing.rules import Rule
-from zoneward.routing.selection.measured import Measurements, predicted_for
-from zoneward.routing.selection.traffic import Traffic
+from zoneward.routing.selection.expected_traffic import Traffic
+from zoneward.routing.selection.traffic_measurements import Measurements, predicted_for
+from zoneward.routing.service_events import ServiceEvent
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 
@@ -107,7 +107,7 @@ class DecisionView(_View, frozen=True, gc=False):
     replaced_slices: tuple[str, ...]
     other_slices: tuple[str, ...]
     rules: tuple[Rule, ...]
-    events: tuple[Event, ...]
+    events: tuple[ServiceEvent, ...]
     conditions: tuple[Condition, ...]
     measured: MeasuredView | msgspec.UnsetType | None = msgspec.UNSET
 
@@ -180,7 +180,7 @@ def _decision(plan: ServicePlan, family: FamilyPlan, measured: Measurements | No
         replaced_slices=tuple(each.metadata.name for each in family.replaced),
         other_slices=tuple(each.metadata.name for each in family.others),
         rules=decision.rules,
-        events=plan.events if family.address_type == plan.speaker else (),
+        events=plan.events if family.address_type == plan.worst_family else (),
         conditions=plan.conditions,
         measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
     )

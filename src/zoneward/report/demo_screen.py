@@ -11,7 +11,7 @@ from zoneward.report.screen import lines_of, with_marked
 from zoneward.report.tables import plan_table
 from zoneward.report.text import AnyText, Text
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 from zoneward.slices.plan import ServicePlan
 
 _Key = tuple[str, str]

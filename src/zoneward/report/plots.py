@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 
 from zoneward.report.markup import printable
 from zoneward.report.svg import drawing, embedded
-from zoneward.routing.scores import BOUND, Curve, Joint, Spread
+from zoneward.routing.simulation_results import BOUND, Curve, Joint, Spread
 
 MOST_PAIRS: Final = 10
 _Dashes = str | tuple[float, tuple[float, ...]]

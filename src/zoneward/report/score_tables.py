@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Final
 
 from zoneward.report.markup import Content, Markup, name, table, tag
-from zoneward.routing.scores import BOUND, CREDITS, Band, Difference, Means, Quantiles, WorstRow
+from zoneward.routing.simulation_results import BOUND, CREDITS, Band, Difference, Means, Quantiles, WorstRow
 
 CREDIT_NAMES: Final = ("total", "in-zone", "max overload", "mean overload", "overload", "slices")
 """The proposal's columns, as it calls them."""

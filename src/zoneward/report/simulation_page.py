@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from zoneward.report.markup import Content, Markup, joined, name, page, tag
 from zoneward.report.score_tables import best_of, number
 from zoneward.report.simulation_sections import encoding_name, encodings_of, sections, within
-from zoneward.routing.scores import BOUND, Simulation
+from zoneward.routing.simulation_results import BOUND, Simulation
 
 
 def simulation_page(simulation: Simulation, *, command: str = "") -> str:

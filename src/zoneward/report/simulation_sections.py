@@ -14,7 +14,7 @@ from zoneward.report.score_tables import (
     quantiles_table,
     worst_table,
 )
-from zoneward.routing.scores import BOUND, ENCODINGS, HINTS, SLICE_GROUPS, Means, Simulation
+from zoneward.routing.simulation_results import BOUND, ENCODINGS, HINTS, SLICE_GROUPS, Means, Simulation
 
 _NAMES: Final = {SLICE_GROUPS: "Slice groups", HINTS: "Hints"}
 _COLUMNS: Final = {

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from zoneward.kube.csv_cells import safe_cell
 from zoneward.report.tables import aligned
 from zoneward.report.text import AnyText, Text, as_they_come
-from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
 
 _HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
 _FIELDS: Final = ("total", "inZone", "maxOverload", "meanOverload", "overload", "slices")

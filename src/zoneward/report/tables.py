@@ -12,15 +12,14 @@ from zoneward.kube.objects import Service
 from zoneward.report.decisions import slice_counts
 from zoneward.report.manifests import leaving_slices
 from zoneward.report.text import AnyText, Text, as_they_come, lines
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand
-from zoneward.routing.reasons import Reason
-from zoneward.routing.rules import counted, listed
-from zoneward.routing.selection.measured import Measurements, predicted_for
-from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
+from zoneward.routing.demand import Demand
+from zoneward.routing.rules import Reason, counted, listed
+from zoneward.routing.selection.expected_traffic import Traffic, ZoneTraffic
+from zoneward.routing.selection.traffic_measurements import Measurements, predicted_for
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 _MOST_ZONE_COLUMNS = 6

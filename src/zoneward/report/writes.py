@@ -11,11 +11,11 @@ from typing import Literal
 
 from zoneward.kube.objects import Endpoint, identity, is_ready, is_terminating
 from zoneward.report.decisions import slice_counts
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.decision import Decision
-from zoneward.routing.events import Event
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import counted
+from zoneward.routing.service_events import ServiceEvent
 from zoneward.slices.plan import ServicePlan
 
 _Pod = tuple[str, str]
@@ -46,7 +46,7 @@ class Written:
     moved: int
     in_zone: float | None
     worst: float | None
-    events: tuple[Event, ...]
+    events: tuple[ServiceEvent, ...]
 
     @property
     def writes(self) -> int:
@@ -60,7 +60,7 @@ def written(plan: ServicePlan) -> Written:
     for family in plan.families:
         family.traffic, family.decision.groups  # noqa: B018 -- made when it is first asked for, which is now
     counts = [slice_counts(plan, family) for family in plan.families]
-    spoken = next((family for family in plan.families if family.address_type == plan.speaker), None)
+    spoken = next((family for family in plan.families if family.address_type == plan.worst_family), None)
     decision = spoken.decision if spoken else None
     traffic = spoken.traffic if spoken else None
     return Written(

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from zoneward.routing.algorithms.registry import Heuristic
-from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.heuristics import Heuristic
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 from zoneward.routing.placement.groups import WEIGHT_DIGITS, Group, own_group
 
 

@@ -10,17 +10,16 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.late import altered
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.rules import Rule, listed
-from zoneward.routing.selection.selection import (
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason, Rule, listed
+from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_all_ports,
     hints_heeded,
     is_proxied,
     policies_of,
     slice_groups,
 )
-from zoneward.routing.selection.traffic import Traffic, predict
+from zoneward.routing.selection.expected_traffic import Traffic, predict
 from zoneward.slices import upstream
 from zoneward.slices.endpoints import address_types
 from zoneward.slices.kept_family import KeptFamily

@@ -38,7 +38,7 @@ from zoneward.kube.adoption import (
 )
 from zoneward.kube.objects import EndpointConditions, EndpointSlice, Node, ObjectMeta, Pod, Service, is_ready
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import demand_of
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 
 SELECTOR = {"app": "cart"}

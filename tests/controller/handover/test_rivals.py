@@ -30,7 +30,7 @@ from zoneward.kube.objects import (
     ServiceSpec,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import demand_of
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 
 OTHER = ("default", "other")

@@ -20,8 +20,8 @@ from zoneward.controller.status.conditions import ours, says_the_same
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.events import DISABLED, ENABLED
+from zoneward.routing.demand import demand_of
+from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.beginning import begun
 from zoneward.slices.plan import Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot

@@ -18,10 +18,10 @@ from zoneward.kube.objects import Allocatable, Node, NodeCondition
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand, demand_of
+from zoneward.routing.demand import Demand, demand_of
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 from zoneward.slices.plan import FamilyPlan
 
 PROPORTIONAL = Counted(

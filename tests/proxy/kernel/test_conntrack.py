@@ -20,7 +20,7 @@ from zoneward.proxy.kernel.conntrack import Judge, Suspects, fronts
 from zoneward.proxy.kernel.conntrack_cleaning import Conntrack, is_local
 from zoneward.proxy.model.served import Node, Served, ServedPort, Target, served
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 A, B, C = (Target(f"10.0.0.{number}", 8053) for number in (1, 2, 3))
 

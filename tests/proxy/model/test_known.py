@@ -10,7 +10,7 @@ from zoneward.kube.objects import Service
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Served
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import SelectionRule
+from zoneward.routing.selection.endpoint_selection import SelectionRule
 
 CART: Key = ("shop", "cart")
 

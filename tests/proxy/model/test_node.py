@@ -25,7 +25,7 @@ from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Node, Served, served
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
 NAMES: Final = ("cart", "mail")

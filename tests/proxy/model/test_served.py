@@ -23,7 +23,7 @@ from zoneward.kube.objects import (
 )
 from zoneward.proxy.model.served import Node, Served, Target, served
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD, SelectionRule
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule
 
 HTTP = ServicePort(name="http", port=80, node_port=30_080)
 HTTPS = ServicePort(name="https", port=443)

@@ -7,8 +7,8 @@ from typing import Final
 
 from tests.reference import kep_2004
 
-from zoneward.routing.algorithms.registry import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
-from zoneward.routing.algorithms.results import (
+from zoneward.routing.algorithms.heuristics import LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.signature import (
     IMPOSSIBLE,
     REALS_PER_ZONE,
     SCRATCH_PER_ZONE,

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints, proportional_zone_cpu
-from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
 
 START: Final = Fraction(1, 5)
 KEEP: Final = Fraction(3, 10)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from zoneward.routing.algorithms.results import most_groups
 from zoneward.routing.algorithms.same_zone import same_zone
+from zoneward.routing.algorithms.signature import most_groups
 
 
 @pytest.mark.parametrize("demand", [[1, 1, 1], [0, 5, 0], [0, 0, 0]])

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, ZONE_LABEL
 from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.demand.demand_changes import changes_demand
+from zoneward.routing.demand import changes_demand, demand_of
 
 
 def a_node(

@@ -11,7 +11,7 @@ from tests.clusters import a_service
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.configuration import (
     STARTING_THRESHOLD_EXPECTED,
     Configuration,
@@ -20,11 +20,10 @@ from zoneward.routing.configuration import (
     HintsSettings,
     SubsettingSettings,
 )
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.approach import WHAT_IF_VALUES, as_if_asked, asked_for, topology_annotation
-from zoneward.routing.request.asked import Approach, Asked
-from zoneward.routing.request.own_values import SHARE_EXPECTED
-from zoneward.routing.rules import Rules
+from zoneward.routing.request.annotations import SHARE_EXPECTED, topology_annotation
+from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach
+from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
+from zoneward.routing.rules import Reason, RuleLog
 
 OLD: Final = names.TOPOLOGY_AWARE_HINTS_ANNOTATION
 NEW: Final = names.TOPOLOGY_MODE_ANNOTATION
@@ -32,14 +31,14 @@ SUBSETTING: Final = names.SUBSETTING_ANNOTATION
 THRESHOLD: Final = names.HINTS_THRESHOLD_ANNOTATION
 
 
-def asked(service: Service, configuration: Configuration | None = None) -> Asked:
-    return asked_for(service, configuration if configuration is not None else Configuration(), Rules())
+def asked(service: Service, configuration: Configuration | None = None) -> RequestedApproach:
+    return requested_approach(service, configuration if configuration is not None else Configuration(), RuleLog())
 
 
 def rules(service: Service, configuration: Configuration | None = None) -> list[tuple[str, bool]]:
     """Names of the rules that were asked, in order, and their answers."""
-    asking = Rules()
-    asked_for(service, configuration if configuration is not None else Configuration(), asking)
+    asking = RuleLog()
+    requested_approach(service, configuration if configuration is not None else Configuration(), asking)
     return [(rule.rule, rule.passed) for rule in asking.as_tuple()]
 
 
@@ -512,7 +511,7 @@ def test_what_if_asks_for_the_value_and_for_nothing_else(
     service: Service, value: str, default: DefaultApproach
 ) -> None:
     """Not even for what the controller gives to whoever asks for nothing."""
-    asking = as_if_asked(service, value)
+    asking = as_if_requested(service, value)
     configuration = Configuration(default_approach=default)
     assert outcome(asking, configuration) == WHAT_IF[value]
     assert asked(asking, configuration).accepted is (None if value == "none" else True)
@@ -525,11 +524,11 @@ def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
     annotations = {**(service.metadata.annotations or {}), **others}
     service = replace(service, metadata=replace(service.metadata, annotations=annotations))
     for value in WHAT_IF:
-        changed = as_if_asked(service, value)
+        changed = as_if_requested(service, value)
         assert outcome(changed) == "TopologyKeys"
         assert changed.spec.internal_traffic_policy == changed.spec.external_traffic_policy == "Local"
         assert others.items() <= (changed.metadata.annotations or {}).items()
-    assert as_if_asked(service, "PreferSameZone").metadata.annotations == {
+    assert as_if_requested(service, "PreferSameZone").metadata.annotations == {
         **others,
         names.SUBSETTING_ANNOTATION: "Disabled",
     }
@@ -537,7 +536,7 @@ def test_what_if_leaves_topology_keys_policies_and_other_annotations() -> None:
 
 def test_what_if_leaves_the_service_itself_alone() -> None:
     service = a_service("Auto", distribution="PreferClose")
-    as_if_asked(service, "none")
+    as_if_requested(service, "none")
     assert service == a_service("Auto", distribution="PreferClose")
 
 
@@ -546,4 +545,4 @@ def test_what_if_leaves_the_service_itself_alone() -> None:
 )
 def test_what_if_takes_no_other_value(value: str) -> None:
     with pytest.raises(ValueError, match=r"^expected one of Auto, ProportionalZoneCPU, .*none, got "):
-        as_if_asked(a_service(), value)
+        as_if_requested(a_service(), value)

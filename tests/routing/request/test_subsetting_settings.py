@@ -14,24 +14,22 @@ from tests.clusters import Cluster, a_service, nodes_in, only_family, pods_in, w
 
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, ConfigurationError, Gates, SubsettingSettings
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.approach import asked_for
-from zoneward.routing.request.asked import Approach, Asked
-from zoneward.routing.rules import Rule, Rules
+from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach
+from zoneward.routing.rules import Reason, Rule, RuleLog
 from zoneward.slices.plan import ServicePlan
 
 OFF: Final = Gates(topology_aware_subsetting=False)
 
 
-def asked(service: Service, configuration: Configuration | None = None) -> tuple[Asked, tuple[Rule, ...]]:
-    rules = Rules()
-    found = asked_for(service, configuration if configuration is not None else Configuration(), rules)
+def asked(service: Service, configuration: Configuration | None = None) -> tuple[RequestedApproach, tuple[Rule, ...]]:
+    rules = RuleLog()
+    found = requested_approach(service, configuration if configuration is not None else Configuration(), rules)
     return found, rules.as_tuple()
 
 
-def outcome(found: Asked) -> str:
+def outcome(found: RequestedApproach) -> str:
     """``<approach>/<heuristic>``, or the reason of a refusal, or ``nothing``."""
     if found.heuristic is not None:
         return f"{found.approach}/{found.heuristic.name}"

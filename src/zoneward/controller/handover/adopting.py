@@ -37,7 +37,7 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import demand_of
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 
 LIMIT: Final = 60.0

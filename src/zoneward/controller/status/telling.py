@@ -30,7 +30,7 @@ from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service
-from zoneward.routing import events as routing_events
+from zoneward.routing import service_events as routing_events
 
 CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
 """As Events name it."""
@@ -142,7 +142,7 @@ class Teller:
         return service if matter is None else with_ours(service, matter.told)
 
     def tell(
-        self, service: Service, *, conditions: Iterable[Condition], events: Iterable[routing_events.Event] = ()
+        self, service: Service, *, conditions: Iterable[Condition], events: Iterable[routing_events.ServiceEvent] = ()
     ) -> None:
         """What a plan says; ``service`` as it is in the cache."""
         conditions, events = tuple(conditions), tuple(events)

@@ -17,9 +17,8 @@ from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.routing.selection.selection import ZONEWARD, Consumer
+from zoneward.routing.demand import Demand, changes_demand, demand_of
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
 from zoneward.slices.kept import KeptService
 from zoneward.slices.planned import ServicePlan, Surroundings
 

@@ -37,8 +37,8 @@ from zoneward.netlink.messages import Family
 from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served
 from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES, served_within
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD, Consumer, SelectionRule, policies_of
-from zoneward.routing.selection.slice_groups import group_of_slice
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, SelectionRule, policies_of
+from zoneward.routing.selection.group_labels import group_of_slice
 
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 _NOTHING: Final = msgspec.Raw(b"null")

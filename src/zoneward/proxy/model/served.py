@@ -1,7 +1,7 @@
 """What one node serves of a Service: the addresses that it takes traffic for, and the endpoints that it sends to.
 
-What is selected is what `zoneward.routing.selection.selection` selects; here are the addresses and the policies beside
-it, in the families of addresses. KEP-2004 § Kube-Proxy; upstream's ``BaseServicePortInfo``.
+`zoneward.routing.selection.endpoint_selection` selects the endpoints; here are the addresses and the policies beside
+them, in the families of addresses. KEP-2004 § Kube-Proxy; upstream's ``BaseServicePortInfo``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from zoneward.kube.objects import Endpoint, EndpointSlice, Service, ServicePort,
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.addresses import address_of, is_within, range_of, special
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import (
+from zoneward.routing.selection.endpoint_selection import (
     LOCAL,
     Consumer,
     SelectionRule,

@@ -12,7 +12,7 @@ from zoneward.proxy.model.addresses import address_of
 from zoneward.proxy.model.served import ADDRESS_TYPES, LeftOut, Node, Served, ServedPort, served
 from zoneward.proxy.ruleset.slots import repeats
 from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import Consumer, port_key
+from zoneward.routing.selection.endpoint_selection import Consumer, port_key
 
 MAX_SERVICE_ENTRIES: Final = 250_000
 """By default: 50 ports with 5,000 endpoints."""

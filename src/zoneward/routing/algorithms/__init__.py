@@ -22,7 +22,7 @@ first the n own groups, one for each zone, then groups that several zones consum
 
 It returns the number of groups, or `IMPOSSIBLE` when no allocation may be made. The functions only index their arrays
 and use no dictionary, object or string, so that lists serve as well as numpy arrays, and a compiler can take them as
-they are (`zoneward.routing.compiled`).
+they are (`zoneward.routing.numba_compiler`).
 
 A zone's traffic goes to a group g in proportion to ``n_g * w_g``, and evenly to the endpoints in it; zones that share
 an own group's weight of 1 with nobody send all their traffic there.

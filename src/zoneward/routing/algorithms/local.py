@@ -8,8 +8,8 @@ this: it is asked before.
 from collections.abc import MutableSequence
 from typing import Final
 
-from zoneward.routing.algorithms.balance import all_at_home, fewest_below, lift
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.endpoint_moves import all_at_home, fewest_below, lift
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
 
 FEWEST_AT: Final = 1
 GIVERS_AT: Final = 2

@@ -7,10 +7,10 @@ when the most loaded zone lacks less than one, whatever the others have.
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.balance import lacking, move, spare
-from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, heapify, pop, push
+from zoneward.routing.algorithms.endpoint_moves import lacking, move, spare
 from zoneward.routing.algorithms.local import GIVERS_AT, RECEIVERS_AT, lift_below_threshold
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.zone_heaps import GIVERS, RECEIVERS, heapify, pop, push
 
 
 def local_kep_tool(

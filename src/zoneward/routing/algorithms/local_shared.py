@@ -6,9 +6,9 @@ The order of the steps is that of the proposal's tool (``docs/subsetting.md`` §
 from collections.abc import MutableSequence, Sequence
 from math import ceil, floor
 
-from zoneward.routing.algorithms.balance import all_at_home, fewest_below, give, move_one, queue_givers, surplus
-from zoneward.routing.algorithms.heap import GIVERS, RECEIVERS, heapify, pop, push
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.endpoint_moves import all_at_home, fewest_below, give, move_one, queue_givers, surplus
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.zone_heaps import GIVERS, RECEIVERS, heapify, pop, push
 
 
 def local_shared(

@@ -2,8 +2,8 @@
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.balance import all_at_home
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.endpoint_moves import all_at_home
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
 
 
 def local_weighted(

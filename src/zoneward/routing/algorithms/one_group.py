@@ -2,7 +2,7 @@
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
 
 
 def one_group(

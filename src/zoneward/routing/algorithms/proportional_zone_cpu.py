@@ -21,7 +21,7 @@ Two ways lead to an allocation:
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.results import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
 
 
 def proportional_zone_cpu(

@@ -3,7 +3,7 @@ KEP-2004 § Future Expansion)."""
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.results import Integers
+from zoneward.routing.algorithms.signature import Integers
 
 
 def same_zone(

@@ -1,0 +1,125 @@
+"""What became of real connections, from what nodes counted: to be held against what is predicted.
+
+Shares are of connections, each counted alike, whichever node or zone it came from: the share that stayed in its zone is
+the one that a bill for traffic between zones would show. A prediction takes traffic to start in proportion to demand;
+`predicted_for` tells what it comes to where it starts as it did.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zoneward.kube.measured_traffic import MeasuredTraffic, Time
+from zoneward.routing.selection.expected_traffic import Traffic
+
+_Service = tuple[str, str, str]
+"""Namespace, name, type of addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredZone:
+    """Connections that started in one zone. ``to``: by the zone of the endpoint, ``""`` where nobody knows it."""
+
+    to: Mapping[str, int]
+    in_zone: int
+
+    @property
+    def connections(self) -> int:
+        return sum(self.to.values())
+
+    @property
+    def share(self) -> float | None:
+        """What stayed; None where there was nothing."""
+        return self.in_zone / self.connections if self.connections else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One Service in one family. ``zones``: by where connections started (``""``: on nodes without a zone).
+
+    ``external``: connections by other addresses than the Service's own; they are in nothing else.
+    """
+
+    zones: Mapping[str, MeasuredZone]
+    external: int = 0
+
+    @property
+    def connections(self) -> int:
+        return sum(each.connections for each in self.zones.values())
+
+    @property
+    def share(self) -> float | None:
+        """What stayed in its zone, of all; None where there was nothing."""
+        total = self.connections
+        return sum(each.in_zone for each in self.zones.values()) / total if total else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """What all documents say. ``nodes``: by zone; ``incomplete``: nodes whose kernel had no room for all counters."""
+
+    services: Mapping[_Service, Measured]
+    nodes: Mapping[str, frozenset[str]]
+    since: Time
+    until: Time
+    incomplete: frozenset[str] = frozenset()
+
+    def of(self, namespace: str, name: str, address_type: str) -> Measured | None:
+        """None where no connection was counted."""
+        return self.services.get((namespace, name, address_type))
+
+    def missing(self, zones: Iterable[str]) -> tuple[str, ...]:
+        """Those of some zones that no document tells of."""
+        return tuple(each for each in zones if each not in self.nodes)
+
+
+def measurements(documents: Iterable[MeasuredTraffic]) -> Measurements | None:
+    """All documents together; None where there are none.
+
+    Of one node's documents that begin at the same moment the last one counts, since it goes on from the others.
+    """
+    last: dict[tuple[str, Time], MeasuredTraffic] = {}
+    for each in documents:
+        other = last.get((each.node, each.since))
+        if other is None or other.until <= each.until:
+            last[each.node, each.since] = each
+    if not last:
+        return None
+    nodes: dict[str, set[str]] = {}
+    counts: dict[_Service, dict[str, dict[str, int]]] = {}
+    external: dict[_Service, int] = {}
+    for document in last.values():
+        zone = document.zone or ""
+        nodes.setdefault(zone, set()).add(document.node)
+        for service in document.services:
+            key = service.namespace, service.service, service.address_type
+            to = counts.setdefault(key, {}).setdefault(zone, {})
+            for there, number in service.zones.items():
+                to[there] = to.get(there, 0) + number
+            external[key] = external.get(key, 0) + sum(service.external.values())
+    return Measurements(
+        services={
+            key: Measured(
+                {zone: MeasuredZone(to, to.get(zone, 0) if zone else 0) for zone, to in sorted(zones.items())},
+                external[key],
+            )
+            for key, zones in counts.items()
+        },
+        nodes={zone: frozenset(some) for zone, some in sorted(nodes.items())},
+        since=min(each.since for each in last.values()),
+        until=max(each.until for each in last.values()),
+        incomplete=frozenset(each.node for each in last.values() if not each.complete),
+    )
+
+
+def predicted_for(measured: Measured, traffic: Traffic) -> float | None:
+    """What is predicted to stay in its zone of connections that start where the measured ones did.
+
+    None where nothing was measured in a zone that there is a prediction for.
+    """
+    total, kept = 0, 0.0
+    for zone, each in measured.zones.items():
+        predicted = traffic.zones.get(zone)
+        if predicted is not None and predicted.in_zone is not None:
+            total += each.connections
+            kept += each.connections * predicted.in_zone
+    return kept / total if total else None
