@@ -23,7 +23,7 @@ from zoneward.kube.objects import (
     ServicePort,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.routing.request.what_if import as_if_requested
 from zoneward.slices.plan import Surroundings
 
@@ -44,7 +44,7 @@ def surroundings() -> Surroundings:
         for number in range(_NODES_IN_ZONE)
     ]
     zones = {node.metadata.name: (node.metadata.labels or {})[names.ZONE_LABEL] for node in nodes}
-    return Surroundings(demand=demand_of(nodes), node_zones=zones, configuration=Configuration())
+    return Surroundings(demand=compute_demand(nodes), node_zones=zones, configuration=Configuration())
 
 
 def service(approach: str) -> Service:

@@ -24,7 +24,7 @@ from zoneward.controller.queue.batching import BackOff
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Faults, parse_fault
 from zoneward.sandbox.server.in_process import InProcess
@@ -120,7 +120,7 @@ class Place:
             lists_pods=True,
         )
         surroundings = Surroundings(
-            demand=demand_of(snapshot.nodes),
+            demand=compute_demand(snapshot.nodes),
             node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
             configuration=configuration,
         )

@@ -24,7 +24,7 @@ from zoneward.daemon.log import Told
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
-from zoneward.routing.configuration import Configuration, Gates, SubsettingSettings
+from zoneward.routing.configuration import Configuration, FeatureGates, SubsettingSettings
 from zoneward.sandbox.server.store import Change
 from zoneward.slices.plan import ServicePlan
 
@@ -601,7 +601,7 @@ def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None
 def test_while_the_gate_of_hints_is_off_none_is_written_however_subsetting_is_encoded() -> None:
     """And nobody is told that they are there."""
     configuration = Configuration(
-        gates=Gates(topology_aware_hints=False), subsetting=SubsettingSettings(encoding="hints")
+        gates=FeatureGates(topology_aware_hints=False), subsetting=SubsettingSettings(encoding="hints")
     )
 
     async def scene() -> None:

@@ -28,8 +28,8 @@ from zoneward.report.decisions import DecisionView, SkippedView, SlicesView, Zon
 from zoneward.report.routes import PortRoute, Route
 from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
-from zoneward.routing.configuration import Configuration, ConfigurationError, Gates, configuration_from
-from zoneward.routing.demand import demand_of
+from zoneward.routing.configuration import Configuration, ConfigurationError, FeatureGates, configuration_from
+from zoneward.routing.demand import compute_demand
 from zoneward.routing.request import approach
 from zoneward.routing.rules import Reason, Rule
 from zoneward.routing.selection.endpoint_selection import SelectionRule
@@ -154,7 +154,7 @@ def rule_names() -> set[str]:
             elif called in ("record", "_passes", "Rule") and isinstance(first, ast.JoinedStr):
                 assert ast.unparse(first) == "f'gate-{rule}'", "a new kind of rule name: teach this test to find it"
     source = Path(approach.__file__).read_text()
-    gates = (gate.name.replace("_", "-") for gate in fields(Gates))
+    gates = (gate.name.replace("_", "-") for gate in fields(FeatureGates))
     return found | {f"gate-{gate}" for gate in gates if f'"{gate}"' in source}
 
 
@@ -258,7 +258,7 @@ def test_the_table_of_minimums_in_the_rules_is_what_the_algorithm_computes() -> 
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
         file.write(sample.cluster().read_bytes())
         file.flush()
-        demand = demand_of(read_snapshot([file.name], stdin=None).nodes)
+        demand = compute_demand(read_snapshot([file.name], stdin=None).nodes)
     rows = re.findall(r"^\| (\d+) \| ([\d +]+) = (\d+) \| (yes|no) \|", text_of("rules.md"), re.MULTILINE)
     assert len(rows) > 5
     for endpoints, told, total, possible in rows:

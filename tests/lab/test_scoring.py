@@ -31,7 +31,7 @@ from zoneward.lab.scoring import (
     totals,
 )
 from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL
-from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES
 
 SAMPLE: Final = 200_000
@@ -80,7 +80,7 @@ class OneByOne:
             np.empty(MEASURES),
             self.results,
         )
-        assert most_groups(3) == 8
+        assert max_groups(3) == 8
 
     def groups(self, demand: Integers, supply: Integers) -> list[Group]:
         """Of a row (two arrays of shape (1, 3)): those that have endpoints, sorted."""

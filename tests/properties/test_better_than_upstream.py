@@ -29,7 +29,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, is_ready
 from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS
 from zoneward.routing.rules import Reason
-from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports, select
+from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports, select_endpoints
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.plan import FamilyPlan
 
@@ -37,7 +37,7 @@ from zoneward.slices.plan import FamilyPlan
 def selected(family: FamilyPlan, zone: str) -> int:
     """How many endpoints proxies of a zone use."""
     everything = endpoints_of_all_ports(family.slices)
-    selection = select(everything, policies=CLUSTER, heeded=ALL_HINTS, node="node-of-nobody", zone=zone)
+    selection = select_endpoints(everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone)
     assert selection.cluster is not None
     return len(selection.cluster)
 

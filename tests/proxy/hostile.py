@@ -19,7 +19,7 @@ from zoneward.proxy.model.served import Served, served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.ruleset import Ruleset
 from zoneward.proxy.settings import ProxySettings
-from zoneward.routing.configuration import Gates
+from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 T = TypeVar("T")
@@ -172,7 +172,7 @@ def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
             for each in slices
             if (each.metadata.labels or {}).get(SERVICE_NAME_LABEL) in (service.metadata.name, "cart")
         ]
-        for each in served(service, own, node=This(name="n1", zone="a"), consumer=ZONEWARD, gates=Gates()):
+        for each in served(service, own, node=This(name="n1", zone="a"), consumer=ZONEWARD, gates=FeatureGates()):
             asked[each.family].append(each)
     return {family: _whole(family, some, options, node) for family, some in asked.items()}
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from zoneward.kube.reading import read
 from zoneward.report.screen import screen
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import Demand, demand_of
+from zoneward.routing.demand import Demand, compute_demand
 from zoneward.sample import cluster
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot
@@ -22,7 +22,7 @@ REVERSE = re.compile(r"\x1b\[(?:[0-9;]*;)?7(?:;[0-9;]*)?m")
 @cache
 def planned() -> tuple[Demand, tuple[ServicePlan, ...]]:
     snapshot = Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
-    demand = demand_of(snapshot.nodes)
+    demand = compute_demand(snapshot.nodes)
     surroundings = Surroundings(demand=demand, node_zones=snapshot.node_zones, configuration=Configuration())
     services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))
     plans = (

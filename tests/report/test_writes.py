@@ -11,7 +11,7 @@ from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Servi
 from zoneward.kube.reading import read
 from zoneward.report.writes import Written, told, written
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.sample import cluster
 from zoneward.slices.plan import Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot
@@ -35,7 +35,7 @@ class Cluster:
         self.slices: tuple[EndpointSlice, ...] = ()
 
     def plan(self) -> Written:
-        demand = demand_of(self.nodes)
+        demand = compute_demand(self.nodes)
         zones = snapshot().node_zones
         surroundings = Surroundings(demand=demand, node_zones=zones, configuration=Configuration())
         plan = plan_service(self.service, pods=self.pods, slices=self.slices, surroundings=surroundings)

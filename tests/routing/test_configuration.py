@@ -11,13 +11,12 @@ import pytest
 from zoneward.controller.settings import SECTION
 from zoneward.kube import names
 from zoneward.proxy.settings import SECTION as PROXY_SECTION
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
-    WEIGHTED_ALGORITHMS,
-    Algorithm,
     Configuration,
     ConfigurationError,
     Encoding,
-    Gates,
+    FeatureGates,
     HintsSettings,
     SubsettingSettings,
     configuration_from,
@@ -80,7 +79,9 @@ def test_subsetting_by_default_starts_at_three_endpoints_a_zone_and_three_more_a
 
 
 def test_every_gate_is_on_but_the_one_that_the_others_replaced() -> None:
-    assert {gate.name for gate in fields(Gates) if not getattr(Gates(), gate.name)} == {"service_topology"}
+    assert {gate.name for gate in fields(FeatureGates) if not getattr(FeatureGates(), gate.name)} == {
+        "service_topology"
+    }
 
 
 def test_slices_are_managed_by_us_or_as_upstream_by_the_built_in_controller() -> None:
@@ -91,7 +92,7 @@ def test_slices_are_managed_by_us_or_as_upstream_by_the_built_in_controller() ->
 def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> None:
     """And keeps all that is no matter of how upstream decides."""
     ours = Configuration(
-        gates=Gates(prefer_same_traffic_distribution=False),
+        gates=FeatureGates(prefer_same_traffic_distribution=False),
         subsetting=SubsettingSettings(padding=1),
         max_endpoints_per_slice=7,
     )
@@ -108,7 +109,7 @@ def test_as_upstream_has_one_threshold_and_gives_up_on_nodes_without_cpu() -> No
 READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
     "a gate": (
         {"featureGates": {"TopologyAwareHints": False}},
-        Configuration(gates=Gates(topology_aware_hints=False)),
+        Configuration(gates=FeatureGates(topology_aware_hints=False)),
     ),
     "every gate turned round": (
         {
@@ -122,7 +123,7 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
             }
         },
         Configuration(
-            gates=Gates(
+            gates=FeatureGates(
                 topology_aware_hints=False,
                 topology_aware_subsetting=False,
                 service_traffic_distribution=False,
@@ -164,7 +165,7 @@ READ: Final[Mapping[str, tuple[dict[str, Any], Configuration]]] = {
             {"subsetting": {"algorithm": algorithm}},
             Configuration(subsetting=SubsettingSettings(algorithm=algorithm)),
         )
-        for algorithm in get_args(Algorithm)
+        for algorithm in SUBSETTING_ALGORITHMS
     },
     **{
         f"encoding {encoding}": (
@@ -477,11 +478,11 @@ def test_an_empty_document_is_refused() -> None:
 
 
 @pytest.mark.parametrize("encoding", get_args(Encoding))
-@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+@pytest.mark.parametrize("algorithm", SUBSETTING_ALGORITHMS)
 def test_hints_are_refused_for_algorithms_with_weights_and_for_no_others(algorithm: str, encoding: str) -> None:
     """Every pair of the two: a hint names zones and has no room for a weight."""
     document = {**HEAD, "subsetting": {"algorithm": algorithm, "encoding": encoding}}
-    if encoding == "slice-groups" or algorithm not in WEIGHTED_ALGORITHMS:
+    if encoding == "slice-groups" or not SUBSETTING_ALGORITHMS[algorithm].weighs:
         settings = configuration_from(document).subsetting
         assert (settings.algorithm, settings.encoding) == (algorithm, encoding)
         return
@@ -502,7 +503,7 @@ CONCERNED: Final = ("TopologyAwareHints", "TopologyAwareSubsetting", "ServiceTra
 
 
 def test_subsetting_is_read_while_its_gate_is_off() -> None:
-    """Gates say what is in force; whether a setting can be meant is another question."""
+    """FeatureGates say what is in force; whether a setting can be meant is another question."""
     document = {"featureGates": {"TopologyAwareSubsetting": False}, "defaultApproach": "Subsetting"}
     configuration = configuration_from({**HEAD, **document, "subsetting": {"padding": 1}})
     assert not configuration.gates.topology_aware_subsetting

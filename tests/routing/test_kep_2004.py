@@ -32,7 +32,13 @@ from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Number, Pod
 from zoneward.routing.configuration import Configuration, HintsSettings, MissingCPU, SubsettingSettings
 from zoneward.routing.rules import Reason
-from zoneward.routing.selection.endpoint_selection import ZONEWARD, HintsHeeded, endpoints_of_port, select, slice_groups
+from zoneward.routing.selection.endpoint_selection import (
+    ZONEWARD,
+    HonoredHints,
+    endpoints_of_port,
+    select_endpoints,
+    slice_groups,
+)
 from zoneward.slices.plan import ServicePlan
 
 
@@ -195,10 +201,10 @@ def zero_endpoints_in_some_zones(words: Words) -> None:
 def used(cluster: Cluster, zone: str) -> dict[str, int]:
     """The endpoints that a proxy of our own uses in a zone, by where they are."""
     slices = only_family(cluster.plan()).slices
-    selection = select(
+    selection = select_endpoints(
         tuple(endpoints_of_port(slices, "http").values()),
         policies=CLUSTER,
-        heeded=HintsHeeded(zones=True, nodes=True),
+        honored=HonoredHints(zones=True, nodes=True),
         node="",
         zone=zone,
         groups=slice_groups(slices, ZONEWARD, cluster.configuration.gates),

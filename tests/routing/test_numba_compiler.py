@@ -15,14 +15,14 @@ import pytest
 
 from zoneward.routing import numba_compiler
 from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL
-from zoneward.routing.algorithms.lazy_rebalance import only_the_update
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
-from zoneward.routing.numba_compiler import compiled, is_available
+from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.numba_compiler import compile_function, is_available
 from zoneward.routing.score import MEASURES, measure
 
 FUNCTIONS: Final[list[Callable[..., Any]]] = [
     *(heuristic.allocate for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL)),
-    only_the_update,
+    rebalance_lazily,
     measure,
 ]
 """All that claims to be fit for a compiler."""
@@ -65,7 +65,7 @@ def every_result(door: Callable[[Any], Callable[..., Any]], arrays: Arrays, draw
     flat_demand, flat_supply, parameters = arrays(demand), arrays(supply), arrays((1, 2, 1, 5))
     found: dict[str, list[Any]] = {}
     for heuristic in (*HEURISTICS.values(), LOCAL_KEP_TOOL):
-        composition, weights = arrays([0] * (most_groups(zones) * zones)), arrays([0.0] * (most_groups(zones) * zones))
+        composition, weights = arrays([0] * (max_groups(zones) * zones)), arrays([0.0] * (max_groups(zones) * zones))
         room = arrays([7] * (zones * SCRATCH_PER_ZONE)), arrays([7.0] * (zones * REALS_PER_ZONE))
         rule = door(heuristic.allocate)
         groups = rule(flat_demand, flat_supply, parameters, arrays(previous), composition, weights, *room)
@@ -78,7 +78,7 @@ def every_result(door: Callable[[Any], Callable[..., Any]], arrays: Arrays, draw
     composition = arrays(previous)
     own = arrays([1.0 if group == zone else 0.0 for group in range(zones) for zone in range(zones)])
     room = arrays([7] * zones), arrays([7.0] * (2 * zones))
-    groups = door(only_the_update)(flat_demand, flat_supply, parameters, zones, composition, own, *room)
+    groups = door(rebalance_lazily)(flat_demand, flat_supply, parameters, zones, composition, own, *room)
     found["lazy"] = [int(groups), *map(int, composition)]
     return found
 
@@ -90,7 +90,7 @@ def uncompiled(function: Any) -> Callable[..., Any]:
 
 def test_without_numba_a_function_is_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba_compiler, "is_available", lambda: False)
-    assert [compiled(function) for function in FUNCTIONS] == FUNCTIONS
+    assert [compile_function(function) for function in FUNCTIONS] == FUNCTIONS
 
 
 def test_numba_is_available_where_it_could_be_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -127,17 +127,21 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Taken]:
 
     monkeypatch.setitem(sys.modules, "numba", SimpleNamespace(njit=njit, config=taken.config))
     monkeypatch.setattr(numba_compiler, "is_available", lambda: True)
-    numba_compiler._compiled.cache_clear()
+    numba_compiler._compile.cache_clear()
     yield taken
-    numba_compiler._compiled.cache_clear()
+    numba_compiler._compile.cache_clear()
 
 
 def test_each_function_is_compiled_once_with_all_that_it_calls(taken: Taken) -> None:
     """numba sees no function that has not been through it: none of another module, none by its plain self."""
-    assert [compiled(function) for function in FUNCTIONS] == [compiled(function) for function in FUNCTIONS]
+    assert [compile_function(function) for function in FUNCTIONS] == [
+        compile_function(function) for function in FUNCTIONS
+    ]
     names = [function.__name__ for function in taken]
     assert len(names) == len({(function.__code__.co_filename, function.__name__) for function in taken})
-    assert {"local_shared", "local", "push", "pop", "heapify", "_sift_down", "move_one", "measure", "_load"} <= {*names}
+    assert {"local_shared", "local", "push", "pop", "heapify", "_sift_down", "move_endpoint", "measure", "_load"} <= {
+        *names
+    }
     for function in taken:
         called = [each for each in function.__globals__.values() if callable(each) and hasattr(each, "__code__")]
         assert all(any(each is one for one in taken) for each in called), function.__name__
@@ -145,7 +149,7 @@ def test_each_function_is_compiled_once_with_all_that_it_calls(taken: Taken) -> 
 
 def test_what_is_compiled_has_every_name_that_it_looks_up(taken: Taken) -> None:
     for each in drawn(100):
-        assert every_result(compiled, plain, each) == every_result(uncompiled, plain, each), each
+        assert every_result(compile_function, plain, each) == every_result(uncompiled, plain, each), each
     assert taken
 
 
@@ -154,7 +158,7 @@ def test_numba_makes_of_every_function_what_it_is() -> None:
     pytest.importorskip("numba", reason="numba is an extra for the lab and the benchmarks")
     numpy = pytest.importorskip("numpy")
     for each in drawn(1000):
-        assert every_result(compiled, numpy.array, each) == every_result(uncompiled, plain, each), each
+        assert every_result(compile_function, numpy.array, each) == every_result(uncompiled, plain, each), each
 
 
 def test_no_import_of_routing_imports_numba(tmp_path: Path) -> None:
@@ -201,17 +205,17 @@ def stepped(number: int) -> int:
 def test_another_function_may_stand_behind_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """For this caller alone; without numba too."""
     monkeypatch.setattr(numba_compiler, "is_available", lambda: False)
-    other = compiled(stepped, step=two_steps)
-    assert (other(1), stepped(1), compiled(stepped)(1)) == (30, 20, 20)
+    other = compile_function(stepped, step=two_steps)
+    assert (other(1), stepped(1), compile_function(stepped)(1)) == (30, 20, 20)
     assert step(1) == 2
 
 
 def test_another_function_behind_a_name_is_compiled_as_well(taken: Taken) -> None:
-    assert compiled(stepped, step=two_steps)(1) == 30
+    assert compile_function(stepped, step=two_steps)(1) == 30
     assert [function.__name__ for function in taken] == ["two_steps", "stepped"]
-    assert compiled(stepped)(1) == 20
-    assert compiled(stepped, step=two_steps) is compiled(stepped, step=two_steps)
-    assert compiled(stepped, step=two_steps) is not compiled(stepped)
+    assert compile_function(stepped)(1) == 20
+    assert compile_function(stepped, step=two_steps) is compile_function(stepped, step=two_steps)
+    assert compile_function(stepped, step=two_steps) is not compile_function(stepped)
 
 
 # --- kept machine code ------------------------------------------------------------------------------------------------
@@ -219,7 +223,7 @@ def test_another_function_behind_a_name_is_compiled_as_well(taken: Taken) -> Non
 
 def test_only_what_has_a_name_to_be_kept_as_is_kept(taken: Taken) -> None:
     """Under that name, in that directory; what it calls is in it, and not kept for itself."""
-    kept = compiled(stepped, kept_in="/somewhere", kept_as="stepped_by_one")
+    kept = compile_function(stepped, cache_dir="/somewhere", cache_name="stepped_by_one")
     assert kept(1) == 20
     assert (kept.__name__, kept.__qualname__, kept.__code__.co_name) == ("stepped_by_one",) * 3
     assert vars(taken.config) == {"CACHE_DIR": "/somewhere"}
@@ -229,7 +233,7 @@ def test_only_what_has_a_name_to_be_kept_as_is_kept(taken: Taken) -> None:
 
 KEEPING: Final = """
 import json, sys
-from zoneward.routing.numba_compiler import compiled
+from zoneward.routing.numba_compiler import compile_function
 
 def step(number):
     return number + 1
@@ -241,8 +245,8 @@ def stepped(number):
     return step(number) * 10
 
 kept = {
-    "one": compiled(stepped, kept_in=sys.argv[1], kept_as="one"),
-    "two": compiled(stepped, kept_in=sys.argv[1], kept_as="two", step=two_steps),
+    "one": compile_function(stepped, cache_dir=sys.argv[1], cache_name="one"),
+    "two": compile_function(stepped, cache_dir=sys.argv[1], cache_name="two", step=two_steps),
 }
 found = {name: function(1) for name, function in kept.items()}
 hits = {name: sum(function.stats.cache_hits.values()) for name, function in kept.items()}

@@ -7,13 +7,15 @@ import pytest
 from tests.clusters import DUAL_STACK, Cluster, a_service, nodes_in, pods_in
 
 from zoneward.kube.objects import Condition, Service
-from zoneward.routing.configuration import Configuration, Gates
+from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.service_conditions import conditions_of, find_condition
 
 ACCEPTED: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED: Final = "zoneward.dev/TrafficDistributionProgrammed"
 OFF: Final = Configuration(
-    gates=Gates(topology_aware_hints=False, service_traffic_distribution=False, prefer_same_traffic_distribution=False)
+    gates=FeatureGates(
+        topology_aware_hints=False, service_traffic_distribution=False, prefer_same_traffic_distribution=False
+    )
 )
 
 

@@ -12,7 +12,7 @@ from tests.routing.proposal_rows import KEP_2433_EVENTS
 from zoneward.kube import names
 from zoneward.kube.objects import PodIP
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
-from zoneward.routing.configuration import Configuration, Gates, HintsSettings, SubsettingSettings
+from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.annotations import SHARE_EXPECTED
 from zoneward.routing.request.approach import Approach
@@ -200,7 +200,7 @@ OVERRIDDEN: Final = "spec.topologyKeys is set and overrides every newer setting"
 MISSPELT: Final = "service.kubernetes.io/topology-mode: 'Atuo' is not a known value"
 STILL_THERE: Final[Mapping[str, tuple[Cluster, ServiceEvent]]] = {
     "the gate of hints is off": (
-        AUTO.with_(configuration=Configuration(gates=Gates(topology_aware_hints=False))),
+        AUTO.with_(configuration=Configuration(gates=FeatureGates(topology_aware_hints=False))),
         disabled("the feature gate TopologyAwareHints is off"),
     ),
     "misspelt": (AUTO.with_(service=a_service("Atuo")), disabled(MISSPELT)),
@@ -222,7 +222,7 @@ def test_what_stops_hints_while_the_annotation_is_there_is_told_and_no_removal(w
 
 
 def test_subsetting_that_stops_while_the_annotation_is_there_is_told_and_no_removal() -> None:
-    off = Configuration(gates=Gates(topology_aware_subsetting=False))
+    off = Configuration(gates=FeatureGates(topology_aware_subsetting=False))
     keys = a_service(subsetting="Auto", starting="0.5", keys=("*",))
     for now, message in (
         (ON_SUBSETTING.with_(configuration=off), "the feature gate TopologyAwareSubsetting is off"),
@@ -236,7 +236,7 @@ def test_subsetting_that_stops_while_the_annotation_is_there_is_told_and_no_remo
 def test_a_gate_of_subsetting_that_leaves_hints_in_its_place_tells_of_both() -> None:
     service = a_service("Auto", subsetting="Auto", starting="0.5")
     before = ON_SUBSETTING.with_(service=service)
-    now = before.with_(configuration=Configuration(gates=Gates(topology_aware_subsetting=False)))
+    now = before.with_(configuration=Configuration(gates=FeatureGates(topology_aware_subsetting=False)))
     told = subsetting_disabled("the feature gate TopologyAwareSubsetting is off")
     assert becomes(before, now).plan().events == (told, ENABLED)
     assert becomes(before, now).settled().plan().events == ()

@@ -14,8 +14,8 @@ from zoneward.controller.status.telling import CONTROLLER
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
 from zoneward.report.routes import PortRoute
-from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.demand import demand_of
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.demand import compute_demand
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.routing.service_conditions import find_condition
@@ -59,7 +59,7 @@ class Observed:
     @cached_property
     def surroundings(self) -> Surroundings:
         return Surroundings(
-            demand=demand_of(self.snapshot.nodes, missing_cpu=self.configuration.hints.missing_cpu),
+            demand=compute_demand(self.snapshot.nodes, missing_cpu=self.configuration.hints.missing_cpu),
             node_zones=self.snapshot.node_zones,
             configuration=self.configuration,
         )
@@ -134,7 +134,7 @@ class Observed:
         nodes = sorted(self.snapshot.nodes, key=lambda node: node.metadata.name)
         return next(node.metadata.name for node in nodes if place in (node.metadata.name, zone_of(node)))
 
-    def route(self, name: str, consumer: str, place: str, gates: Gates) -> PortRoute:
+    def route(self, name: str, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
         """What `zoneward route --as-is` says of the only port of a Service."""
         plan = self.plans[name]
         surroundings = Surroundings(

@@ -22,7 +22,7 @@ from zoneward.kube.objects import (
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.deciding import NO_PREVIOUS_DECISION, decide
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand import Demand, demand_of
+from zoneward.routing.demand import Demand, compute_demand
 from zoneward.routing.service_conditions import conditions_of
 from zoneward.routing.service_events import ServiceEvent, upstream_events_of
 from zoneward.slices import upstream
@@ -33,7 +33,7 @@ UPSTREAM: Final = Configuration().as_upstream()
 
 
 def upstream_demand(nodes: Iterable[Node]) -> Demand:
-    return demand_of(nodes, missing_cpu="disable")
+    return compute_demand(nodes, missing_cpu="disable")
 
 
 def plan(

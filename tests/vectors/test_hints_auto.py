@@ -33,7 +33,7 @@ from tests.vectors.planning import decision_for, packed_from, plan, set_hints, u
 
 from zoneward.kube.names import TOPOLOGY_MODE_ANNOTATION
 from zoneward.kube.objects import Condition, Endpoint
-from zoneward.routing.configuration import Configuration, Gates
+from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.service_conditions import conditions_of
 from zoneward.routing.service_events import upstream_events_of
 from zoneward.routing.upstream_ranges import ZoneRange, has_node_information
@@ -160,7 +160,7 @@ def reconcile_topology(case: Case) -> None:
         )
         for old in given["existing_slices"]
     ]
-    gates = Gates(topology_aware_hints=given["topology_engine_enabled"])
+    gates = FeatureGates(topology_aware_hints=given["topology_engine_enabled"])
     planned = plan(
         service,
         nodes=[a_node(each) for each in given["nodes"]],

@@ -29,7 +29,7 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
 from zoneward.report.comparisons import totals
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.sandbox.play.driver import play as perform
@@ -165,10 +165,10 @@ async def _perform(play: Play, registry: Registry, controller: Controller, story
 
 async def _follow(controller: Controller, story: Story) -> None:
     """Where traffic starts may change what becomes of a Service that needs no write for it."""
-    known = demand_of(controller.cache.nodes)
+    known = compute_demand(controller.cache.nodes)
     while True:
         await asyncio.sleep(_LOOK)
-        demand = demand_of(controller.cache.nodes)
+        demand = compute_demand(controller.cache.nodes)
         if demand != known and controller.is_settled:
             known = demand
             _look(controller, story)
@@ -185,7 +185,7 @@ def _summary(controller: Controller, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
     changes, cache = controller.metrics.changes, controller.cache
     surroundings = Surroundings(
-        demand=demand_of(cache.nodes),
+        demand=compute_demand(cache.nodes),
         node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
         configuration=Configuration(),
     )

@@ -9,7 +9,7 @@ from zoneward.cli.snapshots import no_services, reading_notes, services_in, snap
 from zoneward.cli.uncollected import uncollected
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.routing.request.what_if import as_if_requested
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
@@ -74,7 +74,7 @@ def surroundings_of(
 ) -> Surroundings:
     """What all Services of a cluster share, from its Nodes and the options."""
     return Surroundings(
-        demand=demand_of(nodes, missing_cpu=configuration.hints.missing_cpu),
+        demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
         node_zones=node_zones,
         configuration=configuration,
         pods_known=pods_known,

@@ -9,7 +9,7 @@ from typing import Final
 
 from zoneward.kube.input_error import InputError, show
 from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL, Heuristic
-from zoneward.routing.algorithms.signature import Allocate
+from zoneward.routing.algorithms.signature import AllocateFunction
 from zoneward.routing.request.what_if import NO_APPROACH
 
 STARTING: Final = "startingThreshold"
@@ -59,7 +59,7 @@ class Contender:
     """
 
     label: str
-    rule: Allocate
+    rule: AllocateFunction
     key: str
     starting: Fraction = Fraction(0)
     overload: Fraction = Fraction(1, 2)
@@ -79,7 +79,7 @@ class OwnRule:
     """A rule that is not in the registry: its name, and what `Contender` needs to know."""
 
     name: str
-    rule: Allocate
+    rule: AllocateFunction
     key: str
     plain: bool = False
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from zoneward.kube.input_error import Misfit, show
 from zoneward.lab.datasets import MOST_PER_ZONE, Integers
 from zoneward.lab.scoring import kept_in
-from zoneward.routing.numba_compiler import compiled
+from zoneward.routing.numba_compiler import compile_function
 
 MOST_BYTES: Final = 2048
 """The longest line: the largest numbers for 30 zones leave a thousand characters and more for the name."""
@@ -126,7 +126,7 @@ def _plainly(lines: bytes, ends: Integers, zones: int) -> tuple[list[str], Integ
 
 @cache
 def _scan() -> Callable[..., None]:
-    return compiled(scan, kept_in=kept_in(), kept_as="csv_rows")
+    return compile_function(scan, cache_dir=kept_in(), cache_name="csv_rows")
 
 
 def scan(

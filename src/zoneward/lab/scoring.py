@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from zoneward.lab.contenders import Contender
 from zoneward.routing.algorithms.one_group import one_group
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
-from zoneward.routing.numba_compiler import compiled
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.numba_compiler import compile_function
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
 FATE: Final = MEASURES
@@ -97,7 +97,7 @@ def scores(contender: Contender, demand: Integers, supply: Integers) -> Reals:
     """
     rows, zones = demand.shape
     results = np.empty((COLUMNS, rows))
-    cells = most_groups(zones) * zones
+    cells = max_groups(zones) * zones
     run = kernel(contender)
     if contender.plain:
         listed: list[list[float]] = [[0.0] * rows for _ in range(COLUMNS)]
@@ -170,8 +170,8 @@ def kernel(contender: Contender) -> Callable[..., None]:
 @cache
 def _kernel(rule: Any, key: str) -> Callable[..., None]:
     if not key:
-        return compiled(score_rows, allocates=True, rule=rule)
-    return compiled(score_rows, kept_in=kept_in(), kept_as=f"score_rows_{key}", rule=rule)
+        return compile_function(score_rows, allocates=True, rule=rule)
+    return compile_function(score_rows, cache_dir=kept_in(), cache_name=f"score_rows_{key}", rule=rule)
 
 
 def kept_in() -> str:

@@ -9,8 +9,8 @@ import msgspec
 from zoneward.kube.objects import Condition
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Rule
-from zoneward.routing.selection.expected_traffic import Traffic
-from zoneward.routing.selection.traffic_measurements import Measurements, predicted_for
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
 from zoneward.routing.service_events import ServiceEvent
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
@@ -121,7 +121,7 @@ class SkippedView(_View, frozen=True, gc=False):
 
 
 def decisions_document(
-    plans: Iterable[ServicePlan], *, measured: Measurements | None = None, zones: Iterable[str] = ()
+    plans: Iterable[ServicePlan], *, measured: TrafficMeasurements | None = None, zones: Iterable[str] = ()
 ) -> dict[str, Any]:
     """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans.
 
@@ -155,7 +155,7 @@ def slice_counts(plan: ServicePlan, family: FamilyPlan) -> SlicesView:
     )
 
 
-def _decision(plan: ServicePlan, family: FamilyPlan, measured: Measurements | None) -> DecisionView:
+def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements | None) -> DecisionView:
     decision, traffic = family.decision, family.traffic
     meta = plan.service.metadata
     return DecisionView(
@@ -186,7 +186,7 @@ def _decision(plan: ServicePlan, family: FamilyPlan, measured: Measurements | No
     )
 
 
-def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> MeasuredView | None:
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> MeasuredView | None:
     meta, traffic = plan.service.metadata, family.traffic
     found = measured.of(meta.namespace, meta.name, family.address_type)
     if found is None:
@@ -195,7 +195,7 @@ def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> 
     return MeasuredView(
         connections=found.connections,
         in_zone=_rounded_if_any(found.share),
-        predicted_in_zone=_rounded_if_any(predicted_for(found, traffic) if traffic else None),
+        predicted_in_zone=_rounded_if_any(predicted_in_zone_share(found, traffic) if traffic else None),
         zones={
             zone: MeasuredZoneView(
                 connections=each.connections,
@@ -209,7 +209,7 @@ def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> 
     )
 
 
-def _measuring(measured: Measurements, zones: Iterable[str]) -> MeasuringView:
+def _measuring(measured: TrafficMeasurements, zones: Iterable[str]) -> MeasuringView:
     return MeasuringView(
         since=measured.since,
         until=measured.until,
@@ -234,7 +234,7 @@ def _groups(decision: Decision) -> tuple[GroupView, ...] | None:
     return tuple(views)
 
 
-def _zones(traffic: Traffic | None) -> dict[str, ZoneView]:
+def _zones(traffic: ExpectedTraffic | None) -> dict[str, ZoneView]:
     if traffic is None:
         return {}
     return {

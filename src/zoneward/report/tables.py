@@ -18,8 +18,8 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.rules import Reason, counted, listed
-from zoneward.routing.selection.expected_traffic import Traffic, ZoneTraffic
-from zoneward.routing.selection.traffic_measurements import Measurements, predicted_for
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 _MOST_ZONE_COLUMNS = 6
@@ -64,7 +64,7 @@ def plan_table(
     width: int,
     wide: bool = False,
     known_zones: Collection[str] = (),
-    measured: Measurements | None = None,
+    measured: TrafficMeasurements | None = None,
 ) -> RenderableType:
     """What each Service would get, a line each, in ``width`` columns.
 
@@ -116,7 +116,7 @@ def plan_table(
     return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), wide=wide))
 
 
-def _measured_from(measured: Measurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> AnyText:
+def _measured_from(measured: TrafficMeasurements, demand: Demand, short: Mapping[str, str], *, wide: bool) -> AnyText:
     """Where measured traffic comes from, and what it does not tell of."""
     told = tuple(
         f"{counted(len(nodes), 'node')} in {short.get(zone, zone) or 'no zone'}"
@@ -247,14 +247,14 @@ def _service(plan: ServicePlan, family: FamilyPlan) -> AnyText:
     return text
 
 
-def _zone(traffic: Traffic | None, zone: str, configuration: Configuration) -> AnyText:
+def _zone(traffic: ExpectedTraffic | None, zone: str, configuration: Configuration) -> AnyText:
     each = traffic.zones.get(zone) if traffic else None
     if each is None:
         return Text("-", "dim")
     return Text(f"{each.located}>{each.consumed}", _colour(_above(each), configuration))
 
 
-def _above(each: ZoneTraffic) -> float:
+def _above(each: ExpectedZoneTraffic) -> float:
     return each.overload if each.overload is not None else 0.0
 
 
@@ -262,14 +262,14 @@ def _share(share: float | None) -> AnyText:
     return Text("-", "dim") if share is None else Text(f"{share:.0%}")
 
 
-def _measured(plan: ServicePlan, family: FamilyPlan, measured: Measurements) -> tuple[AnyText, AnyText]:
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> tuple[AnyText, AnyText]:
     """What stayed, and what is predicted to."""
     meta, traffic = plan.service.metadata, family.traffic
     found = measured.of(meta.namespace, meta.name, family.address_type)
     if found is None or found.share is None:
         return _share(None), _share(None)
     share = _share(found.share).append(f" of {_short(found.connections)}", "dim")
-    return share, _share(predicted_for(found, traffic) if traffic else None)
+    return share, _share(predicted_in_zone_share(found, traffic) if traffic else None)
 
 
 def _short(number: int) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from zoneward.routing.algorithms.heuristics import Heuristic
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
 from zoneward.routing.placement.groups import WEIGHT_DIGITS, Group, own_group
 
 
@@ -55,8 +55,8 @@ def allocate(
 ) -> Allocation | None:
     """Run a heuristic's rule over plain lists. None where it finds that no allocation may be made."""
     size = len(zones)
-    composition = [0] * (most_groups(size) * size)
-    weights = [0.0] * (most_groups(size) * size)
+    composition = [0] * (max_groups(size) * size)
+    weights = [0.0] * (max_groups(size) * size)
     parameters = (threshold.numerator, threshold.denominator, start_threshold.numerator, start_threshold.denominator)
     scratch = [0] * (size * SCRATCH_PER_ZONE)
     reals = [0.0] * (size * REALS_PER_ZONE)

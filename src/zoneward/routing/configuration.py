@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, get_args
 
 from zoneward.kube import names
 from zoneward.kube.validation import DEFAULT_ENDPOINTS_PER_SLICE, ENDPOINTS_PER_SLICE
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "ZonewardConfiguration"
@@ -22,9 +23,6 @@ UPSTREAM_THRESHOLD: Final = Fraction(1, 5)
 MissingCPU = Literal["count-nodes", "disable"]
 DefaultApproach = Literal["ClusterWide", "Subsetting"]
 Encoding = Literal["slice-groups", "hints"]
-Algorithm = Literal["local", "local-shared", "local-weighted", "local-opt", "random"]
-WEIGHTED_ALGORITHMS: Final[tuple[Algorithm, ...]] = ("local-weighted", "local-opt")
-"""Their groups have weights, which hints can't say."""
 _TOLERANCE_EXPECTED: Final = "a share of all traffic from 0 to 1 (0.1 is 10 %)"
 STARTING_THRESHOLD_EXPECTED: Final = "a number above 0 (3 is three endpoints a zone), at most 1000"
 
@@ -34,7 +32,7 @@ class ConfigurationError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gates:
+class FeatureGates:
     """Feature gates of the proposals. All are on but ``ServiceTopology``, the one that the others replaced."""
 
     topology_aware_hints: bool = True
@@ -70,7 +68,7 @@ class SubsettingSettings:
     less of the traffic in its zone than a full rebalance would (0.1 = 10 % of all traffic).
     """
 
-    algorithm: Algorithm = "local"
+    algorithm: str = "local"
     starting_threshold: Fraction = Fraction(3)
     padding: int = 3
     overload_threshold: Fraction = Fraction(1, 2)
@@ -86,7 +84,7 @@ class Configuration:
     it. ``keep_built_in_label``: slices carry the built-in controller's label, so that its slices are kept as our own.
     """
 
-    gates: Gates = field(default_factory=Gates)
+    gates: FeatureGates = field(default_factory=FeatureGates)
     default_approach: DefaultApproach = "ClusterWide"
     hints: HintsSettings = field(default_factory=HintsSettings)
     subsetting: SubsettingSettings = field(default_factory=SubsettingSettings)
@@ -164,7 +162,7 @@ def _check_subsetting(settings: SubsettingSettings) -> None:
             f" got {_shown(settings.overload_threshold)}"
         )
     _check_tolerance("subsetting", settings.in_zone_tolerance)
-    if settings.encoding == "hints" and settings.algorithm in WEIGHTED_ALGORITHMS:
+    if settings.encoding == "hints" and SUBSETTING_ALGORITHMS[settings.algorithm].weighs:
         raise ConfigurationError(
             f"subsetting.encoding: expected slice-groups with {settings.algorithm}, got hints, which have no weights"
         )
@@ -192,10 +190,10 @@ def configuration_from(document: Mapping[str, Any]) -> Configuration:
     return Configuration(**{_READ[key][0]: _READ[key][1](value) for key, value in rest.items()})
 
 
-def _gates(value: Any) -> Gates:
-    known = {_pascal(gate.name): gate.name for gate in fields(Gates)}
+def _gates(value: Any) -> FeatureGates:
+    known = {_pascal(gate.name): gate.name for gate in fields(FeatureGates)}
     section = _section(value, "featureGates")
-    return Gates(**{known[k]: _boolean(v, f"featureGates.{k}") for k, v in _known(section, known)})
+    return FeatureGates(**{known[k]: _boolean(v, f"featureGates.{k}") for k, v in _known(section, known)})
 
 
 def _hints(value: Any) -> HintsSettings:
@@ -274,7 +272,7 @@ _HINTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "inZoneTolerance": lambda value: _share(value, "hints.inZoneTolerance", _TOLERANCE_EXPECTED),
 }
 _SUBSETTING: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "algorithm": lambda value: _choice(value, "subsetting.algorithm", get_args(Algorithm)),
+    "algorithm": lambda value: _choice(value, "subsetting.algorithm", tuple(SUBSETTING_ALGORITHMS)),
     "startingThreshold": lambda value: _share(value, "subsetting.startingThreshold", STARTING_THRESHOLD_EXPECTED),
     "padding": lambda value: _integer(value, "subsetting.padding"),
     "overloadThreshold": lambda value: _share(value, "subsetting.overloadThreshold"),

@@ -92,13 +92,13 @@ class Demand:
         )
 
 
-def demand_of(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-nodes") -> Demand:
+def compute_demand(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-nodes") -> Demand:
     """Demand of a cluster (KEP-2433 § Assumptions).
 
     Where any ready Node has no allocatable CPU, or none above 0, Nodes are counted instead, in all zones; with
     ``missing_cpu="disable"`` CPU is used for the others, and the caller voids hints for the reason in ``without_cpu``.
     """
-    ready = sorted((node for node in nodes if counts(node)), key=lambda node: node.metadata.name)
+    ready = sorted((node for node in nodes if counts_for_demand(node)), key=lambda node: node.metadata.name)
     cpu = [(node.metadata.name, zone_of(node), allocatable_cpu(node)) for node in ready]
     without_cpu = tuple(name for name, _, amount in cpu if amount <= 0)
     by_count = bool(without_cpu) and missing_cpu == "count-nodes"
@@ -120,13 +120,13 @@ def demand_of(nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-nodes")
     )
 
 
-def counts(node: Node) -> bool:
+def counts_for_demand(node: Node) -> bool:
     """Whether a Node's CPU counts: it is ready and carries none of the excluded labels."""
     labels = node.metadata.labels or {}
-    return is_ready(node) and not any(label in labels for label in names.NODE_EXCLUDED_LABELS)
+    return is_node_ready(node) and not any(label in labels for label in names.NODE_EXCLUDED_LABELS)
 
 
-def is_ready(node: Node) -> bool:
+def is_node_ready(node: Node) -> bool:
     """Whether a Node says that it is ready; one without status does not."""
     return node.status is not None and says_ready(node.status.conditions)
 
@@ -152,4 +152,4 @@ def changes_demand(old: Node | None, new: Node | None) -> bool:
 
 def _demand_inputs(node: Node | None) -> tuple[str | None, Fraction] | None:
     """Everything that demand reads from a Node besides its name; None for a Node that does not count."""
-    return (zone_of(node), allocatable_cpu(node)) if node is not None and counts(node) else None
+    return (zone_of(node), allocatable_cpu(node)) if node is not None and counts_for_demand(node) else None

@@ -1,7 +1,7 @@
-"""The one door to numba: functions of the decision core, compiled as they are where numba is installed.
+"""The only place that imports numba: it compiles functions of the decision core as they are, where numba is installed.
 
-A controller has no need of it: one decision is taken in plain Python in a fraction of a millisecond. Who takes millions
-(the lab, the benchmarks) asks here for the same function compiled. numba is imported by the first call, never before.
+A controller does not need it: plain Python makes one decision in a fraction of a millisecond. The lab and the
+benchmarks, which make millions, compile the same functions here. The first call imports numba, never before.
 """
 
 from collections.abc import Callable
@@ -16,60 +16,67 @@ def is_available() -> bool:
     return find_spec("numba") is not None
 
 
-def compiled(
+def compile_function(
     function: Callable[..., Any],
     *,
     allocates: bool = False,
-    kept_in: str = "",
-    kept_as: str = "",
-    **given: Callable[..., Any],
+    cache_dir: str = "",
+    cache_name: str = "",
+    **replacements: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """The function in machine code, for numpy arrays in place of lists; without numba as it is.
+    """The function in machine code, for numpy arrays in place of lists; without numba the function itself.
 
     It is compiled with every plain function that it calls by name, and those that these call, from their source: there
-    is no second version of anything. Each is compiled once. ``given`` puts other functions behind names that it calls.
+    is no second version of anything. Each is compiled once. ``replacements`` puts other functions behind names that it
+    calls.
 
-    ``allocates``: it may make arrays of its own, as no function of the decision core does.
+    ``allocates``: it may create arrays of its own, which no function of the decision core does.
 
-    With ``kept_in`` the machine code is kept in that directory, as ``kept_as``, and found there by the next process.
-    Whoever asks for that sees to it that no other function has the name, and that each version of what is called has a
-    directory of its own.
+    With ``cache_dir`` the machine code is kept in that directory, as ``cache_name``, where the next process finds it.
+    The caller ensures that no other function has the name, and that each version of the functions has a directory of
+    its own.
     """
     if is_available():
-        return _compiled(function, allocates, kept_in, kept_as, tuple(sorted(given.items())))
-    return _clone(function, function.__name__, {**function.__globals__, **given}) if given else function
+        return _compile(function, allocates, cache_dir, cache_name, tuple(sorted(replacements.items())))
+    if replacements:
+        return _clone(function, function.__name__, {**function.__globals__, **replacements})
+    return function
 
 
 @cache
-def _compiled(
-    function: Any, allocates: bool, kept_in: str, kept_as: str, given: tuple[tuple[str, Callable[..., Any]], ...]
+def _compile(
+    function: Any,
+    allocates: bool,
+    cache_dir: str,
+    cache_name: str,
+    replacements: tuple[tuple[str, Callable[..., Any]], ...],
 ) -> Callable[..., Any]:
     from numba import config, njit
 
-    known = {
-        name: _compiled(value, allocates, "", "", ()) if isinstance(value, FunctionType) else value
-        for name, value in {**function.__globals__, **dict(given)}.items()
-        if name in {*_names(function.__code__), "__name__"}
+    names = {
+        name: _compile(value, allocates, "", "", ()) if isinstance(value, FunctionType) else value
+        for name, value in {**function.__globals__, **dict(replacements)}.items()
+        if name in {*_global_names(function.__code__), "__name__"}
     }
-    clone = _clone(function, kept_as or function.__name__, known)
-    if kept_in:
-        setattr(config, "CACHE_DIR", kept_in)  # noqa: B010 -- a name that the module makes up at run time
-    # No rule divides by zero, and none makes an array: asking whether it does, and counting who still needs the arrays
+    clone = _clone(function, cache_name or function.__name__, names)
+    if cache_dir:
+        setattr(config, "CACHE_DIR", cache_dir)  # noqa: B010 -- a name that the module makes up at run time
+    # No algorithm divides by zero, and none creates an array: checking for that, and counting references to the arrays
     # that were passed in, would take most of the time.
     options: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": allocates}
-    result: Callable[..., Any] = njit(**options, cache=bool(kept_in), forceinline=not kept_in)(clone)
+    result: Callable[..., Any] = njit(**options, cache=bool(cache_dir), forceinline=not cache_dir)(clone)
     return result
 
 
-def _clone(function: Any, name: str, known: dict[str, Any]) -> FunctionType:
-    """The same code under another name, and with these names to look up."""
+def _clone(function: Any, name: str, names: dict[str, Any]) -> FunctionType:
+    """The same code under another name, with its own global names."""
     code = function.__code__.replace(co_name=name, co_qualname=name)
-    clone = FunctionType(code, known, name, function.__defaults__)
+    clone = FunctionType(code, names, name, function.__defaults__)
     clone.__qualname__ = name
     return clone
 
 
-def _names(code: CodeType) -> set[str]:
+def _global_names(code: CodeType) -> set[str]:
     """Every global name that a function may look up, also in comprehensions within it."""
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    return set(code.co_names).union(*map(_global_names, inner))

@@ -10,7 +10,7 @@ from typing import Final
 
 from zoneward.kube.validation import MAX_ZONE_HINTS
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS, Heuristic
-from zoneward.routing.algorithms.lazy_rebalance import only_the_update
+from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
 from zoneward.routing.algorithms.signature import IMPOSSIBLE
 from zoneward.routing.allocation import Allocation, allocate, allocation_of
 from zoneward.routing.case import Case
@@ -152,7 +152,7 @@ def _rebalance_lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _Placed
         if lot.before >= 0:
             composition[lot.before * size + lot.home] += len(lot)
     threshold = case.configuration.subsetting.overload_threshold
-    found = only_the_update(
+    found = rebalance_lazily(
         homes.weights,
         homes.supply,
         (threshold.numerator, threshold.denominator),
@@ -295,7 +295,7 @@ def _place_not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> 
     if new:
         weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
         number_of_groups = len(allocation.groups)
-        only_the_update(
+        rebalance_lazily(
             homes.weights,
             supply,
             (1, 1),

@@ -7,7 +7,7 @@ from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing import score
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
-from zoneward.routing.selection.expected_traffic import Traffic
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan, Surroundings, plan_service
 from zoneward.slices.ports import PortKey, port_key
 
@@ -25,7 +25,7 @@ class Candidate:
 
     approach: str
     decision: Decision
-    traffic: Traffic | None
+    traffic: ExpectedTraffic | None
     slices: int
     created: int
     updated: int

@@ -9,7 +9,7 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand
 from zoneward.routing.late import Late
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
-from zoneward.routing.selection.expected_traffic import Traffic
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.routing.service_conditions import worst_family
 from zoneward.routing.service_events import ServiceEvent
 from zoneward.slices.packing import SliceChanges
@@ -45,7 +45,7 @@ class FamilyPlan:
     changes: SliceChanges
     replaced: tuple[EndpointSlice, ...]
     others: tuple[EndpointSlice, ...]
-    traffic: Late[Traffic | None] = Late()  # noqa: RUF009 -- a descriptor
+    traffic: Late[ExpectedTraffic | None] = Late()  # noqa: RUF009 -- a descriptor
 
     @property
     def void_hints(self) -> str | None:

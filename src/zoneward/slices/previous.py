@@ -23,9 +23,7 @@ class KnownGroups:
         group = group_of_slice(each)
         if group is not None:
             return self._labelled.setdefault(group, group)
-        if said_of(each) not in BALANCED_GROUPS or any(
-            endpoint.hints is not None for endpoint in each.endpoints or ()
-        ):
+        if said_of(each) not in BALANCED_GROUPS or any(endpoint.hints is not None for endpoint in each.endpoints or ()):
             return None
         return EVERY_ZONE
 

@@ -20,7 +20,7 @@ from zoneward.controller.status.conditions import ours, says_the_same
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.beginning import begun
 from zoneward.slices.plan import Surroundings, plan_service
@@ -249,7 +249,7 @@ class World:
             lists_pods=True,
         )
         surroundings = Surroundings(
-            demand=demand_of(snapshot.nodes),
+            demand=compute_demand(snapshot.nodes),
             node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
             configuration=self.configuration,
         )

@@ -4,7 +4,7 @@ import math
 from itertools import product
 from random import Random
 
-from zoneward.routing.algorithms.endpoint_moves import fewest_below, lacking, spare, surplus
+from zoneward.routing.algorithms.endpoint_moves import lacking_endpoints, min_endpoints_below, spare_endpoints, surplus
 from zoneward.routing.algorithms.zone_heaps import GIVERS, RECEIVERS, pop, push, push_and_pop
 
 
@@ -30,7 +30,7 @@ def doubles() -> list[float]:
 
 def test_the_fewest_below_is_where_the_overload_falls_below() -> None:
     for expected, limit in product(doubles(), (0.5, 0.2, 1 / 3, 0.0, 3.0, 1000.0)):
-        number = fewest_below(limit, expected)
+        number = min_endpoints_below(limit, expected)
         assert number >= 1
         assert expected / number - 1 < limit
         assert number == 1 or expected / (number - 1) - 1 >= limit, (expected, limit)
@@ -41,8 +41,8 @@ def test_what_a_zone_can_spare_or_lacks_is_counted_as_if_one_after_the_other() -
         count = [had]
         while surplus(0, 1, [expected], count) >= 1:
             count[0] -= 1
-        assert max(0, spare(0, 1, [expected], [had])) == had - count[0], (expected, had)
+        assert max(0, spare_endpoints(0, 1, [expected], [had])) == had - count[0], (expected, had)
         count = [had]
         while surplus(0, 1, [expected], count) <= -1:
             count[0] += 1
-        assert max(0, lacking(0, 1, [expected], [had])) == count[0] - had, (expected, had)
+        assert max(0, lacking_endpoints(0, 1, [expected], [had])) == count[0] - had, (expected, had)

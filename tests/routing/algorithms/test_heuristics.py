@@ -1,7 +1,5 @@
 """Heuristics by name, and what each is like."""
 
-from typing import get_args
-
 import pytest
 
 from zoneward.kube import names
@@ -20,7 +18,6 @@ from zoneward.routing.algorithms.local_weighted import local_weighted
 from zoneward.routing.algorithms.one_group import one_group
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.same_zone import same_zone
-from zoneward.routing.configuration import WEIGHTED_ALGORITHMS, Algorithm
 from zoneward.routing.request.what_if import WHAT_IF_VALUES
 
 
@@ -41,17 +38,15 @@ def test_there_are_ten() -> None:
     assert all(name == heuristic.name for name, heuristic in HEURISTICS.items())
 
 
-def test_the_algorithms_of_subsetting_are_those_that_balance_and_that_a_configuration_may_name() -> None:
+def test_the_algorithms_of_subsetting_are_those_that_balance() -> None:
     assert dict(SUBSETTING_ALGORITHMS) == {
         name: heuristic for name, heuristic in HEURISTICS.items() if heuristic.balances and heuristic.subsets
     }
-    assert tuple(SUBSETTING_ALGORITHMS) == get_args(Algorithm)
-    assert tuple(name for name, each in SUBSETTING_ALGORITHMS.items() if each.weighs) == WEIGHTED_ALGORITHMS
 
 
 def test_no_setting_of_a_cluster_can_ask_for_what_the_proposals_tool_makes_of_local() -> None:
     assert Heuristic("local-kep-tool", local_kep_tool, balances=True, subsets=True) == LOCAL_KEP_TOOL
-    assert LOCAL_KEP_TOOL.name not in {*HEURISTICS, *SUBSETTING_ALGORITHMS, *get_args(Algorithm), *WHAT_IF_VALUES}
+    assert LOCAL_KEP_TOOL.name not in {*HEURISTICS, *SUBSETTING_ALGORITHMS, *WHAT_IF_VALUES}
     assert find_heuristic(f"{names.DOMAIN}/{LOCAL_KEP_TOOL.name}") is None
 
 

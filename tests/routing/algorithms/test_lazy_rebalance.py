@@ -10,7 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.routing.algorithms.running import HALF, PER_SLICE
 
-from zoneward.routing.algorithms.lazy_rebalance import only_the_update
+from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
 from zoneward.routing.algorithms.signature import IMPOSSIBLE
 from zoneward.routing.score import MAX_OVERLOAD, MEASURES, measure
 
@@ -37,7 +37,7 @@ def updated(
     zones, groups = len(demand), len(staying)
     assert groups == zones + len(shared)
     composition = [number for row in staying for number in row]
-    result = only_the_update(
+    result = rebalance_lazily(
         demand,
         supply,
         threshold.as_integer_ratio(),

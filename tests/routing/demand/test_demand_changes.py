@@ -1,4 +1,4 @@
-"""A change of a Node changes demand where `demand_of` says so, and a heartbeat does not."""
+"""A change of a Node changes demand where `compute_demand` says so, and a heartbeat does not."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, ZONE_LABEL
 from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus
-from zoneward.routing.demand import changes_demand, demand_of
+from zoneward.routing.demand import changes_demand, compute_demand
 
 
 def a_node(
@@ -35,7 +35,7 @@ nodes = st.none() | st.builds(
 @given(nodes, nodes)
 def test_it_changes_demand_exactly_where_demand_differs(old: Node | None, new: Node | None) -> None:
     others = [Node(metadata=NodeMeta(name="o", labels={ZONE_LABEL: "c"}), status=a_node().status)]
-    before, after = (demand_of([*others, *([node] if node else [])]) for node in (old, new))
+    before, after = (compute_demand([*others, *([node] if node else [])]) for node in (old, new))
     assert changes_demand(old, new) == (before != after)
 
 

@@ -16,7 +16,7 @@ from zoneward.routing.configuration import (
     STARTING_THRESHOLD_EXPECTED,
     Configuration,
     DefaultApproach,
-    Gates,
+    FeatureGates,
     HintsSettings,
     SubsettingSettings,
 )
@@ -381,12 +381,12 @@ def test_a_threshold_matters_only_where_hints_balance(service: Service) -> None:
 
 # --- gates ------------------------------------------------------------------------------------------------------------
 
-GATES: Final[Mapping[str, Gates]] = {
-    "all on": Gates(),
-    "no hints": Gates(topology_aware_hints=False),
-    "no traffic distribution": Gates(service_traffic_distribution=False),
-    "no new values of it": Gates(prefer_same_traffic_distribution=False),
-    "no subsetting": Gates(topology_aware_subsetting=False),
+GATES: Final[Mapping[str, FeatureGates]] = {
+    "all on": FeatureGates(),
+    "no hints": FeatureGates(topology_aware_hints=False),
+    "no traffic distribution": FeatureGates(service_traffic_distribution=False),
+    "no new values of it": FeatureGates(prefer_same_traffic_distribution=False),
+    "no subsetting": FeatureGates(topology_aware_subsetting=False),
 }
 DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode", "zoneward.dev/PreferZone")
 ANNOTATIONS: Final[Mapping[str, Service]] = {
@@ -432,7 +432,7 @@ def test_a_gate_refuses_its_own_settings_and_no_others(setting: str, gates: str)
 @pytest.mark.parametrize("gate", ["TopologyAwareHints", "TopologyAwareSubsetting"])
 def test_subsetting_that_hints_encode_needs_the_gates_of_both(value: str, gate: str) -> None:
     hints_on = gate != "TopologyAwareHints"
-    off = Gates(topology_aware_hints=hints_on, topology_aware_subsetting=not hints_on)
+    off = FeatureGates(topology_aware_hints=hints_on, topology_aware_subsetting=not hints_on)
     configuration = Configuration(gates=off, subsetting=SubsettingSettings(encoding="hints"))
     found = asked(a_service(subsetting=value), configuration)
     assert (found.heuristic, found.refusal) == (None, Reason.FEATURE_GATE_OFF)
@@ -441,7 +441,7 @@ def test_subsetting_that_hints_encode_needs_the_gates_of_both(value: str, gate: 
 
 def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off() -> None:
     configuration = Configuration(
-        gates=Gates(topology_aware_hints=False),
+        gates=FeatureGates(topology_aware_hints=False),
         default_approach="Subsetting",
         subsetting=SubsettingSettings(encoding="hints"),
     )
@@ -452,7 +452,7 @@ def test_a_default_that_hints_encode_asks_for_nothing_while_their_gate_is_off() 
 
 def test_a_refused_annotation_wins_all_the_same() -> None:
     """With its gate off the annotation gives no hints, and the field beside it does not step in."""
-    off = Configuration(gates=Gates(topology_aware_hints=False))
+    off = Configuration(gates=FeatureGates(topology_aware_hints=False))
     assert outcome(a_service("Auto", distribution="PreferClose"), off) == "FeatureGateOff"
 
 

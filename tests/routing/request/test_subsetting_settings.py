@@ -15,12 +15,12 @@ from tests.clusters import Cluster, a_service, nodes_in, only_family, pods_in, w
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
-from zoneward.routing.configuration import Configuration, ConfigurationError, Gates, SubsettingSettings
+from zoneward.routing.configuration import Configuration, ConfigurationError, FeatureGates, SubsettingSettings
 from zoneward.routing.request.approach import Approach, RequestedApproach, requested_approach
 from zoneward.routing.rules import Reason, Rule, RuleLog
 from zoneward.slices.plan import ServicePlan
 
-OFF: Final = Gates(topology_aware_subsetting=False)
+OFF: Final = FeatureGates(topology_aware_subsetting=False)
 
 
 def asked(service: Service, configuration: Configuration | None = None) -> tuple[RequestedApproach, tuple[Rule, ...]]:
@@ -148,7 +148,8 @@ def test_what_all_settings_together_come_to(value: str | None, gate: bool) -> No
             subsetting=setting.subsetting,
         )
         configuration = Configuration(
-            gates=Gates() if setting.gate else OFF, default_approach="Subsetting" if setting.default else "ClusterWide"
+            gates=FeatureGates() if setting.gate else OFF,
+            default_approach="Subsetting" if setting.default else "ClusterWide",
         )
         found, _ = asked(service, configuration)
         assert Expected(outcome(found), found.accepted) == expected_of(setting), in_words(setting)
@@ -279,17 +280,17 @@ def test_rules_tell_what_was_read_and_what_it_comes_to() -> None:
     assert details["traffic-distribution"] == "X is set too, but subsetting wins"
 
 
-ACCEPTED: Final[Mapping[str, tuple[Service, Gates, str, str]]] = {
-    "understood": (a_service(subsetting="Auto"), Gates(), "Accepted", f"{ANNOTATION}: Auto"),
+ACCEPTED: Final[Mapping[str, tuple[Service, FeatureGates, str, str]]] = {
+    "understood": (a_service(subsetting="Auto"), FeatureGates(), "Accepted", f"{ANNOTATION}: Auto"),
     "unknown": (
         a_service(subsetting="Banana"),
-        Gates(),
+        FeatureGates(),
         "UnknownValue",
         f"{ANNOTATION}: 'Banana' is not a known value",
     ),
     "unknown, beside hints that work": (
         a_service("Auto", subsetting="Banana"),
-        Gates(),
+        FeatureGates(),
         "UnknownValue",
         f"{ANNOTATION}: 'Banana' is not a known value",
     ),
@@ -307,7 +308,7 @@ ACCEPTED: Final[Mapping[str, tuple[Service, Gates, str, str]]] = {
     ),
     "unknown algorithm": (
         a_service(subsetting="Auto", algorithm="Banana"),
-        Gates(),
+        FeatureGates(),
         "UnknownValue",
         f"{names.SUBSETTING_ALGORITHM_ANNOTATION}: 'Banana' is not a known value, so local is used",
     ),
@@ -341,7 +342,7 @@ def test_a_default_needs_no_condition() -> None:
 def test_a_service_names_its_algorithm(algorithm: str) -> None:
     """Whatever the controller's is."""
     for own in SUBSETTING_ALGORITHMS:
-        configuration = Configuration(subsetting=SubsettingSettings(algorithm=own))  # type: ignore[arg-type]
+        configuration = Configuration(subsetting=SubsettingSettings(algorithm=own))
         assert outcome(asked(a_service(subsetting="Auto"), configuration)[0]) == f"Subsetting/{own}"
         found, _ = asked(a_service(subsetting="Auto", algorithm=algorithm), configuration)
         assert (outcome(found), found.accepted) == (f"Subsetting/{algorithm}", True)
@@ -427,8 +428,10 @@ def test_they_count_for_the_default_too() -> None:
 def test_the_gate_may_not_be_on_together_with_service_topology() -> None:
     """KEP-2004 § Feature Gate, with the gate for hints out of the way."""
     with pytest.raises(ConfigurationError, match="TopologyAwareSubsetting together with ServiceTopology"):
-        Configuration(gates=Gates(topology_aware_hints=False, service_topology=True))
-    Configuration(gates=Gates(topology_aware_hints=False, topology_aware_subsetting=False, service_topology=True))
+        Configuration(gates=FeatureGates(topology_aware_hints=False, service_topology=True))
+    Configuration(
+        gates=FeatureGates(topology_aware_hints=False, topology_aware_subsetting=False, service_topology=True)
+    )
 
 
 # --- traffic policies -------------------------------------------------------------------------------------------------

@@ -22,35 +22,35 @@ from zoneward.kube.objects import (
     ServiceStatus,
     is_ready,
 )
-from zoneward.routing.configuration import Gates
+from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.placement.groups import Group, own_group
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     CURRENT,
     ZONEWARD,
-    HintsHeeded,
+    HonoredHints,
     Policies,
     Selection,
     SelectionRule,
     endpoints_of_all_ports,
     endpoints_of_port,
-    hints_heeded,
+    honored_hints,
     is_externally_accessible,
     is_proxied,
     policies_of,
-    select,
+    select_endpoints,
     slice_groups,
     slices_by_port,
 )
 
-NO_HINTS: Final = HintsHeeded(zones=False, nodes=False)
+NO_HINTS: Final = HonoredHints(zones=False, nodes=False)
 
 
 def chosen(
-    *endpoints: Endpoint, node: str = "n1", zone: str | None = "a", heeded: HintsHeeded = ALL_HINTS
+    *endpoints: Endpoint, node: str = "n1", zone: str | None = "a", honored: HonoredHints = ALL_HINTS
 ) -> tuple[str, set[str]]:
     """The rule and the addresses under the policy Cluster."""
-    selection = select(endpoints, policies=CLUSTER, heeded=heeded, node=node, zone=zone)
+    selection = select_endpoints(endpoints, policies=CLUSTER, honored=honored, node=node, zone=zone)
     return selection.rule.value, addresses(selection.cluster)
 
 
@@ -110,9 +110,9 @@ def test_a_proxy_that_does_not_know_its_zone_uses_all() -> None:
 
 def test_hints_that_are_not_heeded_do_not_matter() -> None:
     endpoints = hinted(hints("a", nodes=["n1"]), hints("b", nodes=["n2"]))
-    assert chosen(*endpoints, heeded=HintsHeeded(zones=True, nodes=False), node="n2") == ("zone-hints", {"10.0.0.1"})
-    assert chosen(*endpoints, heeded=HintsHeeded(zones=False, nodes=True), node="n3") == ("all", ALL)
-    assert chosen(*endpoints, heeded=NO_HINTS) == ("all", ALL)
+    assert chosen(*endpoints, honored=HonoredHints(zones=True, nodes=False), node="n2") == ("zone-hints", {"10.0.0.1"})
+    assert chosen(*endpoints, honored=HonoredHints(zones=False, nodes=True), node="n3") == ("all", ALL)
+    assert chosen(*endpoints, honored=NO_HINTS) == ("all", ALL)
 
 
 def test_endpoints_that_are_not_ready_need_no_hint() -> None:
@@ -126,7 +126,7 @@ def test_a_hint_on_an_endpoint_that_is_not_ready_matches_nobody() -> None:
 
 
 def test_where_nobody_is_there_nobody_is_chosen() -> None:
-    selection = select((), policies=CLUSTER, heeded=ALL_HINTS, node="n1", zone="a")
+    selection = select_endpoints((), policies=CLUSTER, honored=ALL_HINTS, node="n1", zone="a")
     assert (selection.cluster, selection.all_reachable, selection.has_any, selection.only_remote) == (
         (),
         (),
@@ -201,8 +201,8 @@ def test_policies_say_which_endpoints_a_proxy_needs(which: str) -> None:
 def test_with_its_gate_off_the_internal_policy_is_not_heeded() -> None:
     """KEP-2086's gate; the external policy is older than it."""
     service = a_service(internal="Local", external="Local", node_port=30080)
-    off = Gates(topology_aware_hints=False, service_traffic_policy=False)
-    assert policies_of(service, Gates()) == Policies(uses_cluster=True, uses_local=True, internal_local=True)
+    off = FeatureGates(topology_aware_hints=False, service_traffic_policy=False)
+    assert policies_of(service, FeatureGates()) == Policies(uses_cluster=True, uses_local=True, internal_local=True)
     assert policies_of(service, off) == Policies(uses_cluster=True, uses_local=True, internal_local=False)
     assert policies_of(a_service(internal="Local"), off) == CLUSTER
 
@@ -237,7 +237,7 @@ def test_proxies_serve_what_has_an_address_of_its_own(service: Service, expected
 
 
 def under(policies: Policies, *endpoints: Endpoint) -> Selection:
-    return select(endpoints, policies=policies, heeded=ALL_HINTS, node="n1", zone="a")
+    return select_endpoints(endpoints, policies=policies, honored=ALL_HINTS, node="n1", zone="a")
 
 
 INTERNAL_LOCAL: Final = POLICIES["internal Local"][1]
@@ -287,12 +287,12 @@ BESIDE: Final[Mapping[str, Service]] = {
     "PreferZone": a_service("PreferZone"),
     "a distribution": a_service(distribution="PreferSameNode"),
 }
-HEEDED: Final[Mapping[str, Mapping[str, HintsHeeded]]] = {
+HEEDED: Final[Mapping[str, Mapping[str, HonoredHints]]] = {
     "zoneward": dict.fromkeys(BESIDE, ALL_HINTS),
     "current": dict.fromkeys(BESIDE, ALL_HINTS),
     "zone-slices": dict.fromkeys(BESIDE, ALL_HINTS),
-    "zone-hints": dict.fromkeys(BESIDE, HintsHeeded(zones=True, nodes=False)),
-    "annotation": {service: HintsHeeded(zones=service in ("Auto", "auto, old"), nodes=False) for service in BESIDE},
+    "zone-hints": dict.fromkeys(BESIDE, HonoredHints(zones=True, nodes=False)),
+    "annotation": {service: HonoredHints(zones=service in ("Auto", "auto, old"), nodes=False) for service in BESIDE},
     "no-hints": dict.fromkeys(BESIDE, NO_HINTS),
 }
 
@@ -307,7 +307,7 @@ def test_every_consumer_is_in_the_table() -> None:
 @pytest.mark.parametrize("service", BESIDE)
 def test_a_consumer_heeds_the_hints_of_its_time(service: str, consumer: str) -> None:
     """One that came before KEP-4444 knows no value of the annotation but Auto."""
-    assert hints_heeded(BESIDE[service], CONSUMERS[consumer], Gates()) == HEEDED[consumer][service]
+    assert honored_hints(BESIDE[service], CONSUMERS[consumer], FeatureGates()) == HEEDED[consumer][service]
 
 
 SLICES: Final[tuple[EndpointSlice, ...]] = (
@@ -329,11 +329,11 @@ READS: Final[Mapping[str, Mapping[str, Group]]] = {
 @pytest.mark.parametrize("consumer", READS)
 def test_a_consumer_reads_as_much_of_a_slice_s_zones_as_it_knows(consumer: str) -> None:
     """Ours the label and the annotation, one that knows KEP-2004 alone the label, all others neither."""
-    found = slice_groups(SLICES, CONSUMERS[consumer], Gates())
+    found = slice_groups(SLICES, CONSUMERS[consumer], FeatureGates())
     assert {key: found[id(one)] for each in SLICES for key, one in by_address(each) if id(one) in found} == READS[
         consumer
     ]
-    assert slice_groups(SLICES, CONSUMERS[consumer], Gates(topology_aware_subsetting=False)) == {}
+    assert slice_groups(SLICES, CONSUMERS[consumer], FeatureGates(topology_aware_subsetting=False)) == {}
 
 
 def by_address(each: EndpointSlice) -> list[tuple[str, Endpoint]]:
@@ -354,37 +354,37 @@ def test_a_zone_uses_the_slices_that_it_consumes_and_those_for_all_with_their_we
 ) -> None:
     """KEP-2004 § Kube-Proxy; a proxy that does not know its zone uses all."""
     endpoints = endpoints_of_all_ports(SLICES)
-    groups = slice_groups(SLICES, ZONEWARD, Gates())
-    found = select(endpoints, policies=CLUSTER, heeded=ALL_HINTS, node="n1", zone=zone, groups=groups)
+    groups = slice_groups(SLICES, ZONEWARD, FeatureGates())
+    found = select_endpoints(endpoints, policies=CLUSTER, honored=ALL_HINTS, node="n1", zone=zone, groups=groups)
     assert (found.rule.value, addresses(found.cluster), found.weights) == (rule, expected, weights)
 
 
 def test_a_zone_that_no_slice_is_for_uses_all_evenly() -> None:
     """Weights are for zones that consume a group."""
     endpoints = endpoints_of_all_ports(SLICES[:2])
-    groups = slice_groups(SLICES, ZONEWARD, Gates())
-    found = select(endpoints, policies=CLUSTER, heeded=ALL_HINTS, node="n1", zone="c", groups=groups)
+    groups = slice_groups(SLICES, ZONEWARD, FeatureGates())
+    found = select_endpoints(endpoints, policies=CLUSTER, honored=ALL_HINTS, node="n1", zone="c", groups=groups)
     assert (found.rule.value, addresses(found.cluster), found.weights) == ("all", {"10.0.0.1", "10.0.0.2"}, None)
 
 
 @pytest.mark.parametrize(
     ("gates", "expected"),
     [
-        (Gates(topology_aware_hints=False), NO_HINTS),
-        (Gates(prefer_same_traffic_distribution=False), HintsHeeded(zones=True, nodes=False)),
-        (Gates(service_traffic_distribution=False), ALL_HINTS),
+        (FeatureGates(topology_aware_hints=False), NO_HINTS),
+        (FeatureGates(prefer_same_traffic_distribution=False), HonoredHints(zones=True, nodes=False)),
+        (FeatureGates(service_traffic_distribution=False), ALL_HINTS),
     ],
 )
-def test_a_gate_that_is_off_in_the_proxy_hides_its_hints(gates: Gates, expected: HintsHeeded) -> None:
-    assert hints_heeded(a_service("Auto"), CURRENT, gates) == expected
+def test_a_gate_that_is_off_in_the_proxy_hides_its_hints(gates: FeatureGates, expected: HonoredHints) -> None:
+    assert honored_hints(a_service("Auto"), CURRENT, gates) == expected
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_beside_topology_keys_no_hints_are_heeded(consumer: str) -> None:
     """Hints may be there all the same, from before or from another controller."""
     service = a_service("Auto", distribution="PreferSameNode", keys=("kubernetes.io/hostname",))
-    assert hints_heeded(service, CONSUMERS[consumer], Gates()) == NO_HINTS
-    assert hints_heeded(a_service("Auto", keys=()), CURRENT, Gates()) == ALL_HINTS
+    assert honored_hints(service, CONSUMERS[consumer], FeatureGates()) == NO_HINTS
+    assert honored_hints(a_service("Auto", keys=()), CURRENT, FeatureGates()) == ALL_HINTS
 
 
 # --- endpoints of slices ----------------------------------------------------------------------------------------------

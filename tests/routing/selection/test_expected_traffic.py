@@ -7,18 +7,18 @@ import pytest
 from tests.clusters import ALL_HINTS, CLUSTER, a_node, an_endpoint, demand_in, hints
 
 from zoneward.kube.objects import Endpoint, Node
-from zoneward.routing.demand import Demand, demand_of
-from zoneward.routing.selection.endpoint_selection import HintsHeeded, Policies
-from zoneward.routing.selection.expected_traffic import Traffic, predict
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
 
 INTERNAL_LOCAL: Final = Policies(uses_cluster=False, uses_local=True, internal_local=True)
 EQUAL: Final = demand_in(a=1, b=1)
 
 
 def predicted(
-    *endpoints: Endpoint, demand: Demand = EQUAL, policies: Policies = CLUSTER, heeded: HintsHeeded = ALL_HINTS
-) -> Traffic:
-    traffic = predict(endpoints, demand=demand, policies=policies, heeded=heeded)
+    *endpoints: Endpoint, demand: Demand = EQUAL, policies: Policies = CLUSTER, honored: HonoredHints = ALL_HINTS
+) -> ExpectedTraffic:
+    traffic = predict_traffic(endpoints, demand=demand, policies=policies, honored=honored)
     assert traffic is not None
     assert traffic.served + traffic.dropped == pytest.approx(1)
     assert sum(traffic.load) == pytest.approx(traffic.served)
@@ -85,7 +85,7 @@ def test_one_endpoint_without_hints_sends_everybody_everywhere() -> None:
 
 def test_a_proxy_that_heeds_no_hints_uses_all() -> None:
     endpoints = (*some(1, "a", to="a"), *some(3, "b", to="b", block=1))
-    traffic = predicted(*endpoints, heeded=HintsHeeded(zones=False, nodes=False))
+    traffic = predicted(*endpoints, honored=HonoredHints(zones=False, nodes=False))
     assert traffic.load == loads(0.25, 0.25, 0.25, 0.25)
 
 
@@ -111,7 +111,7 @@ def on_node(address: str, node: str, zone: str) -> Endpoint:
 def test_hints_for_nodes_are_weighed_by_each_nodes_share() -> None:
     """Node n1 has 6 of 10 CPU and an endpoint of its own. Node n2 (2 CPU) shares its zone and so uses the same one; n3
     in zone b has its own."""
-    demand = demand_of(nodes(("n1", "a", 6), ("n2", "a", 2), ("n3", "b", 2)))
+    demand = compute_demand(nodes(("n1", "a", 6), ("n2", "a", 2), ("n3", "b", 2)))
     traffic = predicted(on_node("10.0.0.1", "n1", "a"), on_node("10.0.0.2", "n3", "b"), demand=demand)
     assert traffic.load == loads(0.8, 0.2)
     assert traffic.in_zone == 1.0
@@ -119,7 +119,7 @@ def test_hints_for_nodes_are_weighed_by_each_nodes_share() -> None:
 
 def test_nodes_of_a_zone_may_pick_differently() -> None:
     """n1 uses its own endpoint, n2 its own two, n3 all three of the zone: three in all are consumed there."""
-    demand = demand_of(nodes(("n1", "a", 2), ("n2", "a", 4), ("n3", "a", 2), ("n4", "b", 8)))
+    demand = compute_demand(nodes(("n1", "a", 2), ("n2", "a", 4), ("n3", "a", 2), ("n4", "b", 8)))
     endpoints = (on_node("10.0.0.1", "n1", "a"), on_node("10.0.0.2", "n2", "a"), on_node("10.0.0.3", "n2", "a"))
     traffic = predicted(*endpoints, on_node("10.0.0.4", "n4", "b"), demand=demand)
     third = 2 / 16 / 3
@@ -129,14 +129,14 @@ def test_nodes_of_a_zone_may_pick_differently() -> None:
 
 
 def test_a_node_without_endpoints_in_a_zone_without_them_falls_back_to_all() -> None:
-    demand = demand_of(nodes(("n1", "a", 1), ("n2", "b", 1)))
+    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1)))
     traffic = predicted(on_node("10.0.0.1", "n1", "a"), on_node("10.0.0.2", "n1", "a"), demand=demand)
     assert (traffic.load, traffic.in_zone) == (loads(0.5, 0.5), 0.5)
 
 
 def test_with_the_internal_policy_local_nodes_without_an_endpoint_drop() -> None:
     """A quarter of the CPU is on a node without an endpoint."""
-    demand = demand_of(nodes(("n1", "a", 4), ("n2", "a", 4), ("n3", "b", 4), ("n4", "b", 4)))
+    demand = compute_demand(nodes(("n1", "a", 4), ("n2", "a", 4), ("n3", "b", 4), ("n4", "b", 4)))
     endpoints = [an_endpoint(f"10.0.0.{each}", "a" if each < 3 else "b", node=f"n{each}") for each in (1, 2, 3)]
     traffic = predicted(*endpoints, demand=demand, policies=INTERNAL_LOCAL)
     assert traffic.load == loads(0.25, 0.25, 0.25)
@@ -145,7 +145,7 @@ def test_with_the_internal_policy_local_nodes_without_an_endpoint_drop() -> None
 
 
 def test_with_the_internal_policy_local_a_local_endpoint_that_terminates_serves() -> None:
-    demand = demand_of(nodes(("n1", "a", 1), ("n2", "b", 1)))
+    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1)))
     leaving = an_endpoint("10.0.0.2", "b", node="n2", ready=False, serving=True, terminating=True)
     traffic = predicted(an_endpoint("10.0.0.1", "a", node="n1"), leaving, demand=demand, policies=INTERNAL_LOCAL)
     assert traffic.load == loads(0.5, 0.5)
@@ -154,7 +154,7 @@ def test_with_the_internal_policy_local_a_local_endpoint_that_terminates_serves(
 
 def test_traffic_from_nodes_without_a_zone_heeds_no_zone_hints_and_is_never_in_zone() -> None:
     """A third of the CPU has no zone: it goes to all endpoints, also to those that have none."""
-    demand = demand_of(nodes(("n1", "a", 1), ("n2", "b", 1), ("n3", None, 1)))
+    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "b", 1), ("n3", None, 1)))
     traffic = predicted(*some(1, "a", to="a"), *some(1, "b", to="b", block=1), demand=demand)
     assert traffic.load == loads(0.5, 0.5)
     assert traffic.in_zone == pytest.approx(2 / 3)
@@ -197,14 +197,14 @@ def test_without_usable_endpoints_everything_is_dropped(endpoints: list[Endpoint
 
 
 @pytest.mark.parametrize(
-    "demand", [demand_in(), demand_of([a_node("n1", ready=False)])], ids=["no nodes", "none ready"]
+    "demand", [demand_in(), compute_demand([a_node("n1", ready=False)])], ids=["no nodes", "none ready"]
 )
 def test_without_demand_nothing_can_be_predicted(demand: Demand) -> None:
-    assert predict([an_endpoint()], demand=demand, policies=CLUSTER, heeded=ALL_HINTS) is None
+    assert predict_traffic([an_endpoint()], demand=demand, policies=CLUSTER, honored=ALL_HINTS) is None
 
 
 def test_nodes_and_zones_alone_predict_the_same() -> None:
     """Where no node picks for itself, the Nodes behind the zones do not matter."""
-    demand = demand_of(nodes(("n1", "a", 1), ("n2", "a", 2), ("n3", "b", 1)))
+    demand = compute_demand(nodes(("n1", "a", 1), ("n2", "a", 2), ("n3", "b", 1)))
     endpoints = (*some(2, "a", to="a"), *some(1, "b", to="b", block=1))
     assert predicted(*endpoints, demand=demand) == predicted(*endpoints, demand=demand_in(a=3, b=1))

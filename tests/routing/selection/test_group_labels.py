@@ -23,7 +23,7 @@ from tests.properties.random_clusters import examples
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
-from zoneward.routing.configuration import Configuration, Gates
+from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.placement.groups import WEIGHT_DIGITS, Group, among, own_group
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
@@ -33,7 +33,7 @@ from zoneward.routing.selection.endpoint_selection import (
     Selection,
     SelectionRule,
     endpoints_of_all_ports,
-    select,
+    select_endpoints,
     slice_groups,
 )
 from zoneward.routing.selection.group_labels import group_of_slice, zone_label, zones_annotation
@@ -177,16 +177,16 @@ def use(
     consumer: str = "zoneward",
     *,
     policies: Policies = CLUSTER,
-    gates: Gates | None = None,
+    gates: FeatureGates | None = None,
     node: str = "n",
 ) -> Selection:
-    return select(
+    return select_endpoints(
         endpoints_of_all_ports(slices),
         policies=policies,
-        heeded=ALL_HINTS,
+        honored=ALL_HINTS,
         node=node,
         zone=zone,
-        groups=slice_groups(slices, CONSUMERS[consumer], gates if gates is not None else Gates()),
+        groups=slice_groups(slices, CONSUMERS[consumer], gates if gates is not None else FeatureGates()),
     )
 
 
@@ -325,7 +325,7 @@ def test_an_internal_policy_of_local_looks_at_all_slices(consumer: str) -> None:
 
 
 def test_with_the_gate_off_a_proxy_ignores_labels() -> None:
-    off = Gates(topology_aware_subsetting=False)
+    off = FeatureGates(topology_aware_subsetting=False)
     for consumer in ("zoneward", "zone-slices"):
         assert ends(use(SLICES, "a", consumer, gates=off)) == ALL
 
@@ -339,7 +339,7 @@ def a_cluster(*, gate: bool = True) -> Cluster:
         service=a_service(subsetting="Auto"),
         nodes=nodes_in({"a": 4, "b": 4, "c": 4}),
         pods=pods_in({"a": 8, "b": 4}),
-        configuration=Configuration(gates=Gates(topology_aware_subsetting=gate)),
+        configuration=Configuration(gates=FeatureGates(topology_aware_subsetting=gate)),
     )
 
 

@@ -6,8 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
-from zoneward.routing.selection.expected_traffic import Traffic, ZoneTraffic
-from zoneward.routing.selection.traffic_measurements import Measured, Measurements, measurements, predicted_for
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+from zoneward.routing.selection.traffic_measurements import (
+    ServiceMeasurement,
+    TrafficMeasurements,
+    combine_measurements,
+    predicted_in_zone_share,
+)
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -29,8 +34,8 @@ def counted(
     return MeasuredTraffic(node=node, zone=zone, since=since, until=until, services=(service,), complete=complete)
 
 
-def together(*documents: MeasuredTraffic) -> tuple[Measurements, Measured]:
-    found = measurements(documents)
+def together(*documents: MeasuredTraffic) -> tuple[TrafficMeasurements, ServiceMeasurement]:
+    found = combine_measurements(documents)
     assert found is not None
     cart = found.of("shop", "cart", "IPv4")
     assert cart is not None
@@ -71,17 +76,17 @@ def test_what_was_not_counted_is_told() -> None:
     assert found.missing(["a", "b", "c"]) == ("c",)
     assert found.incomplete == {"n1"}
     assert found.of("shop", "cart", "IPv6") is None
-    assert measurements([]) is None
+    assert combine_measurements([]) is None
 
 
 def test_a_prediction_is_made_for_traffic_that_starts_as_it_did() -> None:
     _, cart = together(counted("n1", "a", {"a": 30}), counted("n2", "b", {"a": 10}), counted("n3", "x", {"x": 7}))
     zones = {
-        "a": ZoneTraffic(0.5, 2, 2, 1.0, 0.0, in_zone=1.0),
-        "b": ZoneTraffic(0.5, 0, 2, 1.0, 0.0, in_zone=0.0),
-        "c": ZoneTraffic(0.0, 0, 0, 0.0, None),
+        "a": ExpectedZoneTraffic(0.5, 2, 2, 1.0, 0.0, in_zone=1.0),
+        "b": ExpectedZoneTraffic(0.5, 0, 2, 1.0, 0.0, in_zone=0.0),
+        "c": ExpectedZoneTraffic(0.0, 0, 0, 0.0, None),
     }
-    traffic = Traffic(zones, (), 0.5, 1.0, 0.0, 0.0, 0.0)
-    assert predicted_for(cart, traffic) == pytest.approx(0.75)
+    traffic = ExpectedTraffic(zones, (), 0.5, 1.0, 0.0, 0.0, 0.0)
+    assert predicted_in_zone_share(cart, traffic) == pytest.approx(0.75)
     _, elsewhere = together(counted("n3", "x", {"x": 7}))
-    assert predicted_for(elsewhere, traffic) is None
+    assert predicted_in_zone_share(elsewhere, traffic) is None

@@ -1,24 +1,24 @@
-"""What KEP-2004's algorithms have in common: every endpoint starts at home, and single endpoints move.
+"""The steps that KEP-2004's algorithms share: every endpoint starts at home, then single endpoints move.
 
-``share`` are doubles, demand over its sum, and an expected number of endpoints is always total * share: the proposal's
-table depends on the last bit. ``count`` holds how many endpoints each group has.
+``share`` holds doubles, demand over its sum, and an expected number of endpoints is always total * share: the
+proposal's table depends on the last bit. ``count`` holds how many endpoints each group has.
 """
 
 from collections.abc import MutableSequence, Sequence
 
-from zoneward.routing.algorithms.signature import Integers
+from zoneward.routing.algorithms.signature import IntegerSequence
 from zoneward.routing.algorithms.zone_heaps import GIVERS, RECEIVERS, heapify, pop, push, push_and_pop
 
 
-def all_at_home(
-    demand: Integers,
-    supply: Integers,
+def place_all_at_home(
+    demand: IntegerSequence,
+    supply: IntegerSequence,
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     count: MutableSequence[int],
     share: MutableSequence[float],
 ) -> int:
-    """Every endpoint into its own zone's group, and nothing else; returns how many there are, 0 without demand."""
+    """Put every endpoint into its own zone's group, and nothing else; returns how many there are, 0 without demand."""
     zones = len(demand)
     total_demand = 0
     total = 0
@@ -35,27 +35,26 @@ def all_at_home(
     return total
 
 
-def fewest_below(limit: float, expected: float) -> int:
-    """The least endpoints with which a group is not above: not overloaded by the threshold or more.
+def min_endpoints_below(limit: float, expected: float) -> int:
+    """The fewest endpoints with which a group's overload is strictly below the limit.
 
-    Rules compare whole numbers with it, instead of dividing again for every endpoint that moves. It is where the
-    overload as doubles have it falls below the limit, which is the same question: a rounded quotient never rises with
-    its divisor.
+    Algorithms compare integers with it, instead of dividing again for every endpoint that moves. Computing the overload
+    in doubles gives the same answer: a rounded quotient never rises with its divisor.
     """
-    # With one endpoint less, a group is above by far more than can be lost in rounding.
+    # With one endpoint less, the overload is above the limit by far more than rounding can lose.
     number = max(1, int(expected / (1 + limit)))
     while expected / number - 1 >= limit:
         number += 1
     return number
 
 
-def surplus(zone: int, total: int, share: Sequence[float], count: Integers) -> float:
-    """Endpoints that a zone's own group has above what is expected; negative where it lacks some."""
+def surplus(zone: int, total: int, share: Sequence[float], count: IntegerSequence) -> float:
+    """Endpoints that a zone's own group has beyond the expected number; negative where it lacks some."""
     return count[zone] - total * share[zone]
 
 
-def spare(zone: int, total: int, share: Sequence[float], count: Integers) -> int:
-    """Endpoints that a zone can give while its surplus, as doubles have it, is one or more; none where not positive."""
+def spare_endpoints(zone: int, total: int, share: Sequence[float], count: IntegerSequence) -> int:
+    """Endpoints that a zone can give while its surplus, in doubles, is one or more; below 1 where it can give none."""
     expected = total * share[zone]
     kept = int(expected)
     if kept + 1 - expected < 1:
@@ -63,26 +62,30 @@ def spare(zone: int, total: int, share: Sequence[float], count: Integers) -> int
     return count[zone] - kept
 
 
-def lacking(zone: int, total: int, share: Sequence[float], count: Integers) -> int:
-    """Endpoints that a zone can get while its surplus is minus one or less; none where not positive."""
+def lacking_endpoints(zone: int, total: int, share: Sequence[float], count: IntegerSequence) -> int:
+    """Endpoints that a zone can get while its surplus is minus one or less; not positive where it can get none."""
     return int(total * share[zone]) - count[zone]
 
 
-def queue_givers(givers: int, fewest: int, zones: int, scratch: MutableSequence[int], share: Sequence[float]) -> int:
-    """Queue every zone that has more endpoints than it must keep; returns how many these are.
+def queue_zones(
+    order: int, queue: int, fewest: int, zones: int, scratch: MutableSequence[int], share: Sequence[float]
+) -> int:
+    """Queue every zone that has more endpoints than it must keep (`GIVERS`), or fewer (`RECEIVERS`); returns their
+    number.
 
-    ``scratch`` is laid out as for `give`.
+    ``scratch`` is laid out as for `give_endpoints`; the queue begins at ``queue``.
     """
-    giving = 0
+    size = 0
     for zone in range(zones):
-        if scratch[zone] > scratch[fewest + zone]:
-            scratch[givers + giving] = zone
-            giving += 1
-    heapify(GIVERS, scratch, givers, giving, share, scratch)
-    return giving
+        above = scratch[zone] - scratch[fewest + zone]
+        if (order == GIVERS and above > 0) or (order == RECEIVERS and above < 0):
+            scratch[queue + size] = zone
+            size += 1
+    heapify(order, scratch, queue, size, share, scratch)
+    return size
 
 
-def lift(
+def lift_to_minimum(
     givers: int,
     receivers: int,
     fewest: int,
@@ -91,28 +94,23 @@ def lift(
     scratch: MutableSequence[int],
     share: Sequence[float],
 ) -> int:
-    """Endpoints for every zone that has fewer than it must have, the most loaded zone first, from zones that have more;
-    returns how many givers are left in the queue, or -1 where these can't give enough. What they can, they have given
-    then.
+    """Give endpoints to every zone that has fewer than it must have, the most loaded zone first, from zones that have
+    more.
 
-    ``scratch`` is laid out as for `give`, with room for another queue from ``receivers`` on.
+    Returns how many givers are left in the queue, or -1 where they cannot give enough: they have then given what they
+    can. ``scratch`` is laid out as for `give_endpoints`, with room for another queue from ``receivers`` on.
     """
-    giving = queue_givers(givers, fewest, zones, scratch, share)
-    receiving = 0
-    for zone in range(zones):
-        if scratch[zone] < scratch[fewest + zone]:
-            scratch[receivers + receiving] = zone
-            receiving += 1
-    heapify(RECEIVERS, scratch, receivers, receiving, share, scratch)
+    giving = queue_zones(GIVERS, givers, fewest, zones, scratch, share)
+    receiving = queue_zones(RECEIVERS, receivers, fewest, zones, scratch, share)
     while receiving > 0 and giving >= 0:
         receiver = pop(RECEIVERS, scratch, receivers, receiving, share, scratch)
         receiving -= 1
         number = scratch[fewest + receiver] - scratch[receiver]
-        giving = give(receiver, number, giving, givers, fewest, zones, composition, scratch, share)
+        giving = give_endpoints(receiver, number, giving, givers, fewest, zones, composition, scratch, share)
     return giving
 
 
-def give(
+def give_endpoints(
     receiver: int,
     number: int,
     giving: int,
@@ -123,8 +121,8 @@ def give(
     scratch: MutableSequence[int],
     share: Sequence[float],
 ) -> int:
-    """Endpoints for a group, each from the zone that is the first giver then; returns how many givers are left in the
-    queue, or -1 where they can't give that many.
+    """Give endpoints to a group, each from the zone that is the first giver at that moment; returns how many givers are
+    left in the queue, or -1 where they cannot give that many.
 
     ``scratch`` holds the counts, from ``fewest`` on what each zone must keep, and from ``givers`` on the queue. A zone
     that has given goes back to the queue if it can give another one.
@@ -136,7 +134,7 @@ def give(
     giver = pop(GIVERS, scratch, givers, giving, share, scratch)
     giving -= 1
     while True:
-        move_one(giver, receiver, zones, composition, scratch)
+        move_endpoint(giver, receiver, zones, composition, scratch)
         number -= 1
         can_give = scratch[giver] > scratch[fewest + giver]
         if number == 0:
@@ -153,20 +151,20 @@ def give(
             return -1
 
 
-def move(
+def move_endpoints(
     number: int, giver: int, receiver: int, zones: int, composition: MutableSequence[int], count: MutableSequence[int]
 ) -> None:
-    """Move endpoints between groups, as one after the other with `move_one`."""
+    """Move endpoints between groups, as one after the other with `move_endpoint`."""
     own = min(number, composition[giver * zones + giver])
     composition[giver * zones + giver] -= own
     composition[receiver * zones + giver] += own
     count[giver] -= own
     count[receiver] += own
     for _ in range(number - own):
-        move_one(giver, receiver, zones, composition, count)
+        move_endpoint(giver, receiver, zones, composition, count)
 
 
-def move_one(
+def move_endpoint(
     giver: int, receiver: int, zones: int, composition: MutableSequence[int], count: MutableSequence[int]
 ) -> None:
     """Move one endpoint between groups: of the giving zone's own ones, or, when none is left, of the last zone's."""

@@ -1,4 +1,8 @@
-"""Every heuristic by name. A new one is a file beside this one, and a line in `HEURISTICS`."""
+"""Every heuristic by name.
+
+To add an algorithm, write a file beside this one, and add a line to `SUBSETTING_ALGORITHMS` (slice groups) or
+`HEURISTICS` (hints). Settings, ``--what-if`` and the lab take it from here.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,20 +17,20 @@ from zoneward.routing.algorithms.local_weighted import local_weighted
 from zoneward.routing.algorithms.one_group import one_group
 from zoneward.routing.algorithms.proportional_zone_cpu import proportional_zone_cpu
 from zoneward.routing.algorithms.same_zone import same_zone
-from zoneward.routing.algorithms.signature import Allocate
+from zoneward.routing.algorithms.signature import AllocateFunction
 
 
 @dataclass(frozen=True, slots=True)
 class Heuristic:
-    """A rule that can be asked for by name.
+    """An algorithm with the name that settings request it by.
 
     ``balances``: it needs demand and two zones, and may find that nothing safe can be allocated.
     ``subsets``: it is for slice groups (KEP-2004), else for hints. ``weighs``: its groups have weights, which hints
-    can't say. ``node_hints``: endpoints are also hinted to their own node (KEP-3015).
+    cannot express. ``node_hints``: endpoints are also hinted to their own node (KEP-3015).
     """
 
     name: str
-    allocate: Allocate
+    allocate: AllocateFunction
     balances: bool = False
     subsets: bool = False
     weighs: bool = False
@@ -39,7 +43,7 @@ PREFER_SAME_ZONE: Final = Heuristic(names.PREFER_SAME_ZONE, same_zone)
 PREFER_SAME_NODE: Final = Heuristic(names.PREFER_SAME_NODE, same_zone, node_hints=True)
 REQUIRE_ZONE: Final = Heuristic("RequireZone", same_zone, subsets=True)
 LOCAL_KEP_TOOL: Final = Heuristic("local-kep-tool", local_kep_tool, balances=True, subsets=True)
-"""For the lab alone: it reproduces the proposal's table, and no setting of a cluster can ask for it."""
+"""For the lab alone: it reproduces the proposal's table, and no setting of a cluster can request it."""
 
 SUBSETTING_ALGORITHMS: Final[Mapping[str, Heuristic]] = {
     heuristic.name: heuristic
@@ -51,7 +55,7 @@ SUBSETTING_ALGORITHMS: Final[Mapping[str, Heuristic]] = {
         Heuristic("random", one_group, balances=True, subsets=True),
     )
 }
-"""What ``subsetting.algorithm`` and the annotation ``zoneward.dev/subsetting-algorithm`` choose from."""
+"""The values of ``subsetting.algorithm`` and of the annotation ``zoneward.dev/subsetting-algorithm``."""
 
 HEURISTICS: Final[Mapping[str, Heuristic]] = {
     heuristic.name: heuristic
@@ -69,7 +73,7 @@ HEURISTICS: Final[Mapping[str, Heuristic]] = {
 def find_heuristic(value: str) -> Heuristic | None:
     """The heuristic behind ``<domain>/<heuristic>`` (KEP-4444 § Implementation specific heuristics), or None.
 
-    Only our own domain has any, and only those that are for hints.
+    Only the domain of Zoneward has any, and only those for hints.
     """
     domain, slash, name = value.partition("/")
     found = HEURISTICS.get(name) if slash and domain == names.DOMAIN else None

@@ -8,13 +8,13 @@ slice is written and not two.
 
 from collections.abc import MutableSequence, Sequence
 
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 
 
-def only_the_update(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,
+def rebalance_lazily(
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
     groups: int,
     composition: MutableSequence[int],
     weights: Sequence[float],
@@ -75,7 +75,7 @@ def _neediest(
     groups: int,
     total: int,
     weights: Sequence[float],
-    count: Integers,
+    count: IntegerSequence,
     reals: Sequence[float],
 ) -> int:
     """The group in greatest need; among equals the one at home, then the first.

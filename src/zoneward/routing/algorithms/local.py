@@ -8,8 +8,8 @@ this: it is asked before.
 from collections.abc import MutableSequence
 from typing import Final
 
-from zoneward.routing.algorithms.endpoint_moves import all_at_home, fewest_below, lift
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.endpoint_moves import lift_to_minimum, min_endpoints_below, place_all_at_home
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 
 FEWEST_AT: Final = 1
 GIVERS_AT: Final = 2
@@ -18,10 +18,10 @@ RECEIVERS_AT: Final = 3
 
 
 def local(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,
-    previous: Integers,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    previous: IntegerSequence,  # noqa: ARG001 -- who stays in which group is `placement`'s part
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -44,14 +44,14 @@ def local(
         # A zone that has more than it expects has more than the floor of it, and keeps that.
         floor = total * demand[zone] // total_demand
         scratch[FEWEST_AT * zones + zone] = max(scratch[FEWEST_AT * zones + zone], floor)
-    lift(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)
+    lift_to_minimum(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)
     return zones
 
 
 def lift_below_threshold(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -65,9 +65,11 @@ def lift_below_threshold(
     """
     zones = len(demand)
     limit = parameters[0] / parameters[1]
-    total = all_at_home(demand, supply, composition, weights, scratch, reals)
+    total = place_all_at_home(demand, supply, composition, weights, scratch, reals)
     if total == 0:
         return IMPOSSIBLE
     for zone in range(zones):
-        scratch[FEWEST_AT * zones + zone] = fewest_below(limit, total * reals[zone])
-    return lift(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)
+        scratch[FEWEST_AT * zones + zone] = min_endpoints_below(limit, total * reals[zone])
+    return lift_to_minimum(
+        GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals
+    )

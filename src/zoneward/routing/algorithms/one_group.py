@@ -2,14 +2,14 @@
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 
 
 def one_group(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,  # noqa: ARG001 -- every rule has the same signature; this one has nothing to tune
-    previous: Integers,  # noqa: ARG001 -- nobody can move
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,  # noqa: ARG001 -- every rule has the same signature; this one has nothing to tune
+    previous: IntegerSequence,  # noqa: ARG001 -- nobody can move
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],  # noqa: ARG001 -- needs no room

@@ -21,20 +21,20 @@ Two ways lead to an allocation:
 
 from collections.abc import MutableSequence
 
-from zoneward.routing.algorithms.signature import IMPOSSIBLE, Integers
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 
 
 def proportional_zone_cpu(
-    demand: Integers,
-    supply: Integers,
-    parameters: Integers,
-    previous: Integers,
+    demand: IntegerSequence,
+    supply: IntegerSequence,
+    parameters: IntegerSequence,
+    previous: IntegerSequence,
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
     reals: MutableSequence[float],  # noqa: ARG001 -- whole numbers do
 ) -> int:
-    """Allocate in proportion to demand, or refuse.
+    """AllocateFunction in proportion to demand, or refuse.
 
     ``parameters``: numerator and denominator of the threshold in force, then of the threshold to start with, which a
     new balance aims for where it can. ``previous`` holds no endpoint for a zone without demand.
@@ -117,7 +117,7 @@ def least_endpoints(total_supply: int, demand: int, total_demand: int, numerator
     return total_supply * demand * denominator // (total_demand * (denominator + numerator)) + 1
 
 
-def _neediest(demand: Integers, scratch: MutableSequence[int], consumed: int, zones: int) -> int:
+def _neediest(demand: IntegerSequence, scratch: MutableSequence[int], consumed: int, zones: int) -> int:
     """The zone with the largest demand per endpoint; the first by name where two are alike."""
     best = -1
     for zone in range(zones):
@@ -129,7 +129,7 @@ def _neediest(demand: Integers, scratch: MutableSequence[int], consumed: int, zo
 
 
 def _lend_fresh(
-    demand: Integers,
+    demand: IntegerSequence,
     composition: MutableSequence[int],
     scratch: MutableSequence[int],
     consumed: int,
@@ -162,7 +162,7 @@ def _lend_fresh(
 
 
 def _bound(
-    demand: Integers,
+    demand: IntegerSequence,
     total_demand: int,
     total_supply: int,
     scratch: MutableSequence[int],
@@ -186,7 +186,7 @@ def _bound(
 
 
 def _balance(
-    demand: Integers,
+    demand: IntegerSequence,
     total_supply: int,
     scratch: MutableSequence[int],
     consumed: int,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, is_ready, is_serving, is_terminating
-from zoneward.routing.configuration import Gates
+from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.placement.groups import Group
 from zoneward.routing.request.annotations import topology_annotation
 from zoneward.routing.selection.group_labels import ZoneSlices, group_of_slice
@@ -37,7 +37,7 @@ class SelectionRule(StrEnum):
 class Consumer:
     """What a proxy of some age makes of hints, and of slices with a zone label.
 
-    ``zone_hints``: heeded always, only where the Service carries a topology annotation that asks for hints, or never.
+    ``zone_hints``: honored always, only where the Service carries a topology annotation that asks for hints, or never.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True)
-class HintsHeeded:
+class HonoredHints:
     """Which hints a proxy looks at for one Service."""
 
     zones: bool
@@ -134,14 +134,14 @@ def load_balancer_addresses(service: Service) -> tuple[str, ...]:
     return tuple(each.ip for each in ingress if each.ip and each.ip_mode != "Proxy")
 
 
-def policies_of(service: Service, gates: Gates | None = None) -> Policies:
-    """What the policies of a Service come to; with the gate ServiceTrafficPolicy off, the internal one is not heeded.
+def policies_of(service: Service, gates: FeatureGates | None = None) -> Policies:
+    """What the policies of a Service come to; with the gate ServiceTrafficPolicy off, the internal one is not honored.
 
     Even an external policy of Local needs cluster endpoints: traffic from inside to external addresses uses them.
     """
     external = is_externally_accessible(service)
-    heeded = gates is None or gates.service_traffic_policy
-    internal_local = heeded and service.spec.internal_traffic_policy == LOCAL
+    honored = gates is None or gates.service_traffic_policy
+    internal_local = honored and service.spec.internal_traffic_policy == LOCAL
     external_local = service.spec.external_traffic_policy == LOCAL
     return Policies(
         uses_cluster=not internal_local or external,
@@ -150,24 +150,24 @@ def policies_of(service: Service, gates: Gates | None = None) -> Policies:
     )
 
 
-def hints_heeded(service: Service, consumer: Consumer, gates: Gates) -> HintsHeeded:
+def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> HonoredHints:
     """Which hints a proxy of some age and with some gates heeds for a Service.
 
     None beside ``topologyKeys``, whoever wrote them (KEP-2433 § Interoperability).
     """
     if service.spec.topology_keys:
-        return HintsHeeded(zones=False, nodes=False)
+        return HonoredHints(zones=False, nodes=False)
     zones = consumer.zone_hints == "always"
     if consumer.zone_hints == "annotated":
         annotation = topology_annotation(service)
         zones = annotation is not None and annotation[1] in names.AUTO_VALUES
-    return HintsHeeded(
+    return HonoredHints(
         zones=zones and gates.topology_aware_hints,
         nodes=consumer.node_hints and gates.topology_aware_hints and gates.prefer_same_traffic_distribution,
     )
 
 
-def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: Gates) -> dict[int, Group]:
+def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: FeatureGates) -> dict[int, Group]:
     """The group of every endpoint (by ``id``) that a consumer takes to be in one; the others are for all zones."""
     if consumer.zone_slices == "ignored" or not gates.topology_aware_subsetting:
         return {}
@@ -250,11 +250,11 @@ def _rank(endpoint: Endpoint, node: str | None) -> tuple[bool, bool]:
     return is_ready(endpoint), node is not None and endpoint.node_name == node
 
 
-def select(
+def select_endpoints(
     endpoints: Sequence[Endpoint],
     *,
     policies: Policies,
-    heeded: HintsHeeded,
+    honored: HonoredHints,
     node: str,
     zone: str | None,
     groups: Mapping[int, Group] = MappingProxyType({}),
@@ -271,7 +271,7 @@ def select(
     weights: tuple[float, ...] | None = None
     if policies.uses_cluster:
         meant = _meant(ready, groups, zone) if groups and zone else ready
-        rule, available = _available(meant, heeded, node, zone)
+        rule, available = _available(meant, honored, node, zone)
         cluster = tuple(filter(available, meant)) if available else meant
         if len(meant) < len(ready) and rule is SelectionRule.ALL:
             rule = SelectionRule.ZONE_SLICES
@@ -323,17 +323,17 @@ def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, Group], zone: s
 
 
 def _available(
-    ready: Sequence[Endpoint], heeded: HintsHeeded, node: str, zone: str | None
+    ready: Sequence[Endpoint], honored: HonoredHints, node: str, zone: str | None
 ) -> tuple[SelectionRule, Callable[[Endpoint], bool] | None]:
     """Hints for nodes, then for zones, then all; only if every ready endpoint has them and one of them matches."""
-    if heeded.nodes and ready and all(endpoint.hints and endpoint.hints.for_nodes for endpoint in ready):
+    if honored.nodes and ready and all(endpoint.hints and endpoint.hints.for_nodes for endpoint in ready):
 
         def on_node(endpoint: Endpoint) -> bool:
             return endpoint.hints is not None and any(each.name == node for each in endpoint.hints.for_nodes or ())
 
         if any(map(on_node, ready)):
             return SelectionRule.NODE_HINTS, on_node
-    if heeded.zones and ready and zone and all(endpoint.hints and endpoint.hints.for_zones for endpoint in ready):
+    if honored.zones and ready and zone and all(endpoint.hints and endpoint.hints.for_zones for endpoint in ready):
 
         def in_zone(endpoint: Endpoint) -> bool:
             return endpoint.hints is not None and any(each.name == zone for each in endpoint.hints.for_zones or ())

@@ -11,11 +11,11 @@ from types import MappingProxyType
 from zoneward.kube.objects import Endpoint, is_ready, is_serving, is_terminating
 from zoneward.routing.demand import Demand
 from zoneward.routing.placement.groups import Group
-from zoneward.routing.selection.endpoint_selection import HintsHeeded, Policies, select
+from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies, select_endpoints
 
 
 @dataclass(frozen=True, slots=True)
-class ZoneTraffic:
+class ExpectedZoneTraffic:
     """One zone: its share of all traffic, the endpoints located there, and those its proxies pick.
 
     ``consumed`` counts every endpoint that some proxy of the zone picks. ``expected`` is what would be fair, demand
@@ -33,14 +33,14 @@ class ZoneTraffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class ExpectedTraffic:
     """Where all traffic to a Service goes. Shares are of all requests; ``served`` and ``dropped`` add up to 1.
 
     ``load`` has a share for every endpoint in use, and the overload of an endpoint is its load over a fair one, minus
     1: ``max_overload`` is the worst, never below 0; ``mean_overload`` the mean distance from fair, in both directions.
     """
 
-    zones: dict[str, ZoneTraffic]
+    zones: dict[str, ExpectedZoneTraffic]
     load: tuple[float, ...]
     in_zone: float
     served: float
@@ -49,14 +49,14 @@ class Traffic:
     mean_overload: float
 
 
-def predict(
+def predict_traffic(
     endpoints: Sequence[Endpoint],
     *,
     demand: Demand,
     policies: Policies,
-    heeded: HintsHeeded,
+    honored: HonoredHints,
     groups: Mapping[int, Group] = MappingProxyType({}),
-) -> Traffic | None:
+) -> ExpectedTraffic | None:
     """Predict for the endpoints of a Service (each address once) and their slice groups. None where no demand is known.
 
     Demand of nodes without a zone counts as that of the zone ``""``.
@@ -70,8 +70,10 @@ def predict(
     zone_weight: dict[str, float] = {}
     zone_picks: dict[str, set[int]] = {}
     zone_kept: dict[str, float] = {}
-    for zone, node, weight in _consumers(endpoints, demand, policies, heeded):
-        selection = select(endpoints, policies=policies, heeded=heeded, node=node, zone=zone or None, groups=groups)
+    for zone, node, weight in _consumers(endpoints, demand, policies, honored):
+        selection = select_endpoints(
+            endpoints, policies=policies, honored=honored, node=node, zone=zone or None, groups=groups
+        )
         chosen = (selection.local if policies.internal_local else selection.cluster) or ()
         share = weight / total
         zone_weight[zone] = zone_weight.get(zone, 0.0) + weight
@@ -91,7 +93,7 @@ def predict(
 
 
 def _consumers(
-    endpoints: Sequence[Endpoint], demand: Demand, policies: Policies, heeded: HintsHeeded
+    endpoints: Sequence[Endpoint], demand: Demand, policies: Policies, honored: HonoredHints
 ) -> Iterator[tuple[str, str, int]]:
     """(zone, node, weight) of every proxy, or of every group of proxies that must pick the same.
 
@@ -101,7 +103,7 @@ def _consumers(
     named: set[str] = set()
     if policies.internal_local:
         named.update(endpoint.node_name for endpoint in endpoints if endpoint.node_name)
-    elif heeded.nodes:
+    elif honored.nodes:
         for endpoint in endpoints:
             if endpoint.hints:
                 named.update(each.name for each in endpoint.hints.for_nodes or ())
@@ -125,7 +127,7 @@ def _traffic(
     weights: dict[str, float],
     picks: dict[str, set[int]],
     kept: dict[str, float],
-) -> Traffic:
+) -> ExpectedTraffic:
     usable = [is_ready(endpoint) for endpoint in endpoints]
     if not any(usable):
         usable = [is_serving(endpoint) and is_terminating(endpoint) for endpoint in endpoints]
@@ -141,9 +143,9 @@ def _traffic(
         expected = share * len(used)
         overload = expected / consumed - 1 if share and consumed else None
         stays = kept.get(zone, 0.0) / share if share else None
-        zones[zone] = ZoneTraffic(share, located[zone], consumed, expected, overload, stays)
+        zones[zone] = ExpectedZoneTraffic(share, located[zone], consumed, expected, overload, stays)
     deviations = [share * len(used) - 1 for share in used]
-    return Traffic(
+    return ExpectedTraffic(
         zones=zones,
         load=tuple(load),
         in_zone=in_zone,

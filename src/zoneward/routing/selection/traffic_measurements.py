@@ -2,21 +2,21 @@
 
 Shares are of connections, each counted alike, whichever node or zone it came from: the share that stayed in its zone is
 the one that a bill for traffic between zones would show. A prediction takes traffic to start in proportion to demand;
-`predicted_for` tells what it comes to where it starts as it did.
+`predicted_in_zone_share` tells what it comes to where it starts as it did.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zoneward.kube.measured_traffic import MeasuredTraffic, Time
-from zoneward.routing.selection.expected_traffic import Traffic
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 
 _Service = tuple[str, str, str]
 """Namespace, name, type of addresses."""
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredZone:
+class ZoneMeasurement:
     """Connections that started in one zone. ``to``: by the zone of the endpoint, ``""`` where nobody knows it."""
 
     to: Mapping[str, int]
@@ -33,13 +33,13 @@ class MeasuredZone:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ServiceMeasurement:
     """One Service in one family. ``zones``: by where connections started (``""``: on nodes without a zone).
 
     ``external``: connections by other addresses than the Service's own; they are in nothing else.
     """
 
-    zones: Mapping[str, MeasuredZone]
+    zones: Mapping[str, ZoneMeasurement]
     external: int = 0
 
     @property
@@ -54,16 +54,16 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurements:
+class TrafficMeasurements:
     """What all documents say. ``nodes``: by zone; ``incomplete``: nodes whose kernel had no room for all counters."""
 
-    services: Mapping[_Service, Measured]
+    services: Mapping[_Service, ServiceMeasurement]
     nodes: Mapping[str, frozenset[str]]
     since: Time
     until: Time
     incomplete: frozenset[str] = frozenset()
 
-    def of(self, namespace: str, name: str, address_type: str) -> Measured | None:
+    def of(self, namespace: str, name: str, address_type: str) -> ServiceMeasurement | None:
         """None where no connection was counted."""
         return self.services.get((namespace, name, address_type))
 
@@ -72,7 +72,7 @@ class Measurements:
         return tuple(each for each in zones if each not in self.nodes)
 
 
-def measurements(documents: Iterable[MeasuredTraffic]) -> Measurements | None:
+def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasurements | None:
     """All documents together; None where there are none.
 
     Of one node's documents that begin at the same moment the last one counts, since it goes on from the others.
@@ -96,10 +96,10 @@ def measurements(documents: Iterable[MeasuredTraffic]) -> Measurements | None:
             for there, number in service.zones.items():
                 to[there] = to.get(there, 0) + number
             external[key] = external.get(key, 0) + sum(service.external.values())
-    return Measurements(
+    return TrafficMeasurements(
         services={
-            key: Measured(
-                {zone: MeasuredZone(to, to.get(zone, 0) if zone else 0) for zone, to in sorted(zones.items())},
+            key: ServiceMeasurement(
+                {zone: ZoneMeasurement(to, to.get(zone, 0) if zone else 0) for zone, to in sorted(zones.items())},
                 external[key],
             )
             for key, zones in counts.items()
@@ -111,7 +111,7 @@ def measurements(documents: Iterable[MeasuredTraffic]) -> Measurements | None:
     )
 
 
-def predicted_for(measured: Measured, traffic: Traffic) -> float | None:
+def predicted_in_zone_share(measured: ServiceMeasurement, traffic: ExpectedTraffic) -> float | None:
     """What is predicted to stay in its zone of connections that start where the measured ones did.
 
     None where nothing was measured in a zone that there is a prediction for.
