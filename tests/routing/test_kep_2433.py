@@ -24,7 +24,7 @@ from zoneward.kube.objects import Number
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.selection.endpoint_selection import (
     CURRENT,
-    Selection,
+    EndpointSelection,
     SelectionRule,
     honored_hints,
     policies_of,
@@ -210,7 +210,7 @@ ENDPOINTS: Final = (
 """On node-a in zone a: one endpoint hinted to zone a, one hinted to zone b."""
 
 
-def selected(*, zone: str = "a", gates: FeatureGates | None = None) -> Selection:
+def selected(*, zone: str = "a", gates: FeatureGates | None = None) -> EndpointSelection:
     honored = honored_hints(a_service("Auto"), CURRENT, gates if gates is not None else FeatureGates())
     return select_endpoints(ENDPOINTS, policies=CLUSTER, honored=honored, node=f"node-{zone}", zone=zone)
 

@@ -17,7 +17,7 @@ from zoneward.kube.objects import (
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import (
     CURRENT,
-    Selection,
+    EndpointSelection,
     honored_hints,
     policies_of,
     select_endpoints,
@@ -69,7 +69,7 @@ def selectable(shape: Case, *, node: str) -> Endpoint:
     )
 
 
-def selected(selection: Selection, *, flagged: bool) -> dict[str, object]:
+def selected(selection: EndpointSelection, *, flagged: bool) -> dict[str, object]:
     return {
         "cluster": named(selection.cluster),
         "local": named(selection.local),

@@ -24,12 +24,12 @@ from zoneward.routing.simulation_results import (
     Band,
     Curve,
     Difference,
-    Joint,
+    JointHistogram,
     Means,
     Plots,
     Quantiles,
+    ScoreHistogram,
     Simulation,
-    Spread,
     WorstRow,
 )
 
@@ -227,7 +227,7 @@ def _plots(wanted: Wanted, found: Tally, *, bounds: bool) -> Plots:
         for sums in (found.sums[0][f"curve {contender} {encoding}"],)
     )
     spreads = tuple(
-        Spread(
+        ScoreHistogram(
             algorithm=label[contender],
             encoding=encoding,
             width=_SPREAD_WIDTH,
@@ -236,7 +236,7 @@ def _plots(wanted: Wanted, found: Tally, *, bounds: bool) -> Plots:
         for contender, encoding in wanted.shown
     )
     joints = tuple(
-        Joint(
+        JointHistogram(
             algorithm=label[one],
             other=label[other],
             encoding=encoding,

@@ -32,8 +32,8 @@ class Demand:
     """Demand per zone as whole numbers: ``weights`` in milli-CPU or in nodes, zones in name order, every weight above
     0.
 
-    Shares are weights over their sum; nothing is a float before a share is taken. Nodes that are not ready or carry one
-    of the excluded labels are not in here at all.
+    Shares are weights over their sum; nothing is a float before that. Nodes that are not ready or have one of the
+    excluded labels do not count at all.
     """
 
     zones: tuple[str, ...]
@@ -49,7 +49,7 @@ class Demand:
 
     @cached_property
     def weight_by_zone(self) -> dict[str, int]:
-        """What the Nodes of each zone weigh, one by one; those without a zone stand under ``""``."""
+        """The sum of the Nodes' weights in each zone; ``""`` is for Nodes without a zone."""
         if not self.nodes:
             return self.weight_of
         weights: dict[str, int] = {}
@@ -59,7 +59,7 @@ class Demand:
 
     @cached_property
     def unzoned(self) -> int:
-        """The weight of ready Nodes without a zone: no zone's demand, but traffic starts there all the same."""
+        """The weight of ready Nodes without a zone: no zone's demand, but traffic starts there, too."""
         return self.weight_by_zone.get("", 0)
 
     @cached_property
@@ -68,7 +68,7 @@ class Demand:
 
     @cached_property
     def reduced(self) -> dict[str, int]:
-        """The weights divided by what they have in common: the same shares in smaller numbers."""
+        """The weights divided by their greatest common divisor: the same shares in smaller numbers."""
         common = gcd(*self.weights) or 1
         return {zone: weight // common for zone, weight in self.weight_of.items()}
 
@@ -78,7 +78,7 @@ class Demand:
 
     @cached_property
     def by_count(self) -> "Demand":
-        """The same with Nodes counted instead of weighed, in all zones."""
+        """Demand by the number of Nodes instead of their CPU, in all zones."""
         if self.unit == "nodes":
             return self
         number = Counter(node.zone for node in self.nodes if node.zone is not None)
@@ -127,12 +127,12 @@ def counts_for_demand(node: Node) -> bool:
 
 
 def is_node_ready(node: Node) -> bool:
-    """Whether a Node says that it is ready; one without status does not."""
+    """Whether a Node reports that it is ready; one without status does not."""
     return node.status is not None and says_ready(node.status.conditions)
 
 
 def allocatable_cpu(node: Node) -> Fraction:
-    """Allocatable CPU in cores, exact; 0 where it is missing, or is no quantity, of which no API server has any."""
+    """Allocatable CPU in cores, exact; 0 where it is missing or not a quantity, which no API server accepts."""
     allocatable = node.status.allocatable if node.status else None
     if allocatable is None or allocatable.cpu is None:
         return Fraction(0)

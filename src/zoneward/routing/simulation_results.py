@@ -1,4 +1,5 @@
-"""What came out of scoring algorithms over many inputs: means and what else tells them apart, as plain values.
+"""Results of a simulation, which scores algorithms over many inputs, as plain values: the lab computes them, reports
+show them.
 
 Scores are credits as in the proposal's table (KEP-2004 § Test Results): of 100, more is better. ``total`` is their
 weighted sum (`zoneward.routing.score.total`), ``overload`` the mean of the two credits for overload.
@@ -11,12 +12,12 @@ from typing import Final
 SLICE_GROUPS: Final = "slice-groups"
 HINTS: Final = "hints"
 ENCODINGS: Final = (SLICE_GROUPS, HINTS)
-"""Ways to write groups down. Hints need no slices of their own, so they have full credit for slices."""
+"""How groups are encoded. Hints need no slices of their own, so they have full credit for slices."""
 
 CREDITS: Final = ("total", "in_zone", "max_overload", "mean_overload", "overload", "slices")
 """The proposal's columns in their order."""
 BOUND: Final = "bound"
-"""The label of what no algorithm can pass (docs/lab.md § More tables)."""
+"""The label of the bound that no algorithm can exceed (docs/lab.md § More tables)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,8 @@ class Means:
     """The mean credits of one algorithm in one encoding, over some rows.
 
     ``wins`` counts rows in which no other had as much, ``ties`` those in which it shared the best total; ``fell_back``
-    those in which some zone reached no endpoint of its groups and used all. None where hints can't say the weights.
+    those in which some zone reached no endpoint of its groups and used all. ``credits`` is None where hints cannot
+    express the weights.
     """
 
     algorithm: str
@@ -37,7 +39,7 @@ class Means:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Means over the rows that have something in common, such as few endpoints."""
+    """Means over a class of rows, such as those with few endpoints."""
 
     name: str
     rows: int
@@ -90,7 +92,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class ScoreHistogram:
     """How totals are distributed: (lower edge, rows) of bins of equal width."""
 
     algorithm: str
@@ -100,8 +102,8 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joint:
-    """Rows by the totals that two algorithms have for them: (lower edge of one, of the other, rows)."""
+class JointHistogram:
+    """Rows by the totals of two algorithms: (lower edge of one, of the other, rows)."""
 
     algorithm: str
     other: str
@@ -112,19 +114,19 @@ class Joint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plots:
-    """What a page draws."""
+    """The data of the plots on a page."""
 
     curves: tuple[Curve, ...] = ()
-    spreads: tuple[Spread, ...] = ()
-    joints: tuple[Joint, ...] = ()
+    spreads: tuple[ScoreHistogram, ...] = ()
+    joints: tuple[JointHistogram, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """Algorithms over a dataset of ``of`` rows, a sample of ``whole`` where that is more.
 
-    ``rows`` were scored; ``unscored`` were looked at, and had no endpoint or no node. ``partial``: it was stopped
-    before the end. ``by`` is what bands are by: ``endpoints``, ``zones`` or nothing.
+    ``rows`` were scored; ``unscored`` had no endpoint or no node. ``partial``: it was stopped before the end. ``by`` is
+    what bands are by: ``endpoints``, ``zones`` or nothing.
     """
 
     dataset: str

@@ -28,9 +28,9 @@ from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     CURRENT,
     ZONEWARD,
+    EndpointSelection,
     HonoredHints,
     Policies,
-    Selection,
     SelectionRule,
     endpoints_of_all_ports,
     endpoints_of_port,
@@ -236,7 +236,7 @@ def test_proxies_serve_what_has_an_address_of_its_own(service: Service, expected
     assert is_proxied(service) == expected
 
 
-def under(policies: Policies, *endpoints: Endpoint) -> Selection:
+def under(policies: Policies, *endpoints: Endpoint) -> EndpointSelection:
     return select_endpoints(endpoints, policies=policies, honored=ALL_HINTS, node="n1", zone="a")
 
 

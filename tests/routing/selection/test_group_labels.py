@@ -29,8 +29,8 @@ from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     CURRENT,
     ZONEWARD,
+    EndpointSelection,
     Policies,
-    Selection,
     SelectionRule,
     endpoints_of_all_ports,
     select_endpoints,
@@ -179,7 +179,7 @@ def use(
     policies: Policies = CLUSTER,
     gates: FeatureGates | None = None,
     node: str = "n",
-) -> Selection:
+) -> EndpointSelection:
     return select_endpoints(
         endpoints_of_all_ports(slices),
         policies=policies,
@@ -190,7 +190,7 @@ def use(
     )
 
 
-def ends(selection: Selection) -> list[int]:
+def ends(selection: EndpointSelection) -> list[int]:
     """The last numbers of the addresses that are used for cluster traffic."""
     return sorted(int((each.addresses or ("",))[0].rsplit(".", 1)[1]) for each in selection.cluster or ())
 

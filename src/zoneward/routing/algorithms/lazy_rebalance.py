@@ -1,9 +1,9 @@
-"""Lazy rebalance: only the update itself, as long as nobody is overloaded by it (KEP-2004 § Optimizations).
+"""Lazy rebalance: make only the update itself, as long as it overloads no endpoint (KEP-2004 § Optimizations).
 
-Endpoints stay in their groups, whatever the groups are and whichever algorithm made them; leaving ones have just left;
-new ones go, one after the other, to the group in greatest need: what it is expected to have, total endpoints times the
-traffic it gets, minus what it has. In a rollout that is the group that another endpoint is just leaving, so that one
-slice is written and not two.
+Endpoints stay in their groups, whatever the groups are and whichever algorithm made them; leaving ones just leave; new
+ones go, one after the other, to the group in greatest need: its expected endpoints (total endpoints times the traffic
+it gets) minus those it has. In a rollout that is the group that another endpoint is just leaving, so that one slice
+changes and not two.
 """
 
 from collections.abc import MutableSequence, Sequence
@@ -21,16 +21,16 @@ def rebalance_lazily(
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
 ) -> int:
-    """Add to ``composition``, which holds who stays where, the endpoints of ``supply`` that are in no group yet.
+    """Add the endpoints of ``supply`` that are in no group yet to ``composition``, which holds those that stay.
 
-    ``weights`` are those of the ``groups`` groups as they are in force; ``scratch`` has room for a number a group,
-    ``reals`` for two a zone. Returns the number of groups, or `IMPOSSIBLE` where an endpoint would be overloaded by the
+    ``weights`` are those of the ``groups`` groups as they are in force; ``scratch`` has room for one number per
+    group, ``reals`` for two per zone. Returns the number of groups, or `IMPOSSIBLE` where an endpoint would be overloaded by the
     threshold or more, or a zone with demand would have nothing: a full rebalance is due then.
     """
     zones = len(demand)
     limit = parameters[0] / parameters[1]
     count = scratch
-    # What each zone spreads its traffic over: endpoints by their weights.
+    # The endpoints, by weight, over which each zone spreads its traffic.
     spread, share = 0, zones
     total_demand = 0
     total = 0
@@ -89,7 +89,7 @@ def _neediest(
         if count[group] > 0:
             need = total * _load(group, zones, weights, reals) * count[group] - count[group]
         elif group < zones and reals[group] == 0:
-            # All of the zone's traffic waits for this one.
+            # All of the zone's traffic needs this group.
             need = total * reals[zones + group]
         else:
             continue

@@ -1,8 +1,8 @@
 """local: every zone its own group, filled from zones that have more than they need (KEP-2004 § Local).
 
 It follows the prose to its end; `zoneward.routing.algorithms.local_kep_tool` ends as the proposal's tool does. Where
-the prose is silent, the tool decides (``docs/subsetting.md`` § The algorithms). The starting threshold is no part of
-this: it is asked before.
+the prose is silent, the tool decides (``docs/subsetting.md`` § The algorithms). The starting threshold is checked
+before.
 """
 
 from collections.abc import MutableSequence
@@ -14,14 +14,14 @@ from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 FEWEST_AT: Final = 1
 GIVERS_AT: Final = 2
 RECEIVERS_AT: Final = 3
-"""Where a stretch of the scratch space begins, in zones: after the counts what each zone must have, then two queues."""
+"""Where stretches of the scratch space begin, in zones: after the counts what each zone must have, then two queues."""
 
 
 def local(
     demand: IntegerSequence,
     supply: IntegerSequence,
     parameters: IntegerSequence,
-    previous: IntegerSequence,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    previous: IntegerSequence,  # noqa: ARG001 -- placement decides who stays in which group
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -29,8 +29,8 @@ def local(
 ) -> int:
     """First lift every zone below the threshold, then every zone to the floor of what it expects.
 
-    Impossible where some zone can't be lifted below the threshold: the proposal downgrades to one group for all then.
-    Zones that can't be lifted to the floor stay where they are.
+    Impossible where some zone cannot be lifted below the threshold: the proposal then downgrades to one group for all.
+    Zones that cannot be lifted to the floor stay where they are.
     """
     zones = len(demand)
     if lift_below_threshold(demand, supply, parameters, composition, weights, scratch, reals) < 0:
@@ -41,7 +41,7 @@ def local(
         total += supply[zone]
         total_demand += demand[zone]
     for zone in range(zones):
-        # A zone that has more than it expects has more than the floor of it, and keeps that.
+        # A zone that has more than it expects has more than its floor, and keeps that.
         floor = total * demand[zone] // total_demand
         scratch[FEWEST_AT * zones + zone] = max(scratch[FEWEST_AT * zones + zone], floor)
     lift_to_minimum(GIVERS_AT * zones, RECEIVERS_AT * zones, FEWEST_AT * zones, zones, composition, scratch, reals)
@@ -57,10 +57,10 @@ def lift_below_threshold(
     scratch: MutableSequence[int],
     reals: MutableSequence[float],
 ) -> int:
-    """Every endpoint into its own zone's group, then every zone below the threshold; returns how many zones are queued
-    that can give still more, or `IMPOSSIBLE`.
+    """Put every endpoint into its own zone's group, then lift every zone below the threshold; returns how many queued
+    zones can still give more, or `IMPOSSIBLE`.
 
-    Counts are left at the beginning of ``scratch``, `FEWEST_AT`, `GIVERS_AT` and `RECEIVERS_AT` behind them, shares at
+    It leaves counts at the beginning of ``scratch``, `FEWEST_AT`, `GIVERS_AT` and `RECEIVERS_AT` behind them, shares at
     the beginning of ``reals``.
     """
     zones = len(demand)

@@ -1,5 +1,5 @@
-"""local-kep-tool: `local` as the proposal's tool has it, by which the proposal's table was made
-(``docs/subsetting.md`` § The algorithms). For the lab alone.
+"""local-kep-tool: `local` as the proposal's tool computes it, which made the proposal's table (``docs/subsetting.md``
+§ The algorithms). For the lab alone.
 
 It ends earlier than the proposal's prose: when the zone that would give next has less than one endpoint to spare, or
 when the most loaded zone lacks less than one, whatever the others have.

@@ -1,4 +1,4 @@
-"""local-opt: what no zone needs whole goes into one group for all (KEP-2004 § Local-Opt)."""
+"""local-opt: zones keep whole endpoints, and one group for all zones takes the rest (KEP-2004 § Local-Opt)."""
 
 from collections.abc import MutableSequence
 
@@ -9,8 +9,8 @@ from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 def local_opt(
     demand: IntegerSequence,
     supply: IntegerSequence,
-    parameters: IntegerSequence,  # noqa: ARG001 -- there is no threshold in it
-    previous: IntegerSequence,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    parameters: IntegerSequence,  # noqa: ARG001 -- it has no threshold
+    previous: IntegerSequence,  # noqa: ARG001 -- placement decides who stays in which group
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],

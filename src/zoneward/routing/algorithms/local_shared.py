@@ -1,4 +1,4 @@
-"""local-shared: as local, but zones that can't be served alone share a group (KEP-2004 § Local-Shared).
+"""local-shared: as local, but zones that have too few endpoints share a group (KEP-2004 § Local-Shared).
 
 The order of the steps is that of the proposal's tool (``docs/subsetting.md`` § The algorithms).
 """
@@ -22,7 +22,7 @@ def local_shared(
     demand: IntegerSequence,
     supply: IntegerSequence,
     parameters: IntegerSequence,
-    previous: IntegerSequence,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    previous: IntegerSequence,  # noqa: ARG001 -- placement decides who stays in which group
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -30,7 +30,7 @@ def local_shared(
 ) -> int:
     """Two groups may be shared: one by all zones without endpoints, one by zones that stay overloaded.
 
-    Impossible with fewer endpoints than zones, and where the others can't give enough.
+    Impossible with fewer endpoints than zones, and where the other zones cannot give enough.
     """
     zones = len(demand)
     limit = parameters[0] / parameters[1]
@@ -79,8 +79,8 @@ def local_shared(
         if giving < 0:
             return IMPOSSIBLE
 
-    # Queues are not sifted again where counts change, so that nothing but this bound promises an end. No input is known
-    # that needs as many steps.
+    # Queues are not sifted again when counts change, so only this bound guarantees an end. No known input needs as many
+    # steps.
     for _ in range(total):
         if giving == 0 or receiving == 0:
             break
@@ -157,7 +157,7 @@ def _relieve(
 def _pooled_load(
     number: int, overloaded: int, pooled: int, total: int, scratch: IntegerSequence, share: Sequence[float]
 ) -> float:
-    """What the zones that pool expect, for each endpoint of the pool; quotients are added, as the table was made."""
+    """The expected endpoints of the pooling zones, per endpoint of the pool. Adds quotients, as the proposal's tool."""
     load = 0.0
     for position in range(number):
         load += total * share[scratch[overloaded + position]] / scratch[pooled]

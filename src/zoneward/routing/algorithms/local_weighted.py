@@ -9,8 +9,8 @@ from zoneward.routing.algorithms.signature import IMPOSSIBLE, IntegerSequence
 def local_weighted(
     demand: IntegerSequence,
     supply: IntegerSequence,
-    parameters: IntegerSequence,  # noqa: ARG001 -- nobody is overloaded, so there is no threshold
-    previous: IntegerSequence,  # noqa: ARG001 -- who stays in which group is `placement`'s part
+    parameters: IntegerSequence,  # noqa: ARG001 -- no endpoint is overloaded, so there is no threshold
+    previous: IntegerSequence,  # noqa: ARG001 -- placement decides who stays in which group
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
@@ -19,8 +19,8 @@ def local_weighted(
     """Whole endpoints first; then a group of one endpoint for every fraction that a zone has to spare.
 
     Such an endpoint serves its own zone with the part that is left and zones in need with the rest. Whole endpoints
-    that nobody needs whole form a group for each zone that has some. Comparisons with 0 are exact, as in the proposal's
-    tool.
+    that no zone needs whole form a group for each zone that has some. Comparisons with 0 are exact, as in the
+    proposal's tool.
     """
     zones = len(demand)
     # Whole endpoints to spare (negative: in need), and the fractions beside them.

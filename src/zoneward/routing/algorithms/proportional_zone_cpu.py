@@ -1,4 +1,4 @@
-"""ProportionalZoneCPU: as many endpoints for each zone as its share of CPU asks for, close by where possible.
+"""ProportionalZoneCPU: each zone gets endpoints in proportion to its CPU, its own ones where possible.
 
 KEP-2433 § Heuristics sets the goal (endpoints in proportion to CPU, those of the own zone first, others from zones with
 more than they need) and § Overload the limit: no zone may expect its endpoints to get a threshold or more above a fair
@@ -32,12 +32,12 @@ def proportional_zone_cpu(
     composition: MutableSequence[int],
     weights: MutableSequence[float],
     scratch: MutableSequence[int],
-    reals: MutableSequence[float],  # noqa: ARG001 -- whole numbers do
+    reals: MutableSequence[float],  # noqa: ARG001 -- integers suffice
 ) -> int:
     """AllocateFunction in proportion to demand, or refuse.
 
     ``parameters``: numerator and denominator of the threshold in force, then of the threshold to start with, which a
-    new balance aims for where it can. ``previous`` holds no endpoint for a zone without demand.
+    new balance aims for where possible. ``previous`` holds no endpoint for a zone without demand.
     """
     zones = len(demand)
     total_demand = 0
@@ -137,7 +137,7 @@ def _lend_fresh(
     fresh: int,
     zones: int,
 ) -> None:
-    """Let new endpoints serve zones below what is aimed for: that moves nobody, since they never served anyone."""
+    """Let new endpoints serve zones below the aim: that moves no endpoint, since they served no zone before."""
     for needy in range(zones):
         while scratch[consumed + needy] < scratch[aimed + needy]:
             giver = -1
@@ -171,7 +171,7 @@ def _bound(
     upper: int,
     zones: int,
 ) -> None:
-    """Bounds of each zone: floor and ceiling of its fair part, and never below what is aimed for."""
+    """Bounds of each zone: floor and ceiling of its fair part, and never below the aim."""
     sum_lower = 0
     for zone in range(zones):
         fair = total_supply * demand[zone]

@@ -9,7 +9,7 @@ from zoneward.routing.algorithms.signature import IntegerSequence
 def same_zone(
     demand: IntegerSequence,
     supply: IntegerSequence,
-    parameters: IntegerSequence,  # noqa: ARG001 -- every rule has the same signature; this one has nothing to tune
+    parameters: IntegerSequence,  # noqa: ARG001 -- every algorithm has the same signature; this one has nothing to tune
     previous: IntegerSequence,  # noqa: ARG001 -- where an endpoint is does not depend on where it served
     composition: MutableSequence[int],
     weights: MutableSequence[float],

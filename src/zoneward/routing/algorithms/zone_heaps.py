@@ -4,7 +4,7 @@ Binary heaps of zones with the usual sift-up and sift-down (``docs/kep-2004-tabl
 they are at that moment, and a zone whose count changes while it waits is not sifted again: both decide ties, and ties
 decide digits of the proposal's table.
 
-A heap is a stretch of an array from ``start`` on; its size is kept by whoever calls.
+A heap is a stretch of an array from ``start`` on; the caller keeps its size.
 """
 
 from collections.abc import MutableSequence, Sequence
@@ -55,11 +55,10 @@ def push_and_pop(
     share: Sequence[float],
     count: Sequence[int],
 ) -> int:
-    """Add a zone to a heap of ``size`` zones, then take the first: the order of those that wait is that of `push` and
-    `pop`, one after the other.
+    """Add a zone to a heap of ``size`` zones, then take the first, and leave the same order as `push` and then `pop`.
 
-    With up to two of them, that comes to one comparison and one step down. With more, zones change places on the way
-    up and on the way down, and equals may stand otherwise afterwards: there is no shorter way.
+    With up to two zones, one comparison and one step down suffice. With more, zones change places on the way up and on
+    the way down, and equals may end up in another order: there is no shorter way.
     """
     if size > 2:
         push(order, heap, start, size, zone, share, count)
@@ -68,7 +67,7 @@ def push_and_pop(
         return zone
     first = heap[start]
     if _precedes(order, zone, first, share, count):
-        # Not idle: the key of one that waits may have changed.
+        # This is needed: the key of a waiting zone may have changed.
         _sift_down(order, heap, start, 0, size, share, count)
         return zone
     heap[start] = zone
@@ -79,7 +78,7 @@ def push_and_pop(
 def heapify(
     order: int, heap: MutableSequence[int], start: int, size: int, share: Sequence[float], count: Sequence[int]
 ) -> None:
-    """Make a heap of ``size`` zones that stand in any order."""
+    """Make a heap of ``size`` zones in any order."""
     for parent in range(size // 2 - 1, -1, -1):
         _sift_down(order, heap, start, parent, size, share, count)
 

@@ -1,4 +1,5 @@
-"""Which endpoints a node's proxy uses: upstream's choice, in full, for proxies of every age, and zone-labelled slices.
+"""Which endpoints a node's proxy uses: upstream's choice, in full, for every version of kube-proxy, and zone-labelled
+slices. `_choose_by_hints` falls back to all endpoints.
 
 KEP-2433 § Kube-Proxy, KEP-3015 § Addition of PreferSameNode, KEP-4444 § Intersection with
 internal/externalTrafficPolicy, KEP-2004 § Kube-Proxy and § Version Skew Strategy.
@@ -24,7 +25,7 @@ _MAX_PORT: Final = 65535
 
 
 class SelectionRule(StrEnum):
-    """By which rule the cluster endpoints were chosen."""
+    """The rule by which a proxy chose the cluster endpoints."""
 
     NODE_HINTS = "node-hints"
     ZONE_HINTS = "zone-hints"
@@ -35,9 +36,10 @@ class SelectionRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """What a proxy of some age makes of hints, and of slices with a zone label.
+    """How one kind of proxy treats hints, and slices with a zone label.
 
-    ``zone_hints``: honored always, only where the Service carries a topology annotation that asks for hints, or never.
+    ``zone_hints``: it honors them always, only where the Service has a topology annotation that requests hints, or
+    never.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Consumer:
 ZONEWARD: Final = Consumer(
     "zoneward", "as current, and reads slice groups with their weights (our own)", zone_slices="groups"
 )
-CURRENT: Final = Consumer("current", "heeds forNodes, then forZones (kube-proxy 1.34 and later)")
+CURRENT: Final = Consumer("current", "honors forNodes, then forZones (kube-proxy 1.34 and later)")
 CONSUMERS: Final = {
     consumer.name: consumer
     for consumer in (
@@ -61,9 +63,9 @@ CONSUMERS: Final = {
             "as current, and uses slices labelled for its zone or for none (KEP-2004's rule alone)",
             zone_slices="labels",
         ),
-        Consumer("zone-hints", "heeds forZones and knows no forNodes (1.31 to 1.33)", node_hints=False),
+        Consumer("zone-hints", "honors forZones, ignores forNodes (1.31 to 1.33)", node_hints=False),
         Consumer(
-            "annotation", "heeds forZones only beside the annotation (1.24 to 1.30)", "annotated", node_hints=False
+            "annotation", "honors forZones only beside the annotation (1.24 to 1.30)", "annotated", node_hints=False
         ),
         Consumer("no-hints", "ignores hints", "never", node_hints=False),
     )
@@ -84,20 +86,20 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class HonoredHints:
-    """Which hints a proxy looks at for one Service."""
+    """Which hints a proxy honors for one Service."""
 
     zones: bool
     nodes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class EndpointSelection:
     """What a proxy uses for one Service port.
 
-    ``cluster`` serves traffic under the policy Cluster, ``local`` under Local; each is None where the policies make no
-    use of it. ``weights`` are those of ``cluster``, one by one, where they are not all alike. ``all_reachable`` is
-    everything that this node may send to, ``has_any`` whether endpoints exist anywhere (a service without any rejects,
-    one without local ones drops); ``healthy_local`` is what a health check node port tells.
+    ``cluster`` serves traffic under the policy Cluster, ``local`` under Local; each is None where the policies do not
+    use it. ``weights`` are those of ``cluster``, one by one, where they differ. ``all_reachable`` is everything that
+    this node may send to, ``has_any`` whether endpoints exist anywhere (a proxy rejects traffic to a Service without
+    any, and drops it without local ones); ``healthy_local`` is what a health check node port reports.
     """
 
     cluster: tuple[Endpoint, ...] | None
@@ -110,12 +112,12 @@ class Selection:
 
     @property
     def only_remote(self) -> bool:
-        """Endpoints exist, but this node may send to none of them."""
+        """Whether endpoints exist, but this node may send to none of them."""
         return self.has_any and not self.all_reachable
 
 
 def is_proxied(service: Service) -> bool:
-    """Whether proxies serve a Service at all: headless and ExternalName ones are left to DNS."""
+    """Whether proxies serve a Service at all: DNS serves headless and ExternalName ones."""
     return service.spec.cluster_ip != names.HEADLESS and service.spec.type != "ExternalName"
 
 
@@ -128,20 +130,20 @@ def is_externally_accessible(service: Service) -> bool:
 
 
 def load_balancer_addresses(service: Service) -> tuple[str, ...]:
-    """The addresses of a load balancer that keeps them as the destination: with ``ipMode: Proxy`` it does not."""
+    """The addresses that a load balancer keeps as the destination; with ``ipMode: Proxy`` it keeps none."""
     status = service.status
     ingress = (status.load_balancer.ingress or ()) if status and status.load_balancer else ()
     return tuple(each.ip for each in ingress if each.ip and each.ip_mode != "Proxy")
 
 
 def policies_of(service: Service, gates: FeatureGates | None = None) -> Policies:
-    """What the policies of a Service come to; with the gate ServiceTrafficPolicy off, the internal one is not honored.
+    """What a Service's traffic policies mean; with the gate ServiceTrafficPolicy off, proxies ignore the internal one.
 
     Even an external policy of Local needs cluster endpoints: traffic from inside to external addresses uses them.
     """
     external = is_externally_accessible(service)
-    honored = gates is None or gates.service_traffic_policy
-    internal_local = honored and service.spec.internal_traffic_policy == LOCAL
+    gate_is_on = gates is None or gates.service_traffic_policy
+    internal_local = gate_is_on and service.spec.internal_traffic_policy == LOCAL
     external_local = service.spec.external_traffic_policy == LOCAL
     return Policies(
         uses_cluster=not internal_local or external,
@@ -151,7 +153,7 @@ def policies_of(service: Service, gates: FeatureGates | None = None) -> Policies
 
 
 def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> HonoredHints:
-    """Which hints a proxy of some age and with some gates heeds for a Service.
+    """Which hints a kind of proxy honors for a Service with these feature gates.
 
     None beside ``topologyKeys``, whoever wrote them (KEP-2433 § Interoperability).
     """
@@ -168,7 +170,7 @@ def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> 
 
 
 def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: FeatureGates) -> dict[int, Group]:
-    """The group of every endpoint (by ``id``) that a consumer takes to be in one; the others are for all zones."""
+    """The slice group of every endpoint (by ``id``) that has one for this consumer; the others are for all zones."""
     if consumer.zone_slices == "ignored" or not gates.topology_aware_subsetting:
         return {}
     found: dict[int, Group] = {}
@@ -184,8 +186,8 @@ def endpoints_of_port(
 ) -> dict[str, Endpoint]:
     """Every endpoint of a Service port by ``address:port``, over all slices, whoever manages them.
 
-    A port is found by name and protocol, as upstream. An API server takes any number for it; one that is none of a port
-    leads nowhere. ``node`` is the proxy's own: see `_keep`. An address of IPv6 is written in brackets.
+    Name and protocol identify a port, as upstream. API servers accept any number for it; an invalid one is skipped.
+    ``node`` is the proxy's own: see `_keep_better`. IPv6 addresses are in brackets.
     """
     found: dict[str, Endpoint] = {}
     for each in _by_name(slices):
@@ -197,17 +199,17 @@ def endpoints_of_port(
             for endpoint in each.endpoints or ():
                 address = _address(endpoint)
                 key = f"[{address}]:{numbered.port}" if ":" in address else f"{address}:{numbered.port}"
-                _keep(found, key, endpoint, node)
+                _keep_better(found, key, endpoint, node)
     return found
 
 
 def port_key(port: EndpointPort) -> tuple[str, str]:
-    """The name and the protocol, by which a Service's port finds it."""
+    """The name and the protocol, which identify a port of a Service."""
     return port.name or "", port.protocol or "TCP"
 
 
 def slices_by_port(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], list[EndpointSlice]]:
-    """By `port_key`, slices with that port alone: who asks for many ports goes through each slice once."""
+    """By `port_key`, slices with that port alone, so that a caller with many ports reads each slice once."""
     found: dict[tuple[str, str], list[EndpointSlice]] = {}
     for each in slices:
         ports = each.ports or ()
@@ -222,7 +224,7 @@ def endpoints_of_all_ports(slices: Iterable[EndpointSlice]) -> tuple[Endpoint, .
     for each in _by_name(slices):
         if each.ports:
             for endpoint in each.endpoints or ():
-                _keep(found, _address(endpoint), endpoint, None)
+                _keep_better(found, _address(endpoint), endpoint, None)
     return tuple(found.values())
 
 
@@ -231,15 +233,14 @@ def _by_name(slices: Iterable[EndpointSlice]) -> list[EndpointSlice]:
 
 
 def _address(endpoint: Endpoint) -> str:
-    """Of several addresses only the first is ever used."""
+    """Proxies only use the first of several addresses."""
     return (endpoint.addresses or ("",))[0]
 
 
-def _keep(found: dict[str, Endpoint], key: str, endpoint: Endpoint, node: str | None) -> None:
-    """Where one address stands twice, a ready endpoint wins, then one of the own node, then the first by slice name.
+def _keep_better(found: dict[str, Endpoint], key: str, endpoint: Endpoint, node: str | None) -> None:
+    """Keep one endpoint per address: a ready one first, then one on the own node, then the first by slice name.
 
-    Upstream's proxy does not look at readiness here: Pods on the host's network that hand over to each other may lose
-    traffic there.
+    Upstream's proxy ignores readiness here: Pods on the host's network that replace each other may lose traffic there.
     """
     other = found.get(key)
     if other is None or _rank(endpoint, node) > _rank(other, node):
@@ -258,11 +259,11 @@ def select_endpoints(
     node: str,
     zone: str | None,
     groups: Mapping[int, Group] = MappingProxyType({}),
-) -> Selection:
-    """Choose for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label.
+) -> EndpointSelection:
+    """Select for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label.
 
-    ``groups`` come from `slice_groups`: of those that are ready, only endpoints of groups that the zone consumes are
-    there for cluster traffic, unless that leaves none.
+    ``groups`` come from `slice_groups`: cluster traffic only uses ready endpoints of groups that the zone consumes,
+    unless that leaves none.
     """
     ready = tuple(endpoint for endpoint in endpoints if is_ready(endpoint))
     leaving = tuple(each for each in endpoints if not is_ready(each) and is_serving(each) and is_terminating(each))
@@ -270,10 +271,10 @@ def select_endpoints(
     rule = SelectionRule.ALL
     weights: tuple[float, ...] | None = None
     if policies.uses_cluster:
-        meant = _meant(ready, groups, zone) if groups and zone else ready
-        rule, available = _available(meant, honored, node, zone)
-        cluster = tuple(filter(available, meant)) if available else meant
-        if len(meant) < len(ready) and rule is SelectionRule.ALL:
+        candidates = _in_groups_of(zone, ready, groups) if groups and zone else ready
+        rule, is_hinted = _choose_by_hints(candidates, honored, node, zone)
+        cluster = tuple(filter(is_hinted, candidates)) if is_hinted else candidates
+        if len(candidates) < len(ready) and rule is SelectionRule.ALL:
             rule = SelectionRule.ZONE_SLICES
         if groups and zone:
             weights = _weights(cluster, groups, zone)
@@ -297,7 +298,7 @@ def select_endpoints(
     else:
         inside = {id(endpoint) for endpoint in (*cluster, *local)}
         all_reachable = tuple(endpoint for endpoint in endpoints if id(endpoint) in inside)
-    return Selection(
+    return EndpointSelection(
         cluster=cluster,
         local=local,
         all_reachable=all_reachable,
@@ -308,24 +309,27 @@ def select_endpoints(
     )
 
 
-def _meant(ready: tuple[Endpoint, ...], groups: Mapping[int, Group], zone: str) -> tuple[Endpoint, ...]:
-    """Endpoints of groups that the zone consumes, and those in none; all where that leaves nothing."""
-    meant = tuple(endpoint for endpoint in ready if (group := groups.get(id(endpoint))) is None or zone in group.zones)
-    return meant or ready
+def _in_groups_of(zone: str, ready: tuple[Endpoint, ...], groups: Mapping[int, Group]) -> tuple[Endpoint, ...]:
+    """Endpoints of groups that the zone consumes, and those without a group; all endpoints where that leaves none."""
+    found = tuple(endpoint for endpoint in ready if (group := groups.get(id(endpoint))) is None or zone in group.zones)
+    return found or ready
 
 
 def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, Group], zone: str) -> tuple[float, ...] | None:
-    """Weights of what was chosen; None where all are alike, also where it is what other zones consume."""
+    """Weights of the chosen endpoints; None where all are alike, also where they are those that other zones consume."""
     found = tuple(
         group.weight(zone) if (group := groups.get(id(endpoint))) is not None else 1.0 for endpoint in cluster
     )
     return found if len(set(found)) > 1 else None
 
 
-def _available(
+def _choose_by_hints(
     ready: Sequence[Endpoint], honored: HonoredHints, node: str, zone: str | None
 ) -> tuple[SelectionRule, Callable[[Endpoint], bool] | None]:
-    """Hints for nodes, then for zones, then all; only if every ready endpoint has them and one of them matches."""
+    """By hints for nodes, else by hints for zones, else all endpoints.
+
+    Hints count only if every ready endpoint has them and one of them matches; otherwise the proxy falls back.
+    """
     if honored.nodes and ready and all(endpoint.hints and endpoint.hints.for_nodes for endpoint in ready):
 
         def on_node(endpoint: Endpoint) -> bool:

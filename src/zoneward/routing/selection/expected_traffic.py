@@ -1,7 +1,7 @@
-"""What selection will do to load and locality: traffic predicted from what each node's proxy picks.
+"""Expected traffic: the load and the in-zone share that follow from what each node's proxy selects.
 
 Traffic is what Pods send to the Service's own address. It starts in zones (and on nodes) in proportion to demand, and
-is spread over what the proxy there selects, evenly or by weights; traffic from outside the cluster is not in here.
+the proxy there spreads it over what it selects, evenly or by weights. Traffic from outside the cluster is not included.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
 
 @dataclass(frozen=True, slots=True)
 class ExpectedZoneTraffic:
-    """One zone: its share of all traffic, the endpoints located there, and those its proxies pick.
+    """One zone: its share of all traffic, the endpoints located there, and those its proxies select.
 
-    ``consumed`` counts every endpoint that some proxy of the zone picks. ``expected`` is what would be fair, demand
+    ``consumed`` counts every endpoint that some proxy of the zone selects. ``expected`` is the fair number, demand
     times all endpoints; ``overload`` is expected / consumed - 1, negative where the zone has more than its fair part,
-    and None where it has no demand or picks nothing. ``in_zone``: the share of the zone's own traffic that stays in it;
-    None where it has no demand.
+    and None where it has no demand or selects nothing. ``in_zone``: the share of its own traffic that stays in the
+    zone; None where it has no demand.
     """
 
     demand: float
@@ -34,7 +34,7 @@ class ExpectedZoneTraffic:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTraffic:
-    """Where all traffic to a Service goes. Shares are of all requests; ``served`` and ``dropped`` add up to 1.
+    """Where the traffic to a Service goes. Shares are of all requests; ``served`` and ``dropped`` add up to 1.
 
     ``load`` has a share for every endpoint in use, and the overload of an endpoint is its load over a fair one, minus
     1: ``max_overload`` is the worst, never below 0; ``mean_overload`` the mean distance from fair, in both directions.
@@ -95,9 +95,9 @@ def predict_traffic(
 def _consumers(
     endpoints: Sequence[Endpoint], demand: Demand, policies: Policies, honored: HonoredHints
 ) -> Iterator[tuple[str, str, int]]:
-    """(zone, node, weight) of every proxy, or of every group of proxies that must pick the same.
+    """(zone, node, weight) of every proxy, or of every group of proxies that must select the same.
 
-    Only where nodes matter (node hints, or an internal policy of Local) do nodes pick for themselves, and then only
+    Only where nodes matter (node hints, or an internal policy of Local) nodes select for themselves, and then only
     those that have an endpoint: all others of a zone are one group, on a node without a name.
     """
     named: set[str] = set()

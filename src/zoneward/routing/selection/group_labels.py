@@ -1,12 +1,12 @@
-"""How an EndpointSlice says which zones consume it, and what consumers make of that (KEP-2004 § Kube-Proxy).
+"""The label and the annotation that say which zones consume an EndpointSlice (KEP-2004 § Kube-Proxy).
 
 - A zone's own group: the label ``topology.kubernetes.io/zone``. The proposal's rule for proxies is to use the slices
   labelled for their zone and those without a label.
 - A group that several zones share: the same label, with the one zone that stands for the group, and the annotation
-  ``zoneward.dev/zones`` with all of them. A label holds no list, and a slice for each zone would say every endpoint
-  twice. A proxy that knows the proposal's rule alone finds nothing in the other zones, or only their own groups; it
+  ``zoneward.dev/zones`` with all of them. A label holds no list, and a slice for each zone would list every endpoint
+  twice. A proxy that only knows the proposal's rule finds nothing in the other zones, or only their own groups; it
   falls back to all endpoints where that leaves none.
-- What all zones consume alike: neither. So do slices of every other approach and controller.
+- A group that all zones consume alike: neither. Slices of every other approach and controller have neither, too.
 """
 
 import re
@@ -39,7 +39,7 @@ def zones_annotation(group: Group | None) -> str | None:
 def group_of_slice(each: EndpointSlice, *, reads: ZoneSlices = "groups") -> Group | None:
     """The group that a slice belongs to; None for one that all zones consume.
 
-    An annotation that makes no sense is not there: the label counts alone.
+    An invalid annotation is ignored: only the label counts.
     """
     if reads == "ignored":
         return None
@@ -47,10 +47,10 @@ def group_of_slice(each: EndpointSlice, *, reads: ZoneSlices = "groups") -> Grou
     if not label:
         return None
     text = (each.metadata.annotations or {}).get(names.ZONES_ANNOTATION) if reads == "groups" else None
-    return (_parsed(text) if text else None) or own_group(label)
+    return (_parse_zones(text) if text else None) or own_group(label)
 
 
-def _parsed(text: str) -> Group | None:
+def _parse_zones(text: str) -> Group | None:
     weights: dict[str, float] = {}
     for part in text.split(","):
         found = _PART.fullmatch(part)

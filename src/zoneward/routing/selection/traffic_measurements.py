@@ -1,8 +1,8 @@
-"""What became of real connections, from what nodes counted: to be held against what is predicted.
+"""Measured traffic: where real connections went, from what nodes counted, to compare with expected traffic.
 
 Shares are of connections, each counted alike, whichever node or zone it came from: the share that stayed in its zone is
-the one that a bill for traffic between zones would show. A prediction takes traffic to start in proportion to demand;
-`predicted_in_zone_share` tells what it comes to where it starts as it did.
+the one that a bill for traffic between zones shows. Expected traffic starts in proportion to demand;
+`predicted_in_zone_share` is what is expected where it starts as it really did.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ _Service = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ZoneMeasurement:
-    """Connections that started in one zone. ``to``: by the zone of the endpoint, ``""`` where nobody knows it."""
+    """Connections that started in one zone. ``to``: by the zone of the endpoint, ``""`` where it is unknown."""
 
     to: Mapping[str, int]
     in_zone: int
@@ -28,7 +28,7 @@ class ZoneMeasurement:
 
     @property
     def share(self) -> float | None:
-        """What stayed; None where there was nothing."""
+        """The share that stayed in the zone; None without connections."""
         return self.in_zone / self.connections if self.connections else None
 
 
@@ -36,7 +36,7 @@ class ZoneMeasurement:
 class ServiceMeasurement:
     """One Service in one family. ``zones``: by where connections started (``""``: on nodes without a zone).
 
-    ``external``: connections by other addresses than the Service's own; they are in nothing else.
+    ``external``: connections to other addresses than the Service's own; no other figure includes them.
     """
 
     zones: Mapping[str, ZoneMeasurement]
@@ -48,14 +48,14 @@ class ServiceMeasurement:
 
     @property
     def share(self) -> float | None:
-        """What stayed in its zone, of all; None where there was nothing."""
+        """The share of all connections that stayed in their zone; None without connections."""
         total = self.connections
         return sum(each.in_zone for each in self.zones.values()) / total if total else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficMeasurements:
-    """What all documents say. ``nodes``: by zone; ``incomplete``: nodes whose kernel had no room for all counters."""
+    """All documents together. ``nodes``: by zone; ``incomplete``: nodes whose kernel had no room for all counters."""
 
     services: Mapping[_Service, ServiceMeasurement]
     nodes: Mapping[str, frozenset[str]]
@@ -64,18 +64,18 @@ class TrafficMeasurements:
     incomplete: frozenset[str] = frozenset()
 
     def of(self, namespace: str, name: str, address_type: str) -> ServiceMeasurement | None:
-        """None where no connection was counted."""
+        """The measurement of one Service; None without connections."""
         return self.services.get((namespace, name, address_type))
 
     def missing(self, zones: Iterable[str]) -> tuple[str, ...]:
-        """Those of some zones that no document tells of."""
+        """The zones of ``zones`` that no document covers."""
         return tuple(each for each in zones if each not in self.nodes)
 
 
 def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasurements | None:
-    """All documents together; None where there are none.
+    """Combine all documents; None where there are none.
 
-    Of one node's documents that begin at the same moment the last one counts, since it goes on from the others.
+    Of one node's documents that begin at the same moment, the last one counts: it continues the others.
     """
     last: dict[tuple[str, Time], MeasuredTraffic] = {}
     for each in documents:
@@ -112,9 +112,9 @@ def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasure
 
 
 def predicted_in_zone_share(measured: ServiceMeasurement, traffic: ExpectedTraffic) -> float | None:
-    """What is predicted to stay in its zone of connections that start where the measured ones did.
+    """The share of connections expected to stay in their zone if they start where the measured ones did.
 
-    None where nothing was measured in a zone that there is a prediction for.
+    None where no connection was measured in a zone with expected traffic.
     """
     total, kept = 0, 0.0
     for zone, each in measured.zones.items():
