@@ -153,6 +153,8 @@ def rule_names() -> set[str]:
                 found.add(str(first.value))
             elif called in ("record", "_passes", "Rule") and isinstance(first, ast.JoinedStr):
                 assert ast.unparse(first) == "f'gate-{rule}'", "a new kind of rule name: teach this test to find it"
+            elif called == "NumberAnnotation":
+                found.add(str(ast.literal_eval(node.args[1])))
     source = Path(approach.__file__).read_text()
     gates = (gate.name.replace("_", "-") for gate in fields(FeatureGates))
     return found | {f"gate-{gate}" for gate in gates if f'"{gate}"' in source}

@@ -24,8 +24,8 @@ def rebalance_lazily(
     """Add the endpoints of ``supply`` that are in no group yet to ``composition``, which holds those that stay.
 
     ``weights`` are those of the ``groups`` groups as they are in force; ``scratch`` has room for one number per
-    group, ``reals`` for two per zone. Returns the number of groups, or `IMPOSSIBLE` where an endpoint would be overloaded by the
-    threshold or more, or a zone with demand would have nothing: a full rebalance is due then.
+    group, ``reals`` for two per zone. Returns the number of groups, or `IMPOSSIBLE` where the overload of an endpoint
+    would reach the threshold, or a zone with demand would have nothing: then a full rebalance is due.
     """
     zones = len(demand)
     limit = parameters[0] / parameters[1]
