@@ -4,14 +4,17 @@ from fractions import Fraction
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.clusters import a_node, demand_in
 
 from zoneward.kube import names
-from zoneward.kube.objects import Node, NodeCondition, NodeMeta, NodeStatus, Number, zone_of
+from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus, Number, zone_of
 from zoneward.routing.demand import (
     Demand,
     NodeDemand,
     allocatable_cpu,
+    changes_demand,
     compute_demand,
     counts_for_demand,
     is_node_ready,
@@ -153,3 +156,41 @@ def test_by_zone_nodes_weigh_one_by_one_and_those_without_a_zone_stand_apart() -
     nodes = [a_node("n1", "b"), a_node("n2", "a"), a_node("n3", "a", cpu="500m"), a_node("n4", None, cpu=3)]
     assert compute_demand(nodes).weight_by_zone == {"": 3000, "a": 4500, "b": 4000}
     assert demand_in(a=1, b=2).weight_by_zone == {"a": 1, "b": 2}
+
+
+# --- changes of a Node ------------------------------------------------------------------------------------------------
+
+
+def a_changing_node(
+    *, zone: str | None = "a", cpu: str | None = "4", ready: str = "True", excluded: bool = False, other: str = ""
+) -> Node:
+    labels = {"other": other} | ({names.ZONE_LABEL: zone} if zone else {})
+    if excluded:
+        labels[next(iter(names.NODE_EXCLUDED_LABELS))] = ""
+    conditions = (NodeCondition(type="MemoryPressure", status=other), NodeCondition(type="Ready", status=ready))
+    return Node(
+        metadata=NodeMeta(name="n", labels=labels),
+        status=NodeStatus(allocatable=Allocatable(cpu=cpu), conditions=conditions),
+    )
+
+
+nodes = st.none() | st.builds(
+    a_changing_node,
+    zone=st.sampled_from([None, "a", "b"]),
+    cpu=st.sampled_from([None, "4", "4000m", "2"]),
+    ready=st.sampled_from(["True", "False"]),
+    excluded=st.booleans(),
+    other=st.sampled_from("xy"),
+)
+
+
+@given(nodes, nodes)
+def test_it_changes_demand_exactly_where_demand_differs(old: Node | None, new: Node | None) -> None:
+    others = [Node(metadata=NodeMeta(name="o", labels={names.ZONE_LABEL: "c"}), status=a_changing_node().status)]
+    before, after = (compute_demand([*others, *([node] if node else [])]) for node in (old, new))
+    assert changes_demand(old, new) == (before != after)
+
+
+@pytest.mark.parametrize("other", ["", "later"])
+def test_what_demand_does_not_read_changes_nothing(other: str) -> None:
+    assert not changes_demand(a_changing_node(), a_changing_node(other=other, cpu="4000m"))

@@ -450,21 +450,6 @@ def test_it_starts_and_stops_exactly_at_the_bounds(bounds: Bounds) -> None:
 
 
 @pytest.mark.parametrize("zones", ["ab", "abc", "abcd"])
-def test_the_four_bounds_of_the_proposal(zones: str) -> None:
-    """n = 3z+p-1, 3z+p, 3z-p+1 and 3z-p with the recommended algorithm, and the proposal's own 9, 3, 12 and 6."""
-    size, padding = len(zones), 3
-    cpu = dict.fromkeys(zones, 4)
-    if size == 3:
-        assert (3 * size + padding, 3 * size - padding) == (12, 6)
-    for number, active in ((3 * size + padding - 1, False), (3 * size + padding, True)):
-        assert only_family(a_cluster("Auto", evenly(number, zones), cpu=cpu).plan()).decision.active is active
-    settled = a_cluster("Auto", evenly(3 * size + padding, zones), cpu=cpu).settled()
-    for number, active in ((3 * size - padding + 1, True), (3 * size - padding, False)):
-        plan = settled.with_(pods=pods_in(evenly(number, zones))).plan()
-        assert only_family(plan).decision.active is active
-
-
-@pytest.mark.parametrize("zones", ["ab", "abc", "abcd"])
 def test_without_padding_a_plan_settles_at_the_bound_itself(zones: str) -> None:
     """Padding 0: what starts at n = 3 x zones does not stop there, or it would go on and off with every look."""
     cluster = a_cluster(
