@@ -18,7 +18,7 @@ from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.crowd import Cell, named
 from zoneward.routing.placement.placement import Lot, place, with_guests_kept
 from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import Reason, counted, describe_missing, format_percent, listed
+from zoneward.routing.rules import Reason, counted, describe_without, format_percent, listed
 from zoneward.routing.thresholds import lost_in_zone, overload_threshold
 from zoneward.routing.upstream_ranges import UpstreamRefusal, zone_ranges
 
@@ -111,10 +111,10 @@ def _node_refusal(case: Case) -> Decision | None:
     if not case.rules.record(
         "node-zones",
         not without_zone,
-        describe_missing(without_zone, "node", "zone label") or "every ready node has a zone",
+        describe_without(without_zone, "node", "zone label") or "every ready node has a zone",
     ):
-        return case.inactive(Reason.NODE_WITHOUT_ZONE, describe_missing(without_zone, "node", "zone label"))
-    detail = describe_missing(without_cpu, "node", "allocatable CPU")
+        return case.inactive(Reason.NODE_WITHOUT_ZONE, describe_without(without_zone, "node", "zone label"))
+    detail = describe_without(without_cpu, "node", "allocatable CPU")
     if without_cpu and demand.unit == "nodes":
         case.rules.record("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
     elif not case.rules.record("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
@@ -132,7 +132,7 @@ def _count_refusal(case: Case) -> Decision | None:
 
 def _zone_refusal(case: Case) -> Decision | None:
     number, without = named(cell for cell in case.crowd.ready() if not cell.zone)
-    detail = describe_missing(without, "endpoint", "zone", number=number)
+    detail = describe_without(without, "endpoint", "zone", number=number)
     if case.rules.record("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
         return None
     return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)

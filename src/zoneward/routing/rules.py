@@ -78,7 +78,7 @@ def listed(names: tuple[str, ...], most: int = 3, *, number: int | None = None) 
     return f"{', '.join(names[:most])} and {number - most} more"
 
 
-def describe_missing(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
+def describe_without(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
     """``2 nodes without zone label (n1, n2)``; empty where there are none. ``number`` is as for `listed`."""
     number = len(names) if number is None else number
     return f"{counted(number, noun)} without {what} ({listed(names, number=number)})" if names else ""

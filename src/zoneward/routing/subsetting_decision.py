@@ -22,7 +22,7 @@ from zoneward.routing.placement.groups import Group, own_group
 from zoneward.routing.placement.homes import Homes, homes_of
 from zoneward.routing.placement.placement import Lot, Placement, place
 from zoneward.routing.request.approach import Approach
-from zoneward.routing.rules import Reason, counted, describe_missing, format_percent, listed
+from zoneward.routing.rules import Reason, counted, describe_without, format_percent, listed
 from zoneward.routing.score import MAX_OVERLOAD
 from zoneward.routing.thresholds import endpoints_needed, has_enough_endpoints, lost_in_zone, measures_of
 
@@ -66,7 +66,7 @@ def decide_require_zone(case: Case, heuristic: Heuristic) -> Decision:
     zones = {*demand.zones, *case.crowd.zones()}
     if not zones:
         number, without = named(case.crowd.ready())
-        case.rules.record("endpoint-zones", False, describe_missing(without, "endpoint", "zone", number=number))
+        case.rules.record("endpoint-zones", False, describe_without(without, "endpoint", "zone", number=number))
         return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
     homes = homes_of(case, demand, tuple(sorted(zones)), kept=False)
     groups = _rebalance_fully(case, heuristic, homes)
@@ -84,10 +84,10 @@ def _demand(case: Case) -> Demand:
     """
     demand = case.demand
     if demand.without_zone:
-        detail = describe_missing(demand.without_zone, "node", "zone label")
+        detail = describe_without(demand.without_zone, "node", "zone label")
         case.rules.record("node-zones", True, f"{detail}: proxies there use all slices")
     if demand.without_cpu:
-        detail = describe_missing(demand.without_cpu, "node", "allocatable CPU")
+        detail = describe_without(demand.without_cpu, "node", "allocatable CPU")
         case.rules.record("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
         return demand.by_count
     return demand

@@ -14,7 +14,7 @@ from zoneward.routing.demand import Demand
 from zoneward.routing.placement.crowd import Cell, Member, named
 from zoneward.routing.placement.groups import EVERY_ZONE, Group, among
 from zoneward.routing.placement.placement import Lot
-from zoneward.routing.rules import describe_missing
+from zoneward.routing.rules import describe_without
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def homes_of(case: Case, demand: Demand, zones: tuple[str, ...], *, kept: bool) 
             homeless.append(cell)
     if homeless:
         number, names = named(homeless)
-        detail = describe_missing(names, "endpoint", "zone where traffic starts", number=number)
+        detail = describe_without(names, "endpoint", "zone where traffic starts", number=number)
         case.rules.record("endpoint-zones", True, f"{detail}: to the zone in greatest need")
     weights = tuple(demand.reduced.get(zone, 0) for zone in zones)
 
