@@ -325,7 +325,8 @@ def test_the_same_sources_have_the_same_directory_wherever_they_are(
 
 
 @pytest.mark.parametrize(
-    "changed", ["routing/algorithms/same_zone.py", "routing/algorithms/zone_heaps.py", "routing/score.py", "lab/scoring.py"]
+    "changed",
+    ["routing/algorithms/same_zone.py", "routing/algorithms/zone_heaps.py", "routing/score.py", "lab/scoring.py"],
 )
 def test_a_changed_source_has_another_directory(copied: Path, changed: str) -> None:
     """Machine code of before would go on doing what it did; with the change undone, it does the right thing again."""

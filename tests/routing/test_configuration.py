@@ -7,9 +7,9 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from zoneward.controller.settings import SECTION
+from zoneward.controller.controller_configuration import SECTION
 from zoneward.kube import names
-from zoneward.proxy.settings import SECTION as PROXY_SECTION
+from zoneward.proxy.proxy_configuration import SECTION as PROXY_SECTION
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import (
     Configuration,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from zoneward.client.resources import Key
-from zoneward.controller.metrics import Metrics
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.report.demo_screen import LogLine
 from zoneward.report.writes import Written, told, written
 from zoneward.slices.planned import ServicePlan
@@ -69,17 +69,17 @@ class Story:
             known.pop(key, None)
 
 
-class Heard(Metrics):
+class Heard(ControllerMetrics):
     """The controller's counts, and a story that hears of each sync."""
 
     def __init__(self, story: Story) -> None:
         super().__init__()
         self._story = story
 
-    def synced(self, plan: ServicePlan) -> None:
-        super().synced(plan)
+    def record_sync(self, plan: ServicePlan) -> None:
+        super().record_sync(plan)
         self._story.wrote(plan)
 
-    def forget(self, service: Key) -> None:
-        super().forget(service)
+    def forget_service(self, service: Key) -> None:
+        super().forget_service(service)
         self._story.gone(service)

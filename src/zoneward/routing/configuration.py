@@ -177,8 +177,9 @@ def is_starting_threshold(value: Fraction) -> bool:
 def configuration_from(document: Mapping[str, Any]) -> Configuration:
     """A configuration document (already parsed YAML or JSON) as a value.
 
-    `zoneward.controller.settings` and `zoneward.proxy.settings` read its sections `PROGRAMS`. Raises
-    ConfigurationError for an unknown key, a wrong type, a value out of range, or gates that exclude each other.
+    `zoneward.controller.controller_configuration` and `zoneward.proxy.proxy_configuration` read its sections
+    `PROGRAMS`. Raises ConfigurationError for an unknown key, a wrong type, a value out of
+    range, or gates that exclude each other.
     """
     rest = {key: value for key, value in document.items() if key not in PROGRAMS}
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
