@@ -24,7 +24,7 @@ from zoneward.proxy.model.node_options import layout_options
 from zoneward.proxy.model.served import Served
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.report.decisions import decisions_document
+from zoneward.report.plan_json import decisions_document
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.slices.planned import ServicePlan
 

@@ -256,11 +256,11 @@ print(json.dumps([found, hits]))
 SCORING: Final = """
 import json
 import numpy as np
-from zoneward.lab.contenders import contenders_for
-from zoneward.lab.scoring import kernel, machine_code_directory, scores
+from zoneward.lab.contenders import parse_contenders
+from zoneward.lab.scoring import kernel, machine_code_directory, score_columns
 
-(contender,) = contenders_for(["PreferSameZone"])
-found = scores(contender, np.array([[1, 1]]), np.array([[2, 2]]))[0].tolist()
+(contender,) = parse_contenders(["PreferSameZone"])
+found = score_columns(contender, np.array([[1, 1]]), np.array([[2, 2]]))[0].tolist()
 stats = kernel(contender).stats
 print(json.dumps([found, sum(stats.cache_hits.values()), machine_code_directory().name]))
 """

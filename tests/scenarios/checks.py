@@ -11,7 +11,7 @@ from tests.scenarios.observed import Observed, own_condition
 from tests.scenarios.scenario import NONE, Expectation, Seen, Step
 
 from zoneward.kube.names import APPROACH_ANNOTATION, MANAGED_BY_LABEL
-from zoneward.report.routes import PortRoute
+from zoneward.report.route_report import PortRoute
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
 

@@ -13,7 +13,7 @@ from zoneward.cli.routing import route_of
 from zoneward.controller.status.telling import CONTROLLER
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
-from zoneward.report.routes import PortRoute
+from zoneward.report.route_report import PortRoute
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.selection.endpoint_selection import CONSUMERS

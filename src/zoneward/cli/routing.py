@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from zoneward.cli.planning import Planned
 from zoneward.cli.snapshots import node_in
 from zoneward.kube.objects import Endpoint, EndpointSlice, zone_of
-from zoneward.report.routes import PortRoute, Route
+from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_port,
     honored_hints,
@@ -17,7 +17,7 @@ from zoneward.routing.selection.endpoint_selection import (
 from zoneward.slices.plan import ServicePlan
 
 
-def route_of(planned: Planned, *, node: str, as_is: bool) -> Route:
+def route_of(planned: Planned, *, node: str, as_is: bool) -> NodeRoutes:
     """What the proxy on ``node`` selects for every port of every planned Service. Raises InputError for a node unknown.
 
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
@@ -61,7 +61,7 @@ def route_of(planned: Planned, *, node: str, as_is: bool) -> Route:
                         weights=selection.weights,
                     )
                 )
-    return Route(node=node, zone=zone, ports=tuple(ports))
+    return NodeRoutes(node=node, zone=zone, ports=tuple(ports))
 
 
 def _slices(planned: Planned, plan: ServicePlan, *, as_is: bool) -> Iterable[tuple[str, tuple[EndpointSlice, ...]]]:

@@ -17,7 +17,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from zoneward.report.markup import printable
+from zoneward.report.html import printable
 from zoneward.report.svg import drawing, embedded
 from zoneward.routing.simulation_results import BOUND, Curve, JointHistogram, ScoreHistogram
 
@@ -64,13 +64,13 @@ def curve_plot(curves: Sequence[Curve], *, among: Sequence[Curve], order: Sequen
             lines, [_short(each.algorithm) for each in shown], loc="lower left", ncols=columns, fontsize=9.5,
             bbox_to_anchor=(8 / _WIDTH, 0), borderaxespad=0, labelspacing=0.45, columnspacing=1.2, handlelength=2.8,
         )  # fmt: skip
-        said = "; ".join(
+        values = "; ".join(
             f"{each.algorithm} {each.points[0][1]:.1f} at {each.points[0][0]:,.0f} endpoints, "
             f"{each.points[-1][1]:.1f} at {each.points[-1][0]:,.0f}"
             for each in shown
         )
         return embedded(
-            figure, key=key, title="Mean total by number of endpoints", description=f"A line each: {printable(said)}."
+            figure, key=key, title="Mean total by number of endpoints", description=f"A line each: {printable(values)}."
         )
 
 
@@ -132,12 +132,12 @@ def spread_plot(
         axes.spines["left"].set_visible(False)
         axes.grid(visible=True, axis="x")
         axes.set_xlabel("total", labelpad=2)
-        said = "; ".join(
+        values = "; ".join(
             f"{row.spread.algorithm}: half of the inputs above {row.quantiles[1]:.1f}, "
             f"nine in ten from {row.quantiles[0]:.1f} to {row.quantiles[2]:.1f}"
             for row in shown
         )
-        return embedded(figure, key=key, title="Distribution of totals", description=f"{printable(said)}.")
+        return embedded(figure, key=key, title="Distribution of totals", description=f"{printable(values)}.")
 
 
 def _row(spread: ScoreHistogram) -> _Row:
@@ -239,7 +239,7 @@ def joint_plot(joint: JointHistogram, *, most: int, key: str) -> str:
 
 
 def against(joint: JointHistogram) -> str:
-    """How often one is ahead, as far as whole bins tell."""
+    """How often one is ahead, by whole bins."""
     everything = sum(rows for _, _, rows in joint.cells) or 1
     above = sum(rows for one, other, rows in joint.cells if one > other) / everything
     below = sum(rows for one, other, rows in joint.cells if one < other) / everything

@@ -26,10 +26,9 @@ from zoneward.daemon.event_recorder import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing.service_events import DISABLED, ENABLED, ServiceEvent
-from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry, Write
 
 KEY = (NAMESPACE, "cart")
 BALANCED = replace(A_SERVICE, spec=replace(A_SERVICE.spec, type="LoadBalancer"))
@@ -96,7 +95,7 @@ class Scene:
             while not holds():
                 await asyncio.sleep(0.002)
 
-    def _note(self, kind: Kind, change: Change) -> None:
+    def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind.resource == "services" and change.new is not None:
             conditions = change.new.object()["status"].get("conditions") or ()
             self.writes += [each["message"] for each in conditions if each["type"] == PROGRAMMED_CONDITION]
@@ -124,7 +123,7 @@ class Scene:
         """As somebody else does, who replaces all conditions."""
         kind = self.registry.kinds["services"]
         self.registry.update(
-            kind, *KEY, lambda old: old | {"status": change(old["status"])}, Write(manager="they", subresource="status")
+            kind, *KEY, lambda old: old | {"status": change(old["status"])}, Write(subresource="status")
         )
 
 
@@ -132,9 +131,7 @@ class Scene:
 async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
     may_write = options.pop("may_write", lambda _seconds: True)
     async with a_writer(*faults, may_write=may_write) as (writer, registry):
-        InProcess(registry).create(
-            registry.kinds["services"], NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they"
-        )
+        LocalClient(registry).create(registry.kinds["services"], NAMESPACE, json.loads(encoded(SERVICES, BALANCED)))
         scene = Scene(writer, registry, **options)
         workers = [asyncio.create_task(scene.teller.run()) for _ in range(2)]
         try:
@@ -158,7 +155,7 @@ def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_n
         scene.teller.tell(await scene.service(), conditions=ON)
         kind = scene.registry.kinds["services"]
         scene.registry.delete(kind, *KEY, Deletion())
-        InProcess(scene.registry).create(kind, NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they")
+        LocalClient(scene.registry).create(kind, NAMESPACE, json.loads(encoded(SERVICES, BALANCED)))
         await scene.tell(())
         assert scene.conditions() == {}
 
