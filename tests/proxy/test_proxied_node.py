@@ -25,8 +25,8 @@ from zoneward.proxy.proxier import Proxier
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.base_rules import TABLE, RulesetOptions
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 OPTIONS: Final = RulesetOptions(pod_cidrs={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
 NAMES: Final = ("cart", "mail")
@@ -146,7 +146,7 @@ def fresh(
     found = []
     for name, one in services.items():
         some = [opened(each) for key, each in slices.items() if key.partition("-")[0] == name]
-        every = node_services(one, some, node=ProxyNode(name="n1", zone=zone), consumer=ZONEWARD, gates=Gates())
+        every = node_services(one, some, node=ProxyNode(name="n1", zone=zone), consumer=ZONEWARD, gates=FeatureGates())
         found += [each for each in every if each.family == family]
     return resolve_ownership(found, on_conflict=lambda _what: None)
 
@@ -165,7 +165,7 @@ def test_any_changes_end_as_a_fresh_start_would(
         known = NodeCache(
             "n1",
             zone="a",
-            gates=Gates(),
+            gates=FeatureGates(),
             handlers=NodeCacheHandlers(on_service=lambda key, trigger: loop.service_changed(key, trigger)),
         )
         loop: Proxier = Proxier(known, metrics=ProxyMetrics())

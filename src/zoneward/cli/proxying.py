@@ -37,7 +37,7 @@ from zoneward.proxy.ruleset.ruleset_options import all_node_addresses, node_port
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within
 from zoneward.routing.configuration import Configuration, ConfigurationError
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 from zoneward.snapshots.snapshot import Snapshot
 
 _LISTS: Final = ("cluster_cidrs", "node_port_addresses", "service_cidrs")

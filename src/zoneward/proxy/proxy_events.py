@@ -23,7 +23,7 @@ from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Service
-from zoneward.routing.events import Event
+from zoneward.routing.service_events import ServiceEvent
 
 CONTROLLER: Final = f"{DOMAIN}/node-proxy"
 """As Events name it."""
@@ -72,7 +72,7 @@ class ProxyEventRecorder:
 
     def record(self, service: Service, reason: str, note: str) -> None:
         """Record an Event without waiting for anything."""
-        self._record(service, Event("Warning", reason, f"Node {self._node}: {note}"))
+        self._record(service, ServiceEvent("Warning", reason, f"Node {self._node}: {note}"))
 
     def record_unreadable(self, found: Unreadable) -> None:
         """As `record`, for an object of any kind that cannot be read."""
@@ -80,7 +80,7 @@ class ProxyEventRecorder:
         note = replace(event, message=f"Node {self._node}: {event.message}")
         self._record(reference_to(found), note, **involved_kind(found))
 
-    def _record(self, service: Service, event: Event, **kind: str) -> None:
+    def _record(self, service: Service, event: ServiceEvent, **kind: str) -> None:
         uid = service.metadata.uid or f"{service.metadata.namespace}/{service.metadata.name}"
         now, key = self._clock(), (uid, event.reason)
         while self._recorded and now - next(iter(self._recorded.values())) >= QUIET:

@@ -33,8 +33,8 @@ from zoneward.proxy.kernel.conntrack_cleaner import (
 )
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort, ProxyNode, node_services
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 A, B, C = (Backend(f"10.0.0.{number}", 8053) for number in (1, 2, 3))
 
@@ -158,7 +158,7 @@ def test_whoever_serves_keeps_its_flows_selected_or_not() -> None:
         msgspec.convert(slices, list[EndpointSlice]),
         node=ProxyNode(name="n", zone="a"),
         consumer=ZONEWARD,
-        gates=Gates(),
+        gates=FeatureGates(),
     )
     udp, tcp = found.ports
     assert udp.cluster_endpoints == (A,)

@@ -9,8 +9,8 @@ from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import Service
 from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import SelectionRule
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import SelectionRule
 
 CART: Key = ("shop", "cart")
 
@@ -48,7 +48,7 @@ def node(zone: str, version: int = 1) -> LiveNode:
 
 def known(*, zone: str | None = "a", **told: Any) -> NodeCache:
     handlers = NodeCacheHandlers(**{name: told.pop(name) for name in tuple(told) if name.startswith("on_")})
-    return NodeCache("n1", zone=zone, gates=Gates(), handlers=handlers, **told)
+    return NodeCache("n1", zone=zone, gates=FeatureGates(), handlers=handlers, **told)
 
 
 def addresses(found: dict[Any, NodeService]) -> list[str]:

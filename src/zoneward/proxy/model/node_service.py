@@ -1,6 +1,6 @@
 """What one node serves of a Service: the addresses that it takes traffic for, and the endpoints that it sends to.
 
-`zoneward.routing.selection.selection` selects the endpoints; here are the addresses and the policies beside them, in
+`zoneward.routing.selection.endpoint_selection` selects the endpoints; here are the addresses and the policies beside them, in
 each family. KEP-2004 § Kube-Proxy; kube-proxy's ``BaseServicePortInfo``.
 """
 
@@ -15,17 +15,17 @@ from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import Endpoint, EndpointSlice, Service, ServicePort, is_ready, is_serving
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.addresses import is_in_cidr, parse_address, parse_cidr, special_use
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import (
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import (
     LOCAL,
     Consumer,
     SelectionRule,
     endpoints_of_port,
-    hints_heeded,
+    honored_hints,
     is_proxied,
     load_balancer_addresses,
     policies_of,
-    select,
+    select_endpoints,
     slice_groups,
     slices_by_port,
 )
@@ -136,7 +136,7 @@ def node_services(
     *,
     node: ProxyNode,
     consumer: Consumer,
-    gates: Gates,
+    gates: FeatureGates,
     service_ranges: Sequence[str] = (),
     left_out: OnLeftOut = _nobody,
 ) -> Iterator[NodeService]:
@@ -152,7 +152,7 @@ def node_services(
     if not is_proxied(service) or not service.spec.cluster_ip:
         return
     spec = service.spec
-    policies, hints = policies_of(service, gates), hints_heeded(service, consumer, gates)
+    policies, hints = policies_of(service, gates), honored_hints(service, consumer, gates)
     is_external = spec.type in ("NodePort", "LoadBalancer") or bool(spec.external_ips)
     external_local = is_external and spec.external_traffic_policy == LOCAL
     affinity = _affinity(service, left_out)
@@ -179,7 +179,9 @@ def node_services(
                 else:
                     targets[id(endpoint)] = target
                     found.append(endpoint)
-            chosen = select(found, policies=policies, heeded=hints, node=node.name, zone=node.zone, groups=groups)
+            chosen = select_endpoints(
+                found, policies=policies, honored=hints, node=node.name, zone=node.zone, groups=groups
+            )
             healthy |= {targets[id(each)].address for each in found if targets[id(each)].is_local and is_ready(each)}
             ports.append(
                 NodeServicePort(

@@ -18,8 +18,8 @@ from zoneward.proxy.model.node_service import (
     node_services,
 )
 from zoneward.proxy.ruleset.endpoint_slots import slots_per_endpoint
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import Consumer, port_key
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import Consumer, port_key
 
 MAX_SERVICE_ENTRIES: Final = 250_000
 """By default: 50 ports with 5,000 endpoints."""
@@ -48,7 +48,7 @@ def node_services_within(
     *,
     node: ProxyNode,
     consumer: Consumer,
-    gates: Gates,
+    gates: FeatureGates,
     service_ranges: Sequence[str],
     left_out: OnLeftOut,
 ) -> dict[Family, NodeService]:
