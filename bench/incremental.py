@@ -13,7 +13,7 @@ from bench.measuring import Figure
 from bench.services import flipped, flipping, service, surroundings
 from bench.services import pod as pod_of
 from zoneward.kube.objects import EndpointSlice, Pod
-from zoneward.slices.kept import KeptService
+from zoneward.slices.planner import KeptService
 from zoneward.slices.plan import ServicePlan
 
 _APPROACHES = ("none", "Auto", "PreferSameZone", "PreferSameNode", "local")

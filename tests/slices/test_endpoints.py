@@ -42,8 +42,8 @@ from zoneward.slices.endpoints import (
     has_endpoint,
     without_hints,
 )
-from zoneward.slices.kept_family import KeptFamily
-from zoneward.slices.kept_slices import KeptSlices
+from zoneward.slices.family_state import KeptFamily
+from zoneward.slices.existing import KeptSlices
 from zoneward.slices.ports import PortKey
 
 NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}

@@ -11,7 +11,7 @@ from zoneward.kube.objects import EndpointSlice, Hints, identity
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.hysteresis import Previous
 from zoneward.routing.placement.groups import EVERY_ZONE, Group, own_group
-from zoneward.slices.kept_slices import KeptSlices
+from zoneward.slices.existing import KeptSlices
 from zoneward.slices.previous import agreed
 
 AUTO = "Hints/ProportionalZoneCPU"

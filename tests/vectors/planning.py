@@ -21,13 +21,13 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.deciding import decide
+from zoneward.slices.decide import decide
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.events import Event, upstream_events_of
 from zoneward.routing.hysteresis import NOTHING_BEFORE
-from zoneward.slices import upstream
-from zoneward.slices.packing import Packed
+from zoneward.slices import upstream_hints as upstream
+from zoneward.slices.pack import Packed
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 
 UPSTREAM: Final = Configuration().as_upstream()

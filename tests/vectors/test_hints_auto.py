@@ -37,8 +37,8 @@ from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration, Gates
 from zoneward.routing.events import upstream_events_of
 from zoneward.routing.upstream import ZoneRange, has_node_information
-from zoneward.slices.packing import Packed
-from zoneward.slices.upstream import allowed_hints, givers_and_receivers, share_out
+from zoneward.slices.pack import Packed
+from zoneward.slices.upstream_hints import allowed_hints, givers_and_receivers, share_out
 
 AUTO: Final = {TOPOLOGY_MODE_ANNOTATION: "Auto"}
 

@@ -16,7 +16,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, OwnerReference, Service, ServicePort, identity
 from zoneward.slices.endpoints import PortGroup, address_types, endpoint_of, has_endpoint
 from zoneward.slices.labels import need_update, slice_labels
-from zoneward.slices.packing import Packed, SliceChanges, Target, finish, pack
+from zoneward.slices.pack import Packed, SliceChanges, Target, finish, pack
 from zoneward.slices.ports import port_key, ports_of, target_of
 
 # --- slices -----------------------------------------------------------------------------------------------------------

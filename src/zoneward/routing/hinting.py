@@ -8,12 +8,12 @@ from zoneward.routing import upstream
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.algorithms.registry import Heuristic
 from zoneward.routing.allocation import Allocation, allocate
-from zoneward.routing.case import Case, lacking, percent
+from zoneward.routing.decision_context import Case, lacking, percent
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.hysteresis import threshold_in_force
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.crowd import Cell, named
+from zoneward.routing.placement.endpoint_index import Cell, named
 from zoneward.routing.placement.placement import Lot, place, with_guests_kept
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.asked import Approach

@@ -12,12 +12,12 @@ from zoneward.routing.algorithms.lazy import only_the_update
 from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS, Heuristic
 from zoneward.routing.algorithms.results import IMPOSSIBLE
 from zoneward.routing.allocation import Allocation, allocate, allocation_of
-from zoneward.routing.case import Case, lacking, percent
+from zoneward.routing.decision_context import Case, lacking, percent
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand
 from zoneward.routing.hysteresis import are_enough, endpoints_needed
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.crowd import Cell, Member, named
+from zoneward.routing.placement.endpoint_index import Cell, Member, named
 from zoneward.routing.placement.groups import Group, own_group
 from zoneward.routing.placement.homes import Homes, homes_of
 from zoneward.routing.placement.placement import Lot, Placement, place

@@ -1,14 +1,14 @@
 """The plan of a Service: from its Pods, the zones' demand and its existing slices to a decision and the slices to
 write.
 
-Everything that decides goes through `zoneward.slices.kept`: the commands and the lab by `plan_service`, the controller
+Everything that decides goes through `zoneward.slices.planner`: the commands and the lab by `plan_service`, the controller
 by a Service that it keeps. Start reading here, and go on in `zoneward.slices.planning`.
 """
 
 from collections.abc import Container, Iterable
 
 from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.slices.kept import KeptService
+from zoneward.slices.planner import KeptService
 from zoneward.slices.planned import FamilyPlan, ServicePlan, Surroundings
 
 __all__ = ["FamilyPlan", "ServicePlan", "Surroundings", "plan_service"]

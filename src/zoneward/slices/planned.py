@@ -12,7 +12,7 @@ from zoneward.routing.late import Late
 from zoneward.routing.outcome import speaker
 from zoneward.routing.selection.selection import ZONEWARD, Consumer
 from zoneward.routing.selection.traffic import Traffic
-from zoneward.slices.packing import SliceChanges
+from zoneward.slices.pack import SliceChanges
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Container, Sequence
 
 from zoneward.kube.objects import EndpointSlice, Service, is_ready
 from zoneward.routing.allocation import Allocation
-from zoneward.routing.deciding import decide_for
+from zoneward.slices.decide import decide_for
 from zoneward.routing.decision import Decision
 from zoneward.routing.late import altered
 from zoneward.routing.placement.assignment import Assignment
@@ -21,12 +21,12 @@ from zoneward.routing.selection.selection import (
     slice_groups,
 )
 from zoneward.routing.selection.traffic import Traffic, predict
-from zoneward.slices import upstream
+from zoneward.slices import upstream_hints as upstream
 from zoneward.slices.endpoints import address_types
-from zoneward.slices.kept_family import KeptFamily
-from zoneward.slices.kept_slices import KeptSlices, in_order
+from zoneward.slices.family_state import KeptFamily
+from zoneward.slices.existing import KeptSlices, in_order
 from zoneward.slices.labels import slice_labels
-from zoneward.slices.packing import Packed, SliceChanges, Target, finish, lacks_slices, pack
+from zoneward.slices.pack import Packed, SliceChanges, Target, finish, lacks_slices, pack
 from zoneward.slices.planned import FamilyPlan, ServicePlan, Surroundings
 from zoneward.slices.previous import agreed
 from zoneward.slices.slice_rules import managers, more_rules, others_rules

@@ -7,7 +7,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointPort, EndpointSlice, Service, is_ready
 from zoneward.routing.rules import Rule, counted, listed
 from zoneward.routing.selection.selection import is_proxied
-from zoneward.slices.packing import SliceChanges
+from zoneward.slices.pack import SliceChanges
 
 
 def more_rules(

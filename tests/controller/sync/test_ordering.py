@@ -12,7 +12,7 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectM
 from zoneward.routing.decision import Decision
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.asked import Approach
-from zoneward.slices.packing import SliceChanges
+from zoneward.slices.pack import SliceChanges
 from zoneward.slices.planned import FamilyPlan, ServicePlan
 
 NAMES = tuple("abcd")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.clusters import an_endpoint
 
 from zoneward.kube.objects import Identity
-from zoneward.routing.placement.crowd import Cell, Member
+from zoneward.routing.placement.endpoint_index import Cell, Member
 from zoneward.routing.placement.groups import own_group
 from zoneward.routing.placement.placement import Lot, with_guests_kept
 from zoneward.routing.placement.placement import place as place_lots

@@ -20,7 +20,7 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.demand.demand_changes import changes_demand
 from zoneward.routing.selection.selection import ZONEWARD, Consumer
-from zoneward.slices.kept import KeptService
+from zoneward.slices.planner import KeptService
 from zoneward.slices.planned import ServicePlan, Surroundings
 
 

@@ -33,7 +33,7 @@ from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
-from zoneward.slices.packing import is_owned
+from zoneward.slices.pack import is_owned
 from zoneward.slices.planned import ServicePlan
 
 CONTESTED: Final = Event(

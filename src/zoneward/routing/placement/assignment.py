@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from zoneward.kube.objects import ForNode, ForZone, Hints
-from zoneward.routing.placement.crowd import Cell, Crowd, Member
+from zoneward.routing.placement.endpoint_index import Cell, Crowd, Member
 from zoneward.routing.placement.groups import Group
 
 Kind = Literal["nothing", "hints", "groups"]

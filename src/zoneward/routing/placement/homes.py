@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from zoneward.routing.case import Case, lacking
+from zoneward.routing.decision_context import Case, lacking
 from zoneward.routing.demand.demand import Demand
-from zoneward.routing.placement.crowd import Cell, Member, named
+from zoneward.routing.placement.endpoint_index import Cell, Member, named
 from zoneward.routing.placement.groups import EVERY_ZONE, Group, among
 from zoneward.routing.placement.placement import Lot
 

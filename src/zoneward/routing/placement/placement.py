@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from zoneward.kube.objects import Identity
-from zoneward.routing.placement.crowd import Cell, Member
+from zoneward.routing.placement.endpoint_index import Cell, Member
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.asked import Approach
 from zoneward.routing.upstream import ZoneRange
-from zoneward.slices.packing import Packed
+from zoneward.slices.pack import Packed
 
 HintsOf = Callable[[Endpoint], Hints | None]
 

@@ -11,7 +11,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, OwnerReference, Service, identity
 from zoneward.slices.endpoints import PortGroup
 from zoneward.slices.labels import slice_labels
-from zoneward.slices.packing import SliceChanges, Target, finish, is_owned, pack
+from zoneward.slices.pack import SliceChanges, Target, finish, is_owned, pack
 from zoneward.slices.ports import port_key
 
 AUTO = "Hints/ProportionalZoneCPU"

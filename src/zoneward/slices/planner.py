@@ -1,7 +1,7 @@
 """A Service with everything that its plan depends on, kept and mended: a change costs what it changes.
 
-The desired endpoints are kept by what makes them alike to a decision (`zoneward.routing.placement.crowd`), and slices
-are looked into only where they may differ (`zoneward.slices.kept_family`). A plan after a few changes costs these
+The desired endpoints are kept by what makes them alike to a decision (`zoneward.routing.placement.endpoint_index`), and slices
+are looked into only where they may differ (`zoneward.slices.family_state`). A plan after a few changes costs these
 changes, the slices that they touch, zones squared, and a name or two of every slice. What all endpoints depend on (the
 Service's ports and families, settings) is rare, and costs as much as a start. So does every plan with
 ``--compat=upstream`` or without Pods: there all slices are looked into.
@@ -14,8 +14,8 @@ from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.events import events_of, upstream_events_of
 from zoneward.slices.endpoints import IPV4, IPV6, Recipe, address_types
-from zoneward.slices.kept_family import KeptFamily
-from zoneward.slices.kept_slices import KeptSlices, in_order
+from zoneward.slices.family_state import KeptFamily
+from zoneward.slices.existing import KeptSlices, in_order
 from zoneward.slices.planned import ServicePlan, Surroundings
 from zoneward.slices.planning import plan_family, plan_unmanaged, replaced_and_others
 from zoneward.slices.previous import agreed

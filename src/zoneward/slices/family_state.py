@@ -2,7 +2,7 @@
 
 Every endpoint lies in a settled slice, or it is loose. A slice is settled when a plan found nothing to change in it,
 and until something that it depends on changes: the slice itself, one of its endpoints, or what the decision says of one
-of them. That is told by cell (`zoneward.routing.placement.crowd`), so that an unchanged decision is compared in a few
+of them. That is told by cell (`zoneward.routing.placement.endpoint_index`), so that an unchanged decision is compared in a few
 steps. Only loose endpoints and slices that are not settled are packed.
 """
 
@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Identity, Pod, identity
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.crowd import Cell, Crowd, Member
+from zoneward.routing.placement.endpoint_index import Cell, Crowd, Member
 from zoneward.routing.placement.groups import Group
 from zoneward.slices.endpoints import PortGroup, Recipe, endpoints_of_slices, has_endpoint, has_refused_address
-from zoneward.slices.kept_slices import KeptSlice, KeptSlices, in_order
-from zoneward.slices.packing import Settled
+from zoneward.slices.existing import KeptSlice, KeptSlices, in_order
+from zoneward.slices.pack import Settled
 from zoneward.slices.ports import PortKey
 
 _NEVER: Final = object()

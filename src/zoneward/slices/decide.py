@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from zoneward.kube.objects import Endpoint, Service
 from zoneward.routing import hinting, subsetting
-from zoneward.routing.case import Case
+from zoneward.routing.decision_context import Case
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand
 from zoneward.routing.hysteresis import Previous
-from zoneward.routing.placement.crowd import Crowd, crowd_of
+from zoneward.routing.placement.endpoint_index import Crowd, crowd_of
 from zoneward.routing.reasons import Reason
 
 

@@ -9,7 +9,7 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.crowd import Crowd
+from zoneward.routing.placement.endpoint_index import Crowd
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.approach import asked_for
 from zoneward.routing.rules import Rules, counted, listed

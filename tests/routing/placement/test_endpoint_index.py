@@ -9,7 +9,7 @@ from tests.clusters import an_endpoint
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.objects import Endpoint, Identity, identity
-from zoneward.routing.placement.crowd import Crowd, Member, crowd_of, named
+from zoneward.routing.placement.endpoint_index import Crowd, Member, crowd_of, named
 from zoneward.routing.placement.groups import Group, own_group
 
 ALONE = an_endpoint("10.0.0.1", pod="alone")

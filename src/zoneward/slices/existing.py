@@ -9,7 +9,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Identity, Service, identity
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.placement.groups import Group
-from zoneward.slices.packing import is_owned
+from zoneward.slices.pack import is_owned
 from zoneward.slices.ports import PortKey
 from zoneward.slices.previous import KnownGroups, said_of
 

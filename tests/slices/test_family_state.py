@@ -6,13 +6,13 @@ from tests.clusters import DUAL_STACK, a_pod, a_service, hints, nodes_in
 
 from zoneward.kube.objects import ContainerPort, Endpoint, Identity, ServicePort
 from zoneward.routing.configuration import Configuration, SubsettingSettings
-from zoneward.routing.deciding import decide_for
+from zoneward.slices.decide import decide_for
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.groups import Group, own_group
 from zoneward.slices.endpoints import Recipe
-from zoneward.slices.kept_family import KeptFamily
-from zoneward.slices.kept_slices import KeptSlices
+from zoneward.slices.family_state import KeptFamily
+from zoneward.slices.existing import KeptSlices
 
 SERVICE = a_service("Auto", families=DUAL_STACK, ports=[ServicePort(name="http", port=80, target_port="web")])
 PLACES = (("a", 1, True), ("a", 2, False), ("b", 1, True), ("b", 2, True))

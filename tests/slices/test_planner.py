@@ -46,7 +46,7 @@ from zoneward.kube.objects import (
 from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.slices.kept import KeptService
+from zoneward.slices.planner import KeptService
 from zoneward.slices.plan import ServicePlan, plan_service
 
 STRANGE: Final = ("ready", "ready", "ready", "not ready", "leaving", "going", "finished", "no address")
