@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from bench.measuring import Figure
-from bench.services import flipped, flipping, service, surroundings
+from bench.services import cluster_state, flipped, flipping, service
 from bench.services import pod as pod_of
 from zoneward.kube.objects import EndpointSlice, Pod
-from zoneward.slices.planner import KeptService
 from zoneward.slices.plan import ServicePlan
+from zoneward.slices.planner import ServicePlanner
 
 _APPROACHES = ("none", "Auto", "PreferSameZone", "PreferSameNode", "local")
 _SIZES = (100, 1_000, 5_000, 10_000)
@@ -42,7 +42,7 @@ def one_flips() -> Iterator[Figure]:
 def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[float]]:
     """Milliseconds of CPU: of the sync, of the JSON of what it writes, and of taking in what was written."""
     pods = [pod_of(number) for number in range(size)]
-    kept = KeptService(service(approach), surroundings(), pods=pods)
+    kept = ServicePlanner(service(approach), cluster_state(), pods=pods)
     version = 0
     while plan := _written(kept):
         for each in plan:
@@ -76,13 +76,13 @@ def _flips(approach: str, size: int) -> tuple[list[float], list[float], list[flo
 def _memory(approach: str, size: int) -> float:
     """Bytes that the kept state takes for each endpoint, beyond Pods and slices, which the cache holds anyway."""
     pods = [pod_of(number) for number in range(size)]
-    asking, around = service(approach), surroundings()
-    first = KeptService(asking, around, pods=pods)
+    asking, around = service(approach), cluster_state()
+    first = ServicePlanner(asking, around, pods=pods)
     slices = [_echoed(each, 1) for each in _written(first)]
     del first
     gc.collect()
     tracemalloc.start()
-    kept = KeptService(asking, around, pods=pods, slices=slices)
+    kept = ServicePlanner(asking, around, pods=pods, slices=slices)
     kept.plan()
     _flip_some(kept, pods)
     gc.collect()
@@ -91,13 +91,13 @@ def _memory(approach: str, size: int) -> float:
     return taken / size
 
 
-def _flip_some(kept: KeptService, pods: list[Pod]) -> None:
+def _flip_some(kept: ServicePlanner, pods: list[Pod]) -> None:
     for pod in pods[:3]:
         kept.pod((pod.metadata.namespace, pod.metadata.name), flipped(pod))
         kept.plan()
 
 
-def _written(kept: KeptService) -> list[EndpointSlice]:
+def _written(kept: ServicePlanner) -> list[EndpointSlice]:
     plan: ServicePlan = kept.plan(trigger_time="2026-11-21T08:00:00Z")
     (family,) = plan.families
     assert not family.changes.delete, family.changes

@@ -46,7 +46,7 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.selection.selection import HintsHeeded, Policies
 from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
-from zoneward.slices.plan import FamilyPlan, ServicePlan, Surroundings, plan_service
+from zoneward.slices.plan import ClusterState, FamilyPlan, ServicePlan, plan_service
 
 NAMESPACE: Final = "shop"
 SERVICE: Final = "cart"
@@ -266,12 +266,12 @@ def demand_in(**weights: int) -> Demand:
     return Demand(zones=zones, weights=tuple(weights[zone] for zone in zones), unit="nodes")
 
 
-def surroundings(
+def cluster_state(
     nodes: Iterable[Node], configuration: Configuration | None = None, *, pods_known: bool = True
-) -> Surroundings:
+) -> ClusterState:
     configuration = configuration if configuration is not None else Configuration()
     nodes = tuple(nodes)
-    return Surroundings(
+    return ClusterState(
         demand=demand_of(nodes, missing_cpu=configuration.hints.missing_cpu),
         node_zones={node.metadata.name: zone_of(node) for node in nodes},
         configuration=configuration,
@@ -304,15 +304,15 @@ class Cluster:
         printer.text(repr(self))
 
     @property
-    def surroundings(self) -> Surroundings:
-        return surroundings(self.nodes, self.configuration, pods_known=self.pods_known)
+    def cluster_state(self) -> ClusterState:
+        return cluster_state(self.nodes, self.configuration, pods_known=self.pods_known)
 
     def plan(self, *, trigger_time: str | None = None) -> ServicePlan:
         return plan_service(
             self.service,
             pods=self.pods,
             slices=self.slices,
-            surroundings=self.surroundings,
+            cluster_state=self.cluster_state,
             trigger_time=trigger_time,
         )
 

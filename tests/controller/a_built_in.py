@@ -30,7 +30,7 @@ from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.serving import Serving
 from zoneward.sandbox.server.store import Change
-from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.slices.plan import ClusterState, plan_service
 
 Object = dict[str, Any]
 KEY = ("default", "cart")
@@ -140,7 +140,7 @@ class Shop:
             service,
             pods=msgspec.convert(self.objects("pods"), list[Pod]),
             slices=msgspec.convert(self.objects(KEPT), list[EndpointSlice]),
-            surroundings=Surroundings(
+            cluster_state=ClusterState(
                 demand=demand_of(nodes),
                 node_zones={node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) for node in nodes},
                 configuration=Configuration().as_upstream(),

@@ -32,7 +32,7 @@ from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.serving import Serving
 from zoneward.sandbox.server.store import Change
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 Object = dict[str, Any]
@@ -119,7 +119,7 @@ class Place:
             slices=tuple(msgspec.convert(self.objects(KEPT), list[EndpointSlice])),
             lists_pods=True,
         )
-        surroundings = Surroundings(
+        cluster_state = ClusterState(
             demand=demand_of(snapshot.nodes),
             node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
             configuration=configuration,
@@ -127,7 +127,7 @@ class Place:
         for service in snapshot.services:
             if service.spec.selector:
                 pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-                yield plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
+                yield plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
 
     def note(self, kind: Kind, _change: Change) -> None:
         if kind.resource == "pods":

@@ -12,7 +12,7 @@ from zoneward.routing.demand.demand import Demand
 
 
 def rows_of(*clusters: Cluster) -> Inputs:
-    found = services([each.plan() for each in clusters], clusters[0].surroundings.demand)
+    found = services([each.plan() for each in clusters], clusters[0].cluster_state.demand)
     assert found.rows == len(found.held.names)
     (chunk,) = found.chunks()
     return chunk.inputs()
@@ -75,6 +75,6 @@ def test_without_a_service_that_can_be_predicted_there_is_nothing_to_score() -> 
 
 def test_no_ready_node_is_no_zone() -> None:
     cluster = cluster_in({"a": 1})
-    nothing: Demand = cluster.with_(nodes=()).surroundings.demand
+    nothing: Demand = cluster.with_(nodes=()).cluster_state.demand
     with pytest.raises(InputError, match="got 0"):
         services([cluster.plan()], nothing)

@@ -185,7 +185,7 @@ def test_nodes_that_change_within_the_threshold_write_nothing(cluster: Cluster, 
     )
     now = before.with_(nodes=nodes)
     plan = now.plan()
-    demand = now.surroundings.demand
+    demand = now.cluster_state.demand
     for family in plan.families:
         slices = [each for each in before.slices if each.address_type == family.address_type]
         consumed = Counter(hinted_zones(slices).values())

@@ -9,7 +9,7 @@ from zoneward.report.tables import plan_table, print_table
 
 
 def lines_of(cluster: Cluster, *, width: int = 100, wide: bool = False) -> list[str]:
-    demand = cluster.surroundings.demand
+    demand = cluster.cluster_state.demand
     table = plan_table([cluster.plan()], demand=demand, configuration=cluster.configuration, width=width, wide=wide)
     return print_table(table, color=False, width=width).splitlines()
 

@@ -13,7 +13,7 @@ from zoneward.report.writes import Written, told, written
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.sample import cluster
-from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.slices.plan import ClusterState, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 NOT_READY = (NodeCondition(type="Ready", status="False"),)
@@ -37,8 +37,8 @@ class Cluster:
     def plan(self) -> Written:
         demand = demand_of(self.nodes)
         zones = snapshot().node_zones
-        surroundings = Surroundings(demand=demand, node_zones=zones, configuration=Configuration())
-        plan = plan_service(self.service, pods=self.pods, slices=self.slices, surroundings=surroundings)
+        cluster_state = ClusterState(demand=demand, node_zones=zones, configuration=Configuration())
+        plan = plan_service(self.service, pods=self.pods, slices=self.slices, cluster_state=cluster_state)
         # As an API server would give them back.
         self.slices = tuple(
             replace(each, metadata=replace(each.metadata, uid=each.metadata.name, resource_version="1"))

@@ -42,8 +42,8 @@ from zoneward.slices.endpoints import (
     has_endpoint,
     without_hints,
 )
-from zoneward.slices.family_state import KeptFamily
-from zoneward.slices.existing import KeptSlices
+from zoneward.slices.existing import ExistingSlices
+from zoneward.slices.family_state import FamilyState
 from zoneward.slices.ports import PortKey
 
 NODE_ZONES = {"node-a": "a", "node-b": "b", "node-bare": None}
@@ -65,9 +65,9 @@ def endpoints(
 ) -> Endpoints:
     service = service or a_service()
     recipe = Recipe(service, node_zones=NODE_ZONES if nodes is None else nodes, keep_without_node=keep)
-    kept = KeptFamily(family, KeptSlices(service, Configuration()), recipe, apart=False, portless=True)
+    kept = FamilyState(family, ExistingSlices(service, Configuration()), recipe, apart=False, portless=True)
     kept.fill(pods)
-    groups = kept.loose(Assignment(kept.crowd))
+    groups = kept.loose(Assignment(kept.endpoint_index))
     by_name = {
         key: PortGroup(group.ports, dict(sorted(group.endpoints.items(), key=lambda each: each[0][2])))
         for key, group in groups.items()

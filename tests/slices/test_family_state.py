@@ -6,13 +6,13 @@ from tests.clusters import DUAL_STACK, a_pod, a_service, hints, nodes_in
 
 from zoneward.kube.objects import ContainerPort, Endpoint, Identity, ServicePort
 from zoneward.routing.configuration import Configuration, SubsettingSettings
-from zoneward.slices.decide import decide_for
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.groups import Group, own_group
+from zoneward.slices.decide import decide_for
 from zoneward.slices.endpoints import Recipe
-from zoneward.slices.family_state import KeptFamily
-from zoneward.slices.existing import KeptSlices
+from zoneward.slices.existing import ExistingSlices
+from zoneward.slices.family_state import FamilyState
 
 SERVICE = a_service("Auto", families=DUAL_STACK, ports=[ServicePort(name="http", port=80, target_port="web")])
 PLACES = (("a", 1, True), ("a", 2, False), ("b", 1, True), ("b", 2, True))
@@ -30,18 +30,18 @@ PODS = [
 SMALL = Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(1), padding=0))
 
 
-def a_family() -> KeptFamily:
+def a_family() -> FamilyState:
     """Two groups by port, one endpoint of four not ready."""
     recipe = Recipe(SERVICE, node_zones={"node-a": "a", "node-b": "b"})
-    family = KeptFamily("IPv4", KeptSlices(SERVICE, SMALL), recipe, apart=False, portless=False)
+    family = FamilyState("IPv4", ExistingSlices(SERVICE, SMALL), recipe, apart=False, portless=False)
     family.fill(PODS)
     return family
 
 
-def decided(family: KeptFamily, mode: str | None = None, *, subsetting: str | None = None) -> Assignment:
+def decided(family: FamilyState, mode: str | None = None, *, subsetting: str | None = None) -> Assignment:
     decision = decide_for(
         a_service(mode, subsetting=subsetting),
-        family.crowd,
+        family.endpoint_index,
         demand=demand_of(nodes_in({"a": 1, "b": 2})),
         in_force=None,
         configuration=SMALL,
@@ -50,7 +50,7 @@ def decided(family: KeptFamily, mode: str | None = None, *, subsetting: str | No
     return decision.assignment
 
 
-def loose(family: KeptFamily, assignment: Assignment) -> tuple[dict[str, Endpoint], dict[str, Group | None]]:
+def loose(family: FamilyState, assignment: Assignment) -> tuple[dict[str, Endpoint], dict[str, Group | None]]:
     """Endpoints and their groups by Pod."""
     endpoints: dict[Identity, Endpoint] = {}
     groups: dict[Identity, Group | None] = {}
@@ -61,7 +61,7 @@ def loose(family: KeptFamily, assignment: Assignment) -> tuple[dict[str, Endpoin
 
 
 def test_a_decision_tells_its_answers_by_ports_and_then_as_pods_came() -> None:
-    assert [each.name for each in a_family().crowd.in_order()] == ["p0", "p2", "p1", "p3"]
+    assert [each.name for each in a_family().endpoint_index.in_order()] == ["p0", "p2", "p1", "p3"]
 
 
 def test_each_endpoint_gets_the_hint_that_was_decided_for_it() -> None:

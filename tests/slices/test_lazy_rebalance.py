@@ -81,7 +81,7 @@ def groups_in(slices: Iterable[EndpointSlice], everybody: Zones = ()) -> dict[st
 
 
 def zones_in(cluster: Cluster) -> Zones:
-    return cluster.surroundings.demand.zones
+    return cluster.cluster_state.demand.zones
 
 
 def moved_by(family: FamilyPlan, cluster: Cluster) -> set[str]:

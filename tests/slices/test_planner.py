@@ -46,8 +46,8 @@ from zoneward.kube.objects import (
 from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.slices.planner import KeptService
 from zoneward.slices.plan import ServicePlan, plan_service
+from zoneward.slices.planner import ServicePlanner
 
 STRANGE: Final = ("ready", "ready", "ready", "not ready", "leaving", "going", "finished", "no address")
 STRANGER: Final = (*STRANGE, "gone", "host", "host", "host leaving", "other port", "no port")
@@ -60,7 +60,7 @@ class Pair:
         self.cluster = cluster
         self.pods = {pod.metadata.name: pod for pod in cluster.pods}
         self.slices = {each.metadata.name: each for each in cluster.slices}
-        self.kept = KeptService(cluster.service, cluster.surroundings, pods=cluster.pods, slices=cluster.slices)
+        self.kept = ServicePlanner(cluster.service, cluster.cluster_state, pods=cluster.pods, slices=cluster.slices)
         self.version = 0
 
     def pod(self, name: str, pod: Pod | None) -> None:
@@ -87,7 +87,7 @@ class Pair:
 
     def nodes(self, nodes: Iterable[Node]) -> None:
         self.cluster = self.cluster.with_(nodes=tuple(nodes))
-        self.kept.surroundings(self.cluster.surroundings)
+        self.kept.cluster_state(self.cluster.cluster_state)
 
     def plan(self) -> ServicePlan:
         """The plan, which must be that of the same objects planned anew."""
@@ -96,7 +96,7 @@ class Pair:
             self.cluster.service,
             pods=self.pods.values(),
             slices=self.slices.values(),
-            surroundings=self.cluster.surroundings,
+            cluster_state=self.cluster.cluster_state,
             trigger_time="now",
         )
         assert [each.address_type for each in plan.families] == [each.address_type for each in anew.families]
@@ -129,7 +129,7 @@ def by_identity(decision: Decision) -> list[tuple[Identity, object, object]]:
     """Each endpoint with what the decision says of it; the order in which they came does not matter."""
     if decision.assignment is None:
         return []
-    members = list(decision.assignment.crowd.in_order())
+    members = list(decision.assignment.endpoint_index.in_order())
     groups = decision.groups or (None,) * len(members)
     return sorted(
         zip((each.identity for each in members), decision.hints, groups, strict=True), key=lambda each: each[0]
@@ -296,7 +296,7 @@ def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
             if draw(st.sampled_from((False, False, True))):
                 configuration = configuration.as_upstream()
             pair.cluster = pair.cluster.with_(configuration=configuration)
-            pair.kept.surroundings(pair.cluster.surroundings)
+            pair.kept.cluster_state(pair.cluster.cluster_state)
 
 
 @examples(150)

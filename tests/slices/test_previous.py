@@ -11,7 +11,7 @@ from zoneward.kube.objects import EndpointSlice, Hints, identity
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.hysteresis import Previous
 from zoneward.routing.placement.groups import EVERY_ZONE, Group, own_group
-from zoneward.slices.existing import KeptSlices
+from zoneward.slices.existing import ExistingSlices
 from zoneward.slices.previous import agreed
 
 AUTO = "Hints/ProportionalZoneCPU"
@@ -22,7 +22,7 @@ BARE = an_endpoint("10.0.0.3", "a", pod="r")
 
 def previous_of(own: Iterable[EndpointSlice], theirs: Iterable[EndpointSlice] = ()) -> Previous:
     """What our slices, and those that they replace, tell of before."""
-    slices = KeptSlices(a_service(), Configuration())
+    slices = ExistingSlices(a_service(), Configuration())
     for rank, each in enumerate(own):
         slices.put(each, rank)
     for rank, each in enumerate(theirs, start=100):

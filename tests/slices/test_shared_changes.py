@@ -7,7 +7,7 @@ from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, No
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.selection.selection import CONSUMERS
-from zoneward.slices.plan import Surroundings
+from zoneward.slices.plan import ClusterState
 from zoneward.slices.shared_changes import concerns_all
 
 
@@ -18,11 +18,11 @@ def a_node(name: str, zone: str, cpu: str = "4") -> Node:
 
 
 NODES = [a_node("n1", "a"), a_node("n2", "b")]
-HERE = Surroundings(demand=demand_of(NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
+HERE = ClusterState(demand=demand_of(NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
 
 
 def test_the_same_concerns_none() -> None:
-    again = Surroundings(demand=demand_of(NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
+    again = ClusterState(demand=demand_of(NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
     assert not concerns_all(HERE, again)
 
 

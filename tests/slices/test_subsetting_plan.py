@@ -151,7 +151,7 @@ def traffic(cluster: Cluster, consumer: str) -> Traffic:
     family = only_family(cluster.plan())
     found = predict(
         endpoints_of_all_ports(family.slices),
-        demand=cluster.surroundings.demand,
+        demand=cluster.cluster_state.demand,
         policies=CLUSTER,
         heeded=ALL_HINTS,
         groups=slice_groups(family.slices, CONSUMERS[consumer], cluster.configuration.gates),
@@ -224,7 +224,7 @@ def test_what_our_own_proxy_selects_is_what_was_decided(cluster: Cluster) -> Non
     if not family.decision.active:
         assert set(labels_in(family.slices).values()) <= {(None, None)}
         return
-    for zone in cluster.surroundings.demand.zones:
+    for zone in cluster.cluster_state.demand.zones:
         assert use(family, "zoneward", zone)[1] == decided_for(family.decision, zone)
     assert family.traffic is not None
     assert family.traffic.dropped == 0
@@ -279,7 +279,7 @@ def test_hints_come_to_the_same_as_slice_groups(cluster: Cluster) -> None:
     if not family.decision.active:
         assert not any(endpoint.hints for endpoint in endpoints_in(family.slices))
         return
-    for zone in cluster.surroundings.demand.zones:
+    for zone in cluster.cluster_state.demand.zones:
         assert use(family, "current", zone)[1] == decided_for(family.decision, zone)
     for endpoint in endpoints_in(family.slices):
         assert (endpoint.hints is not None) is is_ready(endpoint)

@@ -21,14 +21,14 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
-from zoneward.slices.decide import decide
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.events import Event, upstream_events_of
 from zoneward.routing.hysteresis import NOTHING_BEFORE
 from zoneward.slices import upstream_hints as upstream
+from zoneward.slices.decide import decide
 from zoneward.slices.pack import Packed
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
 
 UPSTREAM: Final = Configuration().as_upstream()
 
@@ -51,14 +51,14 @@ def plan(
 
     Upstream remembers in memory that a Service has hints; here its conditions do.
     """
-    surroundings = Surroundings(
+    cluster_state = ClusterState(
         upstream_demand(nodes), {node.metadata.name: zone_of(node) for node in nodes}, configuration
     )
     return plan_service(
         replace(service, status=ServiceStatus(conditions=told)),
         pods=pods,
         slices=slices,
-        surroundings=surroundings,
+        cluster_state=cluster_state,
         trigger_time=trigger_time,
     )
 

@@ -32,7 +32,7 @@ def compare_for(options: Options, *, only: Iterable[str], sort: str) -> Compared
                 approaches=approaches,
                 pods=chosen.snapshot.pods_of(service),
                 slices=chosen.snapshot.slices_of(service),
-                surroundings=chosen.surroundings,
+                cluster_state=chosen.cluster_state,
                 taken=chosen.taken.get(service.metadata.namespace, ()),
             )
         ]

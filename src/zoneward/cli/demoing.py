@@ -41,7 +41,7 @@ from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.saving import write_all
 from zoneward.sandbox.server.serving import Serving
 from zoneward.slices.comparison import compare_service
-from zoneward.slices.planned import Surroundings
+from zoneward.slices.planned import ClusterState
 
 _AFTER: Final = 3.0
 """Seconds of the play from its last step to its end."""
@@ -184,7 +184,7 @@ def _look(controller: Controller, story: Story) -> None:
 def _summary(controller: Controller, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
     changes, cache = controller.metrics.changes, controller.cache
-    surroundings = Surroundings(
+    cluster_state = ClusterState(
         demand=demand_of(cache.nodes),
         node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
         configuration=Configuration(),
@@ -197,7 +197,7 @@ def _summary(controller: Controller, story: Story) -> list[str]:
             approaches=(NO_APPROACH,),
             pods=cache.pods_of(plan.service.metadata.namespace, plan.service.metadata.name),
             slices=cache.slices_of(plan.service.metadata.namespace, plan.service.metadata.name),
-            surroundings=surroundings,
+            cluster_state=cluster_state,
         )
     ]
     kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")

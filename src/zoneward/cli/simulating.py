@@ -109,7 +109,7 @@ def _dataset(request: Request) -> "Dataset":
         from zoneward.lab.cluster import services
 
         planned = plan_for(request.options)
-        return services(planned.plans, planned.surroundings.demand)
+        return services(planned.plans, planned.cluster_state.demand)
     name, _, rest = written.partition(":")
     if name in COMPUTED:
         return _computed(name, rest, request)

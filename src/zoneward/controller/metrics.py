@@ -155,20 +155,20 @@ class Metrics:
 
 
 def _hinted(assignment: Assignment) -> int:
-    """How many endpoints have hints, told by cells: to ask for each would take too long."""
+    """How many endpoints have hints, told by buckets: to ask for each would take too long."""
     number, alone = 0, False
-    for cell in assignment.crowd.ready():
-        if assignment.whole.get(cell) is not None:
-            number += len(cell)
+    for bucket in assignment.endpoint_index.ready():
+        if assignment.whole.get(bucket) is not None:
+            number += len(bucket)
         elif assignment.node_hints:
-            number += len(cell) - cell.nodeless
+            number += len(bucket) - bucket.nodeless
         else:
             alone = True
     if alone and assignment.apart:
         number += sum(
-            member.cell is not None and assignment.whole.get(member.cell) is None for member in assignment.apart
+            member.bucket is not None and assignment.whole.get(member.bucket) is None for member in assignment.apart
         )
-    return number + sum(assignment.hints_of(member) is not None for member in assignment.crowd.twins)
+    return number + sum(assignment.hints_of(member) is not None for member in assignment.endpoint_index.twins)
 
 
 def _hinted_in(slices: Iterable[EndpointSlice]) -> int:

@@ -9,23 +9,28 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.endpoint_index import Crowd
+from zoneward.routing.placement.endpoint_index import EndpointIndex
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.approach import asked_for
 from zoneward.routing.rules import Rules, counted, listed
 
 
-class Case:
+class DecisionContext:
     """Everything that a decision depends on. ``number`` counts the ready endpoints, each address once; ``in_force`` is
     what the existing slices were written for.
     """
 
     def __init__(
-        self, service: Service, crowd: Crowd, demand: Demand, in_force: str | None, configuration: Configuration
+        self,
+        service: Service,
+        endpoint_index: EndpointIndex,
+        demand: Demand,
+        in_force: str | None,
+        configuration: Configuration,
     ) -> None:
         self.service = service
-        self.crowd = crowd
-        self.number = crowd.number
+        self.endpoint_index = endpoint_index
+        self.number = endpoint_index.number
         self.demand = demand
         self.in_force = in_force
         self.configuration = configuration
@@ -53,7 +58,7 @@ class Case:
 
     def ready_endpoints_refusal(self) -> Decision | None:
         number = self.number
-        detail = f"{counted(number, 'endpoint')} ready of {self.crowd.size}"
+        detail = f"{counted(number, 'endpoint')} ready of {self.endpoint_index.size}"
         if self.rules.ask("ready-endpoints", bool(number), detail):
             return None
         return self.inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
@@ -82,14 +87,14 @@ class Case:
         ranges: dict[str, upstream.ZoneRange] | None = None,
     ) -> Decision:
         asked = self.asked
-        assignment = Assignment(self.crowd) if assignment is None else assignment
+        assignment = Assignment(self.endpoint_index) if assignment is None else assignment
         return Decision(
             approach=asked.approach,
             heuristic=asked.heuristic.name if asked.heuristic else None,
             active=active,
             reason=reason,
             message=message,
-            endpoints=self.number + len(self.crowd.twins),
+            endpoints=self.number + len(self.endpoint_index.twins),
             allocation=allocation,
             hints=assignment.all_hints,
             rules=self.rules.as_tuple(),
@@ -100,16 +105,16 @@ class Case:
             accepted_message=asked.accepted_detail,
             ranges=ranges,
             hints_settings=asked.hints,
-            has_endpoints=self.crowd.size > 0,
+            has_endpoints=self.endpoint_index.size > 0,
             assignment=assignment,
         )
 
 
-def percent(share: Fraction) -> str:
+def format_percent(share: Fraction) -> str:
     return f"{float(share * 100):.3g} %"
 
 
-def lacking(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
+def describe_without(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
     """``2 nodes without zone label (n1, n2)``, or nothing. ``number``: of all, where ``names`` are only the first."""
     number = len(names) if number is None else number
     return f"{counted(number, noun)} without {what} ({listed(names, number=number)})" if names else ""

@@ -8,90 +8,90 @@ from zoneward.routing import upstream
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.algorithms.registry import Heuristic
 from zoneward.routing.allocation import Allocation, allocate
-from zoneward.routing.decision_context import Case, lacking, percent
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.decision import Decision
+from zoneward.routing.decision_context import DecisionContext, describe_without, format_percent
 from zoneward.routing.hysteresis import threshold_in_force
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.endpoint_index import Cell, named
-from zoneward.routing.placement.placement import Lot, place, with_guests_kept
+from zoneward.routing.placement.endpoint_index import Bucket, count_and_first_names
+from zoneward.routing.placement.placement import PlacementUnit, place, with_guests_kept
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.asked import Approach
 from zoneward.routing.rules import counted, listed
 from zoneward.routing.tolerance import lost_in_zone
 
 
-def balanced(case: Case, heuristic: Heuristic) -> Decision:
+def balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """KEP-2433's heuristic, with this project's guarantees."""
     refusal = (
-        case.external_policy_refusal()
-        or case.ready_nodes_refusal()
-        or _node_refusal(case)
-        or case.one_zone_refusal(case.demand)
-        or _count_refusal(case)
-        or _zone_refusal(case)
+        context.external_policy_refusal()
+        or context.ready_nodes_refusal()
+        or _node_refusal(context)
+        or context.one_zone_refusal(context.demand)
+        or _count_refusal(context)
+        or _zone_refusal(context)
     )
     if refusal is not None:
         return refusal
-    kept = case.in_force == f"{case.asked.approach}/{heuristic.name}"
-    threshold = threshold_in_force(case.hints, kept=kept)
-    case.rules.ask(
+    kept = context.in_force == f"{context.request.approach}/{heuristic.name}"
+    threshold = threshold_in_force(context.hints, kept=kept)
+    context.rules.ask(
         "threshold-in-force",
         True,
-        f"in force already: kept below {percent(threshold)}"
+        f"in force already: kept below {format_percent(threshold)}"
         if kept
-        else f"not in force yet: starts below {percent(threshold)}",
+        else f"not in force yet: starts below {format_percent(threshold)}",
     )
-    decision = _allocated(case, heuristic, threshold)
+    decision = _allocated(context, heuristic, threshold)
     if decision is not None:
         return decision
     # Without the threshold: it is lower the next time, when nothing is in force, and the words would change.
-    number, zones = case.number, len(case.demand.zones)
-    return case.inactive(
+    number, zones = context.ready_count, len(context.demand.zones)
+    return context.inactive(
         Reason.OVERLOAD,
         f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}: any split would put too much on some zone",
     )
 
 
-def own_zone(case: Case, heuristic: Heuristic) -> Decision:
+def own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Every endpoint to its own zone (and node): no threshold, no demand asked."""
-    nobody = case.ready_endpoints_refusal()
+    nobody = context.ready_endpoints_refusal()
     if nobody is not None:
         return nobody
-    refusal = _zone_refusal(case)
-    if refusal is not None and case.asked.approach is Approach.HINTS:
+    refusal = _zone_refusal(context)
+    if refusal is not None and context.request.approach is Approach.HINTS:
         return refusal
-    decision = _allocated(case, heuristic, case.hints.start_threshold)
+    decision = _allocated(context, heuristic, context.hints.start_threshold)
     if decision is None:
         raise AssertionError(f"{heuristic.name} refused, though it has no threshold")
     if refusal is None:
         return decision
-    without_node = sum(cell.nodeless for cell in case.crowd.ready())
-    if heuristic.node_hints and case.rules.ask(
+    without_node = sum(bucket.nodeless for bucket in context.endpoint_index.ready())
+    if heuristic.node_hints and context.rules.ask(
         "endpoint-nodes", not without_node, f"{counted(without_node, 'ready endpoint')} without a node"
     ):
         return decision
     # Hints of the others stay as they are: proxies take none of them while one is missing, and no slice is
     # rewritten for an endpoint that comes and goes.
-    return case.inactive(refusal.reason, refusal.message, assignment=decision.assignment)
+    return context.inactive(refusal.reason, refusal.message, assignment=decision.assignment)
 
 
-def as_upstream(case: Case) -> Decision:
+def as_upstream(context: DecisionContext) -> Decision:
     """Upstream's checks; its hints depend on how endpoints lie in slices and are set there."""
-    number = case.number
-    ranges = upstream.zone_ranges(case.demand, number)
+    number = context.ready_count
+    ranges = upstream.zone_ranges(context.demand, number)
     if isinstance(ranges, upstream.Refusal):
-        case.rules.ask("upstream-allocation", False, ranges.detail)
-        return case.inactive(ranges.reason, ranges.detail)
-    case.rules.ask(
+        context.rules.ask("upstream-allocation", False, ranges.detail)
+        return context.inactive(ranges.reason, ranges.detail)
+    context.rules.ask(
         "upstream-allocation",
         True,
         "; ".join(f"{zone} {each.minimum} to {each.maximum}" for zone, each in ranges.items()),
     )
-    refusal = _zone_refusal(case)
+    refusal = _zone_refusal(context)
     if refusal is not None:
         return refusal
-    return case.decided(
+    return context.decided(
         active=True,
         reason=Reason.ENABLED,
         message="hints as upstream sets them",
@@ -102,60 +102,60 @@ def as_upstream(case: Case) -> Decision:
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _node_refusal(case: Case) -> Decision | None:
-    demand = case.demand
+def _node_refusal(context: DecisionContext) -> Decision | None:
+    demand = context.demand
     without_zone, without_cpu = demand.without_zone, demand.without_cpu
-    if not case.rules.ask(
+    if not context.rules.ask(
         "node-zones",
         not without_zone,
-        lacking(without_zone, "node", "zone label") or "every ready node has a zone",
+        describe_without(without_zone, "node", "zone label") or "every ready node has a zone",
     ):
-        return case.inactive(Reason.NODE_WITHOUT_ZONE, lacking(without_zone, "node", "zone label"))
-    detail = lacking(without_cpu, "node", "allocatable CPU")
+        return context.inactive(Reason.NODE_WITHOUT_ZONE, describe_without(without_zone, "node", "zone label"))
+    detail = describe_without(without_cpu, "node", "allocatable CPU")
     if without_cpu and demand.unit == "nodes":
-        case.rules.ask("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
-    elif not case.rules.ask("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
-        return case.inactive(Reason.NODE_WITHOUT_CPU, detail)
+        context.rules.ask("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
+    elif not context.rules.ask("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
+        return context.inactive(Reason.NODE_WITHOUT_CPU, detail)
     return None
 
 
-def _count_refusal(case: Case) -> Decision | None:
-    number, zones = case.number, len(case.demand.zones)
+def _count_refusal(context: DecisionContext) -> Decision | None:
+    number, zones = context.ready_count, len(context.demand.zones)
     detail = f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}"
-    if case.rules.ask("enough-endpoints", number >= zones, detail):
+    if context.rules.ask("enough-endpoints", number >= zones, detail):
         return None
-    return case.inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
+    return context.inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
 
 
-def _zone_refusal(case: Case) -> Decision | None:
-    number, without = named(cell for cell in case.crowd.ready() if not cell.zone)
-    detail = lacking(without, "endpoint", "zone", number=number)
-    if case.rules.ask("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
+def _zone_refusal(context: DecisionContext) -> Decision | None:
+    number, without = count_and_first_names(bucket for bucket in context.endpoint_index.ready() if not bucket.zone)
+    detail = describe_without(without, "endpoint", "zone", number=number)
+    if context.rules.ask("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
         return None
-    return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
+    return context.inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
 
 
 # --- the allocation ---------------------------------------------------------------------------------------------------
 
 
-def _allocated(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decision | None:
+def _allocated(context: DecisionContext, heuristic: Heuristic, threshold: Fraction) -> Decision | None:
     """Allocation and placement, or None where the heuristic finds none."""
-    weights = case.demand.reduced
-    cells = [cell for cell in case.crowd.ready() if cell.zone]
-    zones = tuple(sorted(weights.keys() | {cell.zone for cell in cells}))
+    weights = context.demand.reduced
+    buckets = [bucket for bucket in context.endpoint_index.ready() if bucket.zone]
+    zones = tuple(sorted(weights.keys() | {bucket.zone for bucket in buckets}))
     index = {zone: position for position, zone in enumerate(zones)}
     size = len(zones)
-    lots = [Lot(cell, index[cell.zone], _served_before(cell, index)) for cell in cells]
+    units = [PlacementUnit(bucket, index[bucket.zone], _served_before(bucket, index)) for bucket in buckets]
     supply = [0] * size
     counts = [0] * (size * size)
-    for lot in lots:
-        here, there = lot.home, lot.before
-        supply[here] += len(lot)
+    for unit in units:
+        here, there = unit.home, unit.before
+        supply[here] += len(unit)
         # Where nobody starts traffic any more, nobody is to stay.
         if there >= 0 and not (heuristic.balances and zones[there] not in weights):
-            counts[there * size + here] += len(lot)
+            counts[there * size + here] += len(unit)
     demand = [weights.get(zone, 0) for zone in zones]
-    settings = case.hints
+    settings = context.hints
     allocation = allocate(
         heuristic,
         zones=zones,
@@ -166,35 +166,37 @@ def _allocated(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decisio
         start_threshold=settings.start_threshold,
     )
     if heuristic.balances:
-        detail = _minimums(case, threshold)
-        if not case.rules.ask("overload-threshold", allocation is not None, detail):
+        detail = _minimums(context, threshold)
+        if not context.rules.ask("overload-threshold", allocation is not None, detail):
             return None
     if allocation is None:
         return None
     if heuristic.balances and any(counts):
         anew, lost = allocated_anew(allocation, heuristic, demand, threshold=threshold, settings=settings)
         most = settings.in_zone_tolerance
-        detail = f"{lost * 100:.3g} % less traffic in its zone than allocated anew, {percent(most)} at most"
-        if not case.rules.ask("in-zone-tolerance", lost <= most, detail):
+        detail = f"{lost * 100:.3g} % less traffic in its zone than allocated anew, {format_percent(most)} at most"
+        if not context.rules.ask("in-zone-tolerance", lost <= most, detail):
             allocation = dataclasses.replace(anew, counts=with_guests_kept(anew.counts, counts, size))
-    placed = place(lots, allocation.counts, size)
+    placed = place(units, allocation.counts, size)
     at_home = sum(allocation.counts[zone * size + zone] for zone in range(size))
     away = sum(supply) - at_home
-    case.rules.ask(
+    context.rules.ask(
         "placement",
         True,
         f"{counted(at_home, 'endpoint')} serve their own zone, {away} another; {placed.moved} moved",
     )
     groups = allocation.groups
-    return case.decided(
+    return context.decided(
         active=True,
         reason=Reason.ENABLED,
-        message=_message(case, heuristic, allocation),
+        message=_message(context, heuristic, allocation),
         allocation=allocation,
         assignment=Assignment(
-            case.crowd,
+            context.endpoint_index,
             "hints",
-            whole={lot.members: groups[zone] for lot, zone in placed.whole.items() if isinstance(lot.members, Cell)},
+            whole={
+                unit.members: groups[zone] for unit, zone in placed.whole.items() if isinstance(unit.members, Bucket)
+            },
             apart={member: groups[zone] for member, zone in placed.apart.items()},
             node_hints=heuristic.node_hints,
         ),
@@ -223,39 +225,39 @@ def allocated_anew(
     return anew, lost_in_zone(kept, anew, demand)
 
 
-def _served_before(cell: Cell, index: Mapping[str, int]) -> int:
-    """The zone that the endpoints of a cell served, as an index; -1 for none, or for several at once."""
-    group = cell.before
+def _served_before(bucket: Bucket, index: Mapping[str, int]) -> int:
+    """The zone that the endpoints of a bucket served, as an index; -1 for none, or for several at once."""
+    group = bucket.before
     return index.get(group.zones[0], -1) if group is not None and len(group.zones) == 1 else -1
 
 
-def _minimums(case: Case, threshold: Fraction) -> str:
+def _minimums(context: DecisionContext, threshold: Fraction) -> str:
     """The least each zone needs to stay below the threshold, and what there is."""
-    total, number = case.demand.total, case.number
+    total, number = context.demand.total, context.ready_count
     needed = [
         least_endpoints(number, weight, total, threshold.numerator, threshold.denominator)
-        for weight in case.demand.weights
+        for weight in context.demand.weights
     ]
     parts = " + ".join(str(each) for each in needed)
-    return f"below {percent(threshold)} the zones need at least {parts} = {sum(needed)} of {number} endpoints"
+    return f"below {format_percent(threshold)} the zones need at least {parts} = {sum(needed)} of {number} endpoints"
 
 
-def _message(case: Case, heuristic: Heuristic, allocation: Allocation) -> str:
+def _message(context: DecisionContext, heuristic: Heuristic, allocation: Allocation) -> str:
     if not heuristic.balances:
         empty = tuple(
             zone
             for position, zone in enumerate(allocation.zones)
-            if zone in case.demand.weight_of and not allocation.size(position)
+            if zone in context.demand.weight_of and not allocation.size(position)
         )
         where = "node, then its own zone" if heuristic.node_hints else "zone"
         text = f"every endpoint serves its own {where}"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
-    number = case.number
+    number = context.ready_count
     worst, zone = max(
-        (Fraction(number * weight, case.demand.total * allocation.size(allocation.zones.index(zone))) - 1, zone)
-        for zone, weight in case.demand.weight_of.items()
+        (Fraction(number * weight, context.demand.total * allocation.size(allocation.zones.index(zone))) - 1, zone)
+        for zone, weight in context.demand.weight_of.items()
     )
-    numbers = f"{counted(number, 'endpoint')} for {counted(len(case.demand.zones), 'zone')}"
+    numbers = f"{counted(number, 'endpoint')} for {counted(len(context.demand.zones), 'zone')}"
     if not worst:
         return f"every zone has its fair share; {numbers}"
-    return f"no zone is more than {percent(worst)} above fair ({zone} is); {numbers}"
+    return f"no zone is more than {format_percent(worst)} above fair ({zone} is); {numbers}"

@@ -12,15 +12,15 @@ from zoneward.routing.algorithms.lazy import only_the_update
 from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS, Heuristic
 from zoneward.routing.algorithms.results import IMPOSSIBLE
 from zoneward.routing.allocation import Allocation, allocate, allocation_of
-from zoneward.routing.decision_context import Case, lacking, percent
 from zoneward.routing.decision import Decision
+from zoneward.routing.decision_context import DecisionContext, describe_without, format_percent
 from zoneward.routing.demand.demand import Demand
 from zoneward.routing.hysteresis import are_enough, endpoints_needed
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.endpoint_index import Cell, Member, named
+from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
 from zoneward.routing.placement.groups import Group, own_group
 from zoneward.routing.placement.homes import Homes, homes_of
-from zoneward.routing.placement.placement import Lot, Placement, place
+from zoneward.routing.placement.placement import Placement, PlacementUnit, place
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.asked import Approach
 from zoneward.routing.rules import counted, listed
@@ -31,82 +31,82 @@ BALANCED: Final = frozenset(f"{Approach.SUBSETTING}/{name}" for name in SUBSETTI
 """What slices say of the decisions that the starting threshold is for."""
 
 
-def balanced(case: Case, heuristic: Heuristic) -> Decision:
+def balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Groups by one of the five algorithms (KEP-2004 § Auto Approach)."""
-    demand = _demand(case)
+    demand = _demand(context)
     refusal = (
-        case.external_policy_refusal()
-        or case.ready_nodes_refusal()
-        or case.one_zone_refusal(demand)
-        or case.ready_endpoints_refusal()
-        or _encoding_refusal(case, heuristic)
-        or _threshold_refusal(case, len(demand.zones))
+        context.external_policy_refusal()
+        or context.ready_nodes_refusal()
+        or context.one_zone_refusal(demand)
+        or context.ready_endpoints_refusal()
+        or _encoding_refusal(context, heuristic)
+        or _threshold_refusal(context, len(demand.zones))
     )
     if refusal is not None:
         return refusal
-    kept = case.in_force == f"{Approach.SUBSETTING}/{heuristic.name}"
+    kept = context.in_force == f"{Approach.SUBSETTING}/{heuristic.name}"
     # With hints, a slice that has none is one whose endpoints are not ready.
-    homes = homes_of(case, demand, demand.zones, kept=kept and case.configuration.subsetting.encoding != "hints")
-    groups = _lazily(case, heuristic, homes) if kept and any(homes.before.values()) else None
+    homes = homes_of(context, demand, demand.zones, kept=kept and context.configuration.subsetting.encoding != "hints")
+    groups = _lazily(context, heuristic, homes) if kept and any(homes.before.values()) else None
     if groups is None:
-        groups = _rebalanced(case, heuristic, homes)
-    limit = percent(case.configuration.subsetting.overload_threshold)
-    numbers = f"{counted(case.number, 'endpoint')} for {counted(len(demand.zones), 'zone')}"
-    if not case.rules.ask("overload-threshold", groups is not None, f"{heuristic.name}: {numbers}, below {limit}"):
-        return case.inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
+        groups = _rebalanced(context, heuristic, homes)
+    limit = format_percent(context.configuration.subsetting.overload_threshold)
+    numbers = f"{counted(context.ready_count, 'endpoint')} for {counted(len(demand.zones), 'zone')}"
+    if not context.rules.ask("overload-threshold", groups is not None, f"{heuristic.name}: {numbers}, below {limit}"):
+        return context.inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
     assert groups is not None
-    return _decided(case, heuristic, homes, groups)
+    return _decided(context, heuristic, homes, groups)
 
 
-def required(case: Case, heuristic: Heuristic) -> Decision:
+def required(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Every endpoint into its own zone's group, whatever the load (KEP-2004 § Future Expansion, ``RequireZone``)."""
-    refusal = case.external_policy_refusal() or case.ready_endpoints_refusal()
+    refusal = context.external_policy_refusal() or context.ready_endpoints_refusal()
     if refusal is not None:
         return refusal
-    demand = _demand(case)
-    zones = {*demand.zones, *case.crowd.zones()}
+    demand = _demand(context)
+    zones = {*demand.zones, *context.endpoint_index.zones()}
     if not zones:
-        number, without = named(case.crowd.ready())
-        case.rules.ask("endpoint-zones", False, lacking(without, "endpoint", "zone", number=number))
-        return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
-    homes = homes_of(case, demand, tuple(sorted(zones)), kept=False)
-    groups = _rebalanced(case, heuristic, homes)
+        number, without = count_and_first_names(context.endpoint_index.ready())
+        context.rules.ask("endpoint-zones", False, describe_without(without, "endpoint", "zone", number=number))
+        return context.inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
+    homes = homes_of(context, demand, tuple(sorted(zones)), kept=False)
+    groups = _rebalanced(context, heuristic, homes)
     assert groups is not None, f"{heuristic.name} refused, though it has no threshold"
-    return _decided(case, heuristic, homes, groups)
+    return _decided(context, heuristic, homes, groups)
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _demand(case: Case) -> Demand:
+def _demand(context: DecisionContext) -> Demand:
     """Demand as KEP-2004 § Assumptions has it: by CPU, and by Nodes in all zones where one has none.
 
     What Nodes lack stops nothing here: a proxy without a zone uses all slices.
     """
-    demand = case.demand
+    demand = context.demand
     if demand.without_zone:
-        detail = lacking(demand.without_zone, "node", "zone label")
-        case.rules.ask("node-zones", True, f"{detail}: proxies there use all slices")
+        detail = describe_without(demand.without_zone, "node", "zone label")
+        context.rules.ask("node-zones", True, f"{detail}: proxies there use all slices")
     if demand.without_cpu:
-        detail = lacking(demand.without_cpu, "node", "allocatable CPU")
-        case.rules.ask("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
+        detail = describe_without(demand.without_cpu, "node", "allocatable CPU")
+        context.rules.ask("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
         return demand.by_count
     return demand
 
 
-def _encoding_refusal(case: Case, heuristic: Heuristic) -> Decision | None:
-    if case.configuration.subsetting.encoding != "hints":
+def _encoding_refusal(context: DecisionContext, heuristic: Heuristic) -> Decision | None:
+    if context.configuration.subsetting.encoding != "hints":
         return None
-    if case.rules.ask("hint-weights", not heuristic.weighs, f"hints for {heuristic.name}, which have no weights"):
+    if context.rules.ask("hint-weights", not heuristic.weighs, f"hints for {heuristic.name}, which have no weights"):
         return None
-    return case.inactive(Reason.HINTS_WITHOUT_WEIGHTS, f"{heuristic.name} needs weights, and hints have none")
+    return context.inactive(Reason.HINTS_WITHOUT_WEIGHTS, f"{heuristic.name} needs weights, and hints have none")
 
 
-def _threshold_refusal(case: Case, zones: int) -> Decision | None:
+def _threshold_refusal(context: DecisionContext, zones: int) -> Decision | None:
     """KEP-2004 § Starting Threshold. It is asked before the algorithm, which knows nothing of it."""
-    number = counted(case.number, "endpoint")
-    kept = case.in_force in BALANCED
-    threshold, padding = case.asked.starting_threshold, case.configuration.subsetting.padding
+    number = counted(context.ready_count, "endpoint")
+    kept = context.in_force in BALANCED
+    threshold, padding = context.request.starting_threshold, context.configuration.subsetting.padding
 
     def bound(*, kept: bool) -> str:
         sign, limit = ("-", "stops at") if kept else ("+", "starts at")
@@ -115,10 +115,10 @@ def _threshold_refusal(case: Case, zones: int) -> Decision | None:
 
     needed = endpoints_needed(threshold, padding, zones, kept=kept)
     detail = f"{number}; {'on already, ' if kept else ''}{bound(kept=kept)}"
-    if case.rules.ask("starting-threshold", are_enough(case.number, needed, padding, kept=kept), detail):
+    if context.rules.ask("starting-threshold", are_enough(context.ready_count, needed, padding, kept=kept), detail):
         return None
     # What stops here must start again: to say so at once spares the conditions a second write.
-    return case.inactive(Reason.BELOW_STARTING_THRESHOLD, f"{number}, {bound(kept=False)}")
+    return context.inactive(Reason.BELOW_STARTING_THRESHOLD, f"{number}, {bound(kept=False)}")
 
 
 # --- homes and groups -------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class _Groups:
     moved: int
 
 
-def _lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _Groups | None:
+def _lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _Groups | None:
     """Only the update itself; None where that would overload somebody (KEP-2004 § Optimizations), or lose too much
     traffic to other zones (`zoneward.routing.tolerance`).
     """
@@ -149,10 +149,10 @@ def _lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _Groups | None:
     for group in shared:
         for position, zone in enumerate(zones):
             weights[number_of[group.zones] * size + position] = group.weight(zone)
-    for lot in (each.lot(number_of) for each in homes.ready):
-        if lot.before >= 0:
-            composition[lot.before * size + lot.home] += len(lot)
-    threshold = case.configuration.subsetting.overload_threshold
+    for unit in (each.unit(number_of) for each in homes.ready):
+        if unit.before >= 0:
+            composition[unit.before * size + unit.home] += len(unit)
+    threshold = context.configuration.subsetting.overload_threshold
     found = only_the_update(
         homes.weights,
         homes.supply,
@@ -163,47 +163,49 @@ def _lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _Groups | None:
         [0] * groups,
         [0.0] * (2 * size),
     )
-    limit = percent(threshold)
+    limit = format_percent(threshold)
     if found == IMPOSSIBLE:
         detail = f"not below {limit} with the groups as they are: they are balanced anew"
-        case.rules.ask("lazy-rebalance", False, detail)
+        context.rules.ask("lazy-rebalance", False, detail)
         return None
     allocation = allocation_of(zones, groups, composition, weights)
-    anew = _balance(case, heuristic, homes)
+    anew = _balance(context, heuristic, homes)
     lost = lost_in_zone(allocation, anew, homes.weights) if anew else 0.0
-    most = case.configuration.subsetting.in_zone_tolerance
+    most = context.configuration.subsetting.in_zone_tolerance
     detail = f"below {limit} with the groups as they are, {lost * 100:.3g} % less traffic in its zone"
     if lost > most:
-        case.rules.ask("lazy-rebalance", False, f"{detail}, {percent(most)} at most: they are balanced anew")
+        context.rules.ask("lazy-rebalance", False, f"{detail}, {format_percent(most)} at most: they are balanced anew")
         return None
-    case.rules.ask("lazy-rebalance", True, f"{detail}: only the update is made")
+    context.rules.ask("lazy-rebalance", True, f"{detail}: only the update is made")
     return _placed(homes, allocation)
 
 
-def _rebalanced(case: Case, heuristic: Heuristic, homes: Homes) -> _Groups | None:
+def _rebalanced(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _Groups | None:
     """All groups anew; None where the algorithm finds none."""
-    allocation = _balance(case, heuristic, homes)
+    allocation = _balance(context, heuristic, homes)
     return None if allocation is None else _placed(homes, allocation)
 
 
-def _balance(case: Case, heuristic: Heuristic, homes: Homes) -> Allocation | None:
+def _balance(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> Allocation | None:
     return allocate(
         heuristic,
         zones=homes.zones,
         demand=homes.weights,
         supply=homes.supply,
         previous=(0,) * len(homes.zones) ** 2,
-        threshold=case.configuration.subsetting.overload_threshold,
-        start_threshold=case.configuration.subsetting.overload_threshold,
+        threshold=context.configuration.subsetting.overload_threshold,
+        start_threshold=context.configuration.subsetting.overload_threshold,
     )
 
 
 def _placed(homes: Homes, allocation: Allocation) -> _Groups:
     number_of = _numbers(allocation)
-    lots = [each.lot(number_of) for each in homes.ready]
-    placed = place(lots, allocation.counts, len(homes.zones))
+    units = [each.unit(number_of) for each in homes.ready]
+    placed = place(units, allocation.counts, len(homes.zones))
     # Nobody stays in a group that is no more.
-    lost = sum(len(lot) for lot, each in zip(lots, homes.ready, strict=True) if each.was is not None and lot.before < 0)
+    lost = sum(
+        len(unit) for unit, each in zip(units, homes.ready, strict=True) if each.was is not None and unit.before < 0
+    )
     return _Groups(allocation, placed, placed.moved + lost)
 
 
@@ -225,15 +227,15 @@ def _numbers(allocation: Allocation) -> dict[tuple[str, ...], int]:
 # --- the decision -----------------------------------------------------------------------------------------------------
 
 
-def _decided(case: Case, heuristic: Heuristic, homes: Homes, groups: _Groups) -> Decision:
+def _decided(context: DecisionContext, heuristic: Heuristic, homes: Homes, groups: _Groups) -> Decision:
     allocation = groups.allocation
     everybody = set(homes.demand.zones)
-    as_hints = case.configuration.subsetting.encoding == "hints"
+    as_hints = context.configuration.subsetting.encoding == "hints"
     if as_hints:
         most = max((len(group.zones) for group in allocation.groups), default=0)
         detail = f"{counted(most, 'zone')} in a hint, {MAX_ZONE_HINTS} at most"
-        if not case.rules.ask("hint-zones", most <= MAX_ZONE_HINTS, detail):
-            return case.inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
+        if not context.rules.ask("hint-zones", most <= MAX_ZONE_HINTS, detail):
+            return context.inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
     told: Sequence[Group | None] = allocation.groups
     whole, apart = _told(groups.placed, told)
     if not as_hints:
@@ -247,17 +249,17 @@ def _decided(case: Case, heuristic: Heuristic, homes: Homes, groups: _Groups) ->
         whole |= rest[0]
         apart |= rest[1]
     parts = groups.placed.parts
-    away = sum(number for (lot, group), number in parts.items() if allocation.groups[group].zones != (lot.zone,))
-    case.rules.ask(
+    away = sum(number for (unit, group), number in parts.items() if allocation.groups[group].zones != (unit.zone,))
+    context.rules.ask(
         "placement",
         True,
-        f"{counted(case.number - away, 'endpoint')} in their own zone's group, {away} in another; {groups.moved} moved",
+        f"{counted(context.ready_count - away, 'endpoint')} in their own zone's group, {away} in another; {groups.moved} moved",
     )
-    return case.decided(
+    return context.decided(
         active=True,
         reason=Reason.ENABLED,
-        message=_message(case, heuristic, homes, allocation),
-        assignment=Assignment(case.crowd, "hints" if as_hints else "groups", whole=whole, apart=apart),
+        message=_message(context, heuristic, homes, allocation),
+        assignment=Assignment(context.endpoint_index, "hints" if as_hints else "groups", whole=whole, apart=apart),
         allocation=_as_located(homes, groups),
         moved=groups.moved,
     )
@@ -265,10 +267,14 @@ def _decided(case: Case, heuristic: Heuristic, homes: Homes, groups: _Groups) ->
 
 def _told(
     placed: Placement, groups: Sequence[Group | None]
-) -> tuple[dict[Cell, Group | None], dict[Member, Group | None]]:
-    """A placement as cells and single endpoints with their groups."""
-    whole = {lot.members: groups[number] for lot, number in placed.whole.items() if isinstance(lot.members, Cell)}
-    apart = {lot.members: groups[number] for lot, number in placed.whole.items() if isinstance(lot.members, Member)}
+) -> tuple[dict[Bucket, Group | None], dict[IndexedEndpoint, Group | None]]:
+    """A placement as buckets and single endpoints with their groups."""
+    whole = {unit.members: groups[number] for unit, number in placed.whole.items() if isinstance(unit.members, Bucket)}
+    apart = {
+        unit.members: groups[number]
+        for unit, number in placed.whole.items()
+        if isinstance(unit.members, IndexedEndpoint)
+    }
     return whole, apart | {member: groups[number] for member, number in placed.apart.items()}
 
 
@@ -278,18 +284,18 @@ def _not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> Placem
     Where a decision is not ``by_need``, the one at home.
     """
     if not by_need:
-        return Placement({Lot(each.members, each.zone, -1): each.zone for each in homes.rest})
+        return Placement({PlacementUnit(each.members, each.zone, -1): each.zone for each in homes.rest})
     number_of = _numbers(allocation)
-    lots = [each.lot(number_of) for each in homes.rest]
+    units = [each.unit(number_of) for each in homes.rest]
     size = len(homes.zones)
     composition = list(allocation.counts)
     supply = list(homes.supply)
-    for lot in lots:
-        supply[lot.home] += len(lot)
-        if lot.before >= 0:
-            composition[lot.before * size + lot.home] += len(lot)
+    for unit in units:
+        supply[unit.home] += len(unit)
+        if unit.before >= 0:
+            composition[unit.before * size + unit.home] += len(unit)
     there = list(composition)
-    new = [lot for lot in lots if lot.before < 0]
+    new = [unit for unit in units if unit.before < 0]
     if new:
         weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
         number_of_groups = len(allocation.groups)
@@ -304,31 +310,31 @@ def _not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> Placem
             [0.0] * (2 * size),
         )
     found = place(new, [after - was for after, was in zip(composition, there, strict=True)], size)
-    found.whole |= {lot: lot.before for lot in lots if lot.before >= 0}
+    found.whole |= {unit: unit.before for unit in units if unit.before >= 0}
     return found
 
 
 def _as_located(homes: Homes, groups: _Groups) -> Allocation:
     """The allocation by where endpoints are, not by their homes; ``""`` for those without a zone."""
     parts = groups.placed.parts
-    zones = tuple(sorted({*homes.zones, *(lot.zone for lot, _ in parts)}))
+    zones = tuple(sorted({*homes.zones, *(unit.zone for unit, _ in parts)}))
     shared = groups.allocation.groups[len(homes.zones) :]
     everything = (*map(own_group, zones), *shared)
     number_of = {group.zones: number for number, group in enumerate(everything)}
     index = {zone: number for number, zone in enumerate(zones)}
     counts = [0] * (len(everything) * len(zones))
-    for (lot, group), number in parts.items():
-        counts[number_of[groups.allocation.groups[group].zones] * len(zones) + index[lot.zone]] += number
+    for (unit, group), number in parts.items():
+        counts[number_of[groups.allocation.groups[group].zones] * len(zones) + index[unit.zone]] += number
     return Allocation(zones, everything, tuple(counts))
 
 
-def _message(case: Case, heuristic: Heuristic, homes: Homes, allocation: Allocation) -> str:
+def _message(context: DecisionContext, heuristic: Heuristic, homes: Homes, allocation: Allocation) -> str:
     if not heuristic.balances:
         empty = tuple(zone for number, zone in enumerate(homes.demand.zones) if not homes.supply[number])
         text = "every endpoint is in its own zone's group"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
     used = sum(1 for number in range(len(allocation.groups)) if allocation.size(number))
-    numbers = f"{counted(case.number, 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
+    numbers = f"{counted(context.ready_count, 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
     worst = measures_of(allocation, homes.weights)[MAX_OVERLOAD]
     if worst < 1e-9:
         return f"every endpoint gets its fair part; {numbers}"

@@ -8,7 +8,7 @@ from zoneward.routing import score
 from zoneward.routing.decision import Decision
 from zoneward.routing.request.approach import NO_APPROACH, WHAT_IF_VALUES, as_if_asked
 from zoneward.routing.selection.traffic import Traffic
-from zoneward.slices.plan import FamilyPlan, Surroundings, plan_service
+from zoneward.slices.plan import ClusterState, FamilyPlan, plan_service
 from zoneward.slices.ports import PortKey, port_key
 
 COMPARED = (NO_APPROACH, *(value for value in WHAT_IF_VALUES if value not in ("Auto", NO_APPROACH)))
@@ -64,7 +64,7 @@ def compare_service(
     approaches: Sequence[str] = COMPARED,
     pods: Iterable[Pod],
     slices: Iterable[EndpointSlice],
-    surroundings: Surroundings,
+    cluster_state: ClusterState,
     taken: Container[str] = (),
 ) -> tuple[Comparison, ...]:
     """Plan a Service once with each of the ``approaches`` (`COMPARED`), and once as it is.
@@ -74,8 +74,8 @@ def compare_service(
     pods, slices = tuple(pods), tuple(slices)
 
     def candidates(service: Service, approach: str) -> dict[str, Candidate]:
-        plan = plan_service(service, pods=pods, slices=slices, surroundings=surroundings, taken=taken)
-        most = surroundings.configuration.max_endpoints_per_slice
+        plan = plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state, taken=taken)
+        most = cluster_state.configuration.max_endpoints_per_slice
         return {family.address_type: _candidate(approach, family, most) for family in plan.families}
 
     today = candidates(service, "")

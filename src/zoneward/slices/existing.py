@@ -17,7 +17,7 @@ _REPLACED: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 """Where our slices carry the built-in controller's label, those we made under our own are in the way."""
 
 
-class KeptSlice:
+class ExistingSlice:
     """A slice that exists. ``rank`` numbers slices in the order in which they came.
 
     ``counts``: it tells where endpoints were, and ``identities`` has them: it is our own or will be replaced, and
@@ -37,7 +37,7 @@ class KeptSlice:
         self.settled: tuple[PortKey, tuple[str, ...]] | None = None
 
 
-class KeptSlices:
+class ExistingSlices:
     """Slices of one address family: our own, those of the built-in controller, which ours replace, and all others'.
 
     ``once``: nothing will change, so that no index of what they list is made.
@@ -47,9 +47,9 @@ class KeptSlices:
     """
 
     def __init__(self, service: Service, configuration: Configuration, *, once: bool = False) -> None:
-        self.own: dict[str, KeptSlice] = {}
-        self.replaced: dict[str, KeptSlice] = {}
-        self.others: dict[str, KeptSlice] = {}
+        self.own: dict[str, ExistingSlice] = {}
+        self.replaced: dict[str, ExistingSlice] = {}
+        self.others: dict[str, ExistingSlice] = {}
         self.doubled: set[Identity] = set()
         """Endpoints that are listed twice, be it in one slice."""
         self.said: Counter[str | None] = Counter()
@@ -59,13 +59,13 @@ class KeptSlices:
         self._manager = configuration.manager
         self._once = once
         # Those that count alone, for they tell where an endpoint was.
-        self._listed: dict[Identity, KeptSlice | list[KeptSlice]] = {}
+        self._listed: dict[Identity, ExistingSlice | list[ExistingSlice]] = {}
         self._known = KnownGroups()
 
-    def of(self, name: str) -> KeptSlice | None:
+    def of(self, name: str) -> ExistingSlice | None:
         return self.own.get(name) or self.replaced.get(name) or self.others.get(name)
 
-    def listing(self, key: Identity) -> tuple[KeptSlice, ...]:
+    def listing(self, key: Identity) -> tuple[ExistingSlice, ...]:
         """The slices that list an endpoint."""
         there = self._listed.get(key)
         if there is None:
@@ -74,7 +74,7 @@ class KeptSlices:
 
     def placement(self, keys: Iterable[Identity] | None = None) -> dict[Identity, Group]:
         """The group that each endpoint was in, of those that are listed: of some, or of all."""
-        slices: Iterable[KeptSlice]
+        slices: Iterable[ExistingSlice]
         if keys is None:
             slices = (*in_order(self.replaced), *in_order(self.own))
         else:
@@ -104,7 +104,7 @@ class KeptSlices:
         dropped: list[Identity] = []
         if each is None:
             dropped = self.drop(name)
-            each = kind[name] = KeptSlice(rank, slice_)
+            each = kind[name] = ExistingSlice(rank, slice_)
         counts = kind is self.own or (kind is self.replaced and self._replaces)
         told = self._renew(each, slice_, own=kind is self.own, counts=counts and is_owned(slice_, self._service))
         return dropped + told
@@ -121,7 +121,7 @@ class KeptSlices:
                 return each.identities
         return []
 
-    def _renew(self, each: KeptSlice, slice_: EndpointSlice, *, own: bool, counts: bool) -> list[Identity]:
+    def _renew(self, each: ExistingSlice, slice_: EndpointSlice, *, own: bool, counts: bool) -> list[Identity]:
         was, before, group = each.slice, each.identities, each.group
         counted = each.counts
         if each.says:
@@ -157,7 +157,7 @@ class KeptSlices:
             if not self.said[said]:
                 del self.said[said]
 
-    def _list(self, each: KeptSlice) -> None:
+    def _list(self, each: ExistingSlice) -> None:
         for key in each.identities:
             there = self._listed.get(key)
             if there is None:
@@ -169,7 +169,7 @@ class KeptSlices:
                 self._listed[key] = [there, each]
             self.doubled.add(key)
 
-    def _unlist(self, each: KeptSlice) -> None:
+    def _unlist(self, each: ExistingSlice) -> None:
         for key in each.identities:
             there = self._listed[key]
             if not isinstance(there, list):
@@ -181,6 +181,6 @@ class KeptSlices:
                 self.doubled.discard(key)
 
 
-def in_order(slices: dict[str, KeptSlice]) -> list[KeptSlice]:
+def in_order(slices: dict[str, ExistingSlice]) -> list[ExistingSlice]:
     """By rank: as they would be given to `zoneward.slices.plan.plan_service`."""
     return sorted(slices.values(), key=attrgetter("rank"))

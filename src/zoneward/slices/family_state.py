@@ -2,7 +2,7 @@
 
 Every endpoint lies in a settled slice, or it is loose. A slice is settled when a plan found nothing to change in it,
 and until something that it depends on changes: the slice itself, one of its endpoints, or what the decision says of one
-of them. That is told by cell (`zoneward.routing.placement.endpoint_index`), so that an unchanged decision is compared in a few
+of them. That is told by bucket (`zoneward.routing.placement.endpoint_index`), so that an unchanged decision is compared in a few
 steps. Only loose endpoints and slices that are not settled are packed.
 """
 
@@ -13,17 +13,17 @@ from msgspec.structs import replace
 
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Identity, Pod, identity
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.endpoint_index import Cell, Crowd, Member
+from zoneward.routing.placement.endpoint_index import Bucket, EndpointIndex, IndexedEndpoint
 from zoneward.routing.placement.groups import Group
 from zoneward.slices.endpoints import PortGroup, Recipe, endpoints_of_slices, has_endpoint, has_refused_address
-from zoneward.slices.existing import KeptSlice, KeptSlices, in_order
+from zoneward.slices.existing import ExistingSlice, ExistingSlices, in_order
 from zoneward.slices.pack import Settled
 from zoneward.slices.ports import PortKey
 
 _NEVER: Final = object()
 
 
-class KeptEndpoint(Member):
+class PodEndpoint(IndexedEndpoint):
     """An endpoint as its Pod has it, without hints, and the ports that it serves."""
 
     __slots__ = ("ports",)
@@ -33,7 +33,7 @@ class KeptEndpoint(Member):
         self.endpoint = endpoint
         self.identity = key
         self.before = before
-        self.cell = None
+        self.bucket = None
         self.ports = ports
 
 
@@ -52,10 +52,12 @@ class KeptPorts:
         self.size = 0
 
 
-class KeptFamily:
+class FamilyState:
     """``portless``: endpoints without ports count too (upstream; a Service without ports)."""
 
-    def __init__(self, address_type: str, slices: KeptSlices, recipe: Recipe, *, apart: bool, portless: bool) -> None:
+    def __init__(
+        self, address_type: str, slices: ExistingSlices, recipe: Recipe, *, apart: bool, portless: bool
+    ) -> None:
         self.address_type: Final = address_type
         self.slices: Final = slices
         self.ports: Final[dict[PortKey, KeptPorts]] = {}
@@ -64,13 +66,13 @@ class KeptFamily:
         self.refused: Final[set[str]] = set()
         """The names of Pods that are left out because no EndpointSlice may have their address."""
         self.settled: Final[dict[PortKey, dict[tuple[str, ...], Settled]]] = {}
-        self.crowd: Final = Crowd(apart=apart, members=self._in_order)
+        self.endpoint_index: Final = EndpointIndex(apart=apart, members=self._in_order)
         self._recipe = recipe
         self._portless = portless
-        self._members: dict[Identity, KeptEndpoint] = {}
-        self._loose: set[KeptEndpoint] = set()
-        self._unsettled: dict[str, KeptSlice] = dict(slices.own)
-        self._told: Mapping[Cell, Group | None] = {}
+        self._members: dict[Identity, PodEndpoint] = {}
+        self._loose: set[PodEndpoint] = set()
+        self._unsettled: dict[str, ExistingSlice] = dict(slices.own)
+        self._told: Mapping[Bucket, Group | None] = {}
         self._regime: object = None
 
     # --- changes ------------------------------------------------------------------------------------------------------
@@ -84,7 +86,7 @@ class KeptFamily:
             for ports, group in there.items():
                 kept = self._open(ports, group.ports)
                 for key, endpoint in group.endpoints.items():
-                    self._add(KeptEndpoint(endpoint, key, placement.get(key), ports), kept)
+                    self._add(PodEndpoint(endpoint, key, placement.get(key), ports), kept)
             return
         for pod in pods:
             self._enter(pod, placement)
@@ -145,9 +147,9 @@ class KeptFamily:
             key = identity(endpoint)
             if placement is None:
                 placement = self.slices.placement((key,))
-            self._add(KeptEndpoint(endpoint, key, placement.get(key), ports), kept)
+            self._add(PodEndpoint(endpoint, key, placement.get(key), ports), kept)
 
-    def _leave(self, pod: Pod, member: KeptEndpoint | None) -> None:
+    def _leave(self, pod: Pod, member: PodEndpoint | None) -> None:
         if not has_endpoint(pod):
             return
         self.gone.discard(pod.metadata.name)
@@ -160,7 +162,7 @@ class KeptFamily:
             del self._members[member.identity]
             kept.size -= 1
             if kept.counted:
-                self.crowd.remove(member)
+                self.endpoint_index.remove(member)
         kept.pods -= 1
         if not kept.pods:
             del self.ports[ports]
@@ -172,21 +174,21 @@ class KeptFamily:
         kept.pods += 1
         return kept
 
-    def _add(self, member: KeptEndpoint, kept: KeptPorts) -> None:
+    def _add(self, member: PodEndpoint, kept: KeptPorts) -> None:
         self._members[member.identity] = member
         self._loose.add(member)
         kept.size += 1
         if kept.counted:
-            self.crowd.add(member)
+            self.endpoint_index.add(member)
 
-    def _alter(self, member: KeptEndpoint, endpoint: Endpoint, before: Group | None) -> None:
+    def _alter(self, member: PodEndpoint, endpoint: Endpoint, before: Group | None) -> None:
         self._touch(member)
         counted = self.ports[member.ports].counted
         if counted:
-            self.crowd.remove(member)
+            self.endpoint_index.remove(member)
         member.endpoint, member.before = endpoint, before
         if counted:
-            self.crowd.add(member)
+            self.endpoint_index.add(member)
 
     def _told_anew(self, keys: Iterable[Identity]) -> None:
         """What slices say of some endpoints may have changed."""
@@ -207,7 +209,7 @@ class KeptFamily:
             return None
         return self._recipe.endpoint(pod, self.address_type)
 
-    def _member_of(self, pod: Pod) -> KeptEndpoint | None:
+    def _member_of(self, pod: Pod) -> PodEndpoint | None:
         endpoint = self._endpoint_of(pod)
         return self._members[identity(endpoint)] if endpoint is not None else None
 
@@ -219,9 +221,9 @@ class KeptFamily:
             for each in self.slices.own.values():
                 self._unsettle(each)
         else:
-            for cell, group in assignment.whole.items():
-                if self._told.get(cell, _NEVER) != group:
-                    for member in cell.members:
+            for bucket, group in assignment.whole.items():
+                if self._told.get(bucket, _NEVER) != group:
+                    for member in bucket.members:
                         self._touch(member)
             for member in self._special(assignment):
                 self._touch(member)
@@ -266,7 +268,7 @@ class KeptFamily:
             del self._unsettled[name]
             self._loose.difference_update(members)
 
-    def _unsettle(self, each: KeptSlice | None) -> None:
+    def _unsettle(self, each: ExistingSlice | None) -> None:
         if each is None or each.settled is None:
             return
         ports, zones = each.settled
@@ -281,19 +283,21 @@ class KeptFamily:
                 del self.settled[ports]
         self._loose.update(self._members[key] for key in each.identities)
 
-    def _special(self, assignment: Assignment) -> set[Member]:
-        """Endpoints that are looked at each time: those that are not like their cell, and those that share an address,
+    def _special(self, assignment: Assignment) -> set[IndexedEndpoint]:
+        """Endpoints that are looked at each time: those that are not like their bucket, and those that share an address,
         for what is said of one depends on another."""
-        return {*assignment.apart, *self.crowd.twins, *self.crowd.twins.values()}
+        return {*assignment.apart, *self.endpoint_index.twins, *self.endpoint_index.twins.values()}
 
-    def _in_order(self) -> Iterator[Member]:
-        members: dict[PortKey, list[Member]] = {ports: [] for ports, kept in self.ports.items() if kept.counted}
+    def _in_order(self) -> Iterator[IndexedEndpoint]:
+        members: dict[PortKey, list[IndexedEndpoint]] = {
+            ports: [] for ports, kept in self.ports.items() if kept.counted
+        }
         for member in self._members.values():
             if member.ports in members:
                 members[member.ports].append(member)
         return (member for some in members.values() for member in some)
 
-    def _touch(self, member: Member) -> None:
+    def _touch(self, member: IndexedEndpoint) -> None:
         """Whatever lists the endpoint has to be looked at."""
         for each in self.slices.listing(member.identity):
             self._unsettle(each)

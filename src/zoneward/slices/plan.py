@@ -8,10 +8,10 @@ by a Service that it keeps. Start reading here, and go on in `zoneward.slices.pl
 from collections.abc import Container, Iterable
 
 from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.slices.planner import KeptService
-from zoneward.slices.planned import FamilyPlan, ServicePlan, Surroundings
+from zoneward.slices.planned import ClusterState, FamilyPlan, ServicePlan
+from zoneward.slices.planner import ServicePlanner
 
-__all__ = ["FamilyPlan", "ServicePlan", "Surroundings", "plan_service"]
+__all__ = ["ClusterState", "FamilyPlan", "ServicePlan", "plan_service"]
 
 
 def plan_service(
@@ -19,7 +19,7 @@ def plan_service(
     *,
     pods: Iterable[Pod],
     slices: Iterable[EndpointSlice],
-    surroundings: Surroundings,
+    cluster_state: ClusterState,
     trigger_time: str | None = None,
     taken: Container[str] = (),
 ) -> ServicePlan:
@@ -29,5 +29,5 @@ def plan_service(
     ``taken`` holds names of slices elsewhere in the namespace that new ones must avoid; ``trigger_time`` (RFC 3339)
     goes into whatever is written.
     """
-    kept = KeptService(service, surroundings, pods=pods, slices=slices, once=True)
+    kept = ServicePlanner(service, cluster_state, pods=pods, slices=slices, once=True)
     return kept.plan(trigger_time=trigger_time, taken=taken)

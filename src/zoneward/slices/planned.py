@@ -16,7 +16,7 @@ from zoneward.slices.pack import SliceChanges
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClusterState:
     """What all Services of a cluster share.
 
     ``node_zones`` has every Node that exists with its zone or None; it is never changed, another takes its place.

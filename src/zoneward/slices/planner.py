@@ -14,14 +14,14 @@ from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.events import events_of, upstream_events_of
 from zoneward.slices.endpoints import IPV4, IPV6, Recipe, address_types
-from zoneward.slices.family_state import KeptFamily
-from zoneward.slices.existing import KeptSlices, in_order
-from zoneward.slices.planned import ServicePlan, Surroundings
+from zoneward.slices.existing import ExistingSlices, in_order
+from zoneward.slices.family_state import FamilyState
+from zoneward.slices.planned import ClusterState, ServicePlan
 from zoneward.slices.planning import plan_family, plan_unmanaged, replaced_and_others
 from zoneward.slices.previous import agreed
 
 
-class KeptService:
+class ServicePlanner:
     """One Service. ``pods`` are those its selector matches, ``slices`` all that name it, whoever manages them.
 
     A plan's hints and groups, one by one, have to be asked for before the next change. ``once``: one plan will be made,
@@ -31,14 +31,14 @@ class KeptService:
     def __init__(
         self,
         service: Service,
-        surroundings: Surroundings,
+        cluster_state: ClusterState,
         *,
         pods: Iterable[Pod] = (),
         slices: Iterable[EndpointSlice] = (),
         once: bool = False,
     ) -> None:
         self._service = service
-        self._surroundings = surroundings
+        self._surroundings = cluster_state
         self._once = once
         self._pods: dict[Hashable, Pod] = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
         self._slices = {each.metadata.name: each for each in slices}
@@ -46,8 +46,8 @@ class KeptService:
         self._ranks = {name: rank for rank, name in enumerate(self._slices)}
         self._next_rank = len(self._ranks)
         # Made when a plan is asked for, and then mended; None: they have to be made anew.
-        self._families: dict[str, KeptFamily] | None = None
-        self._books: dict[str, KeptSlices] = {}
+        self._families: dict[str, FamilyState] | None = None
+        self._books: dict[str, ExistingSlices] = {}
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -98,16 +98,16 @@ class KeptService:
             self._families = None
         self._service = service
 
-    def surroundings(self, surroundings: Surroundings) -> None:
+    def cluster_state(self, cluster_state: ClusterState) -> None:
         """Nodes or settings changed: demand alone costs nothing here, a Node the Pods on it.
 
         Whoever keeps the same ``node_zones`` while no Node comes, goes or changes its zone saves the comparison.
         """
-        before, self._surroundings = self._surroundings, surroundings
-        zones, zones_before = surroundings.node_zones, before.node_zones
+        before, self._surroundings = self._surroundings, cluster_state
+        zones, zones_before = cluster_state.node_zones, before.node_zones
         if (
-            before.configuration != surroundings.configuration
-            or before.pods_known != surroundings.pods_known
+            before.configuration != cluster_state.configuration
+            or before.pods_known != cluster_state.pods_known
             or bool(zones) != bool(zones_before)
         ):
             self._families = None
@@ -133,11 +133,11 @@ class KeptService:
         ``taken`` holds names of slices elsewhere in the namespace that new ones must avoid; ``trigger_time`` (RFC 3339)
         goes into whatever is written.
         """
-        service, surroundings = self._service, self._surroundings
+        service, cluster_state = self._service, self._surroundings
         if service.spec.type == "ExternalName":
             return ServicePlan(service, (), (), (), surplus=self._by_manager()[0])
         if not selector_of(service):
-            return plan_unmanaged(service, *self._by_manager(), surroundings)
+            return plan_unmanaged(service, *self._by_manager(), cluster_state)
         if self._families is None:
             self._families = self._made()
         created: set[str] = set()
@@ -146,32 +146,32 @@ class KeptService:
             plan = plan_family(
                 family,
                 service,
-                surroundings,
+                cluster_state,
                 trigger_time=trigger_time,
                 taken=(taken, self._slices, created),
-                once=self._once or not surroundings.pods_known,
+                once=self._once or not cluster_state.pods_known,
             )
             created.update(each.metadata.name for each in plan.changes.create)
             plans.append(plan)
         decisions = {plan.address_type: plan.decision for plan in plans}
         told = (service.status.conditions or ()) if service.status else ()
-        if surroundings.configuration.upstream:
+        if cluster_state.configuration.upstream:
             events = upstream_events_of(decisions, told=told)
         else:
             said = {each: agreed(self._books[each].said) if each in self._books else None for each in (IPV4, IPV6)}
             events = events_of(service, decisions, in_force=said)
         return ServicePlan(service, tuple(plans), conditions_of(decisions), events, self._surplus())
 
-    def _made(self) -> dict[str, KeptFamily]:
-        service, surroundings = self._service, self._surroundings
+    def _made(self) -> dict[str, FamilyState]:
+        service, cluster_state = self._service, self._surroundings
         self._books = {}
         for name, each in self._slices.items():
             self._book(each.address_type).put(each, self._ranks[name])
-        upstream = surroundings.configuration.upstream
+        upstream = cluster_state.configuration.upstream
         recipe = self._recipe()
         families = {}
         for address_type in self._address_types():
-            family = families[address_type] = KeptFamily(
+            family = families[address_type] = FamilyState(
                 address_type,
                 self._book(address_type),
                 recipe,
@@ -179,7 +179,7 @@ class KeptService:
                 # A Pod that has none of the ports serves nobody: it is listed, and no proxy ever picks it.
                 portless=upstream or not service.spec.ports,
             )
-            family.fill(self._pods.values() if surroundings.pods_known else None)
+            family.fill(self._pods.values() if cluster_state.pods_known else None)
         return families
 
     def _address_types(self) -> tuple[str, ...]:
@@ -194,11 +194,11 @@ class KeptService:
         keep = not zones and not self._surroundings.configuration.upstream
         return Recipe(self._service, node_zones=zones, keep_without_node=keep)
 
-    def _book(self, address_type: str) -> KeptSlices:
+    def _book(self, address_type: str) -> ExistingSlices:
         book = self._books.get(address_type)
         if book is None:
             configuration = self._surroundings.configuration
-            book = self._books[address_type] = KeptSlices(self._service, configuration, once=self._once)
+            book = self._books[address_type] = ExistingSlices(self._service, configuration, once=self._once)
         return book
 
     def _surplus(self) -> tuple[EndpointSlice, ...]:
@@ -211,7 +211,7 @@ class KeptService:
 
     def _by_manager(self) -> tuple[tuple[EndpointSlice, ...], tuple[EndpointSlice, ...], tuple[EndpointSlice, ...]]:
         """Slices of all families: our own, those that they replace, and all others."""
-        book = KeptSlices(self._service, self._surroundings.configuration, once=True)
+        book = ExistingSlices(self._service, self._surroundings.configuration, once=True)
         for name, each in self._slices.items():
             book.put(each, self._ranks[name])
         return tuple(each.slice for each in in_order(book.own)), *replaced_and_others(book, self._service)

@@ -5,7 +5,6 @@ from collections.abc import Container, Sequence
 
 from zoneward.kube.objects import EndpointSlice, Service, is_ready
 from zoneward.routing.allocation import Allocation
-from zoneward.slices.decide import decide_for
 from zoneward.routing.decision import Decision
 from zoneward.routing.late import altered
 from zoneward.routing.placement.assignment import Assignment
@@ -22,39 +21,40 @@ from zoneward.routing.selection.selection import (
 )
 from zoneward.routing.selection.traffic import Traffic, predict
 from zoneward.slices import upstream_hints as upstream
+from zoneward.slices.decide import decide_for
 from zoneward.slices.endpoints import address_types
-from zoneward.slices.family_state import KeptFamily
-from zoneward.slices.existing import KeptSlices, in_order
+from zoneward.slices.existing import ExistingSlices, in_order
+from zoneward.slices.family_state import FamilyState
 from zoneward.slices.labels import slice_labels
 from zoneward.slices.pack import Packed, SliceChanges, Target, finish, lacks_slices, pack
-from zoneward.slices.planned import FamilyPlan, ServicePlan, Surroundings
+from zoneward.slices.planned import ClusterState, FamilyPlan, ServicePlan
 from zoneward.slices.previous import agreed
 from zoneward.slices.slice_rules import managers, more_rules, others_rules
 
 
 def plan_family(
-    kept: KeptFamily,
+    kept: FamilyState,
     service: Service,
-    surroundings: Surroundings,
+    cluster_state: ClusterState,
     *,
     trigger_time: str | None,
     taken: Sequence[Container[str]],
     once: bool,
 ) -> FamilyPlan:
     """Plan one address family. ``once``: it is not kept, so that nothing need be remembered."""
-    configuration = surroundings.configuration
+    configuration = cluster_state.configuration
     deleting = service.metadata.deletion_timestamp is not None
     decision = decide_for(
         service,
-        kept.crowd,
-        demand=surroundings.demand,
+        kept.endpoint_index,
+        demand=cluster_state.demand,
         in_force=agreed(kept.slices.said),
         configuration=configuration,
     )
     assignment = decision.assignment
     if assignment is None or configuration.upstream:
         # Upstream packs first, and hints what is in slices then.
-        assignment = Assignment(kept.crowd)
+        assignment = Assignment(kept.endpoint_index)
     target = Target(
         service=service,
         address_type=kept.address_type,
@@ -75,7 +75,7 @@ def plan_family(
     elif deleting and assignment.kind == "groups" and lacks_slices(packed, service):
         # A Service that is being deleted gets no new slices. Better all endpoints in those that it has than some groups
         # without.
-        assignment = Assignment(kept.crowd)
+        assignment = Assignment(kept.endpoint_index)
         decision = _without_groups(decision, assignment)
         target = dataclasses.replace(target, in_force=None)
         packed = pack(target, existing, kept.loose(assignment))
@@ -101,7 +101,7 @@ def plan_family(
         changes=changes,
         replaced=replaced,
         others=others,
-        traffic=lambda: _traffic(service, (*changes.after, *others), surroundings),
+        traffic=lambda: _traffic(service, (*changes.after, *others), cluster_state),
     )
 
 
@@ -110,7 +110,7 @@ def plan_unmanaged(
     own: Sequence[EndpointSlice],
     replaced: Sequence[EndpointSlice],
     others: Sequence[EndpointSlice],
-    surroundings: Surroundings,
+    cluster_state: ClusterState,
 ) -> ServicePlan:
     """A Service without selector: whoever writes its slices decides. They are looked at, never touched."""
     slices = (*own, *replaced, *others)
@@ -132,13 +132,13 @@ def plan_unmanaged(
             hints=(),
             rules=(*rules, *others_rules(seen)),
         )
-        traffic = _traffic(service, seen, surroundings)
+        traffic = _traffic(service, seen, cluster_state)
         plans.append(FamilyPlan(family, decision, SliceChanges(), (), seen, traffic))
     return ServicePlan(service, tuple(plans), (), ())
 
 
 def replaced_and_others(
-    slices: KeptSlices, service: Service
+    slices: ExistingSlices, service: Service
 ) -> tuple[tuple[EndpointSlice, ...], tuple[EndpointSlice, ...]]:
     """The built-in controller's slices, and everybody else's. Of a Service that is being deleted none are replaced."""
     replaced = tuple(each.slice for each in in_order(slices.replaced))
@@ -146,17 +146,17 @@ def replaced_and_others(
     return ((), (*others, *replaced)) if service.metadata.deletion_timestamp is not None else (replaced, others)
 
 
-def _traffic(service: Service, slices: Sequence[EndpointSlice], surroundings: Surroundings) -> Traffic | None:
+def _traffic(service: Service, slices: Sequence[EndpointSlice], cluster_state: ClusterState) -> Traffic | None:
     """What selection will do. None for Services that proxies leave alone (headless) and where no demand is known."""
     if not is_proxied(service):
         return None
-    gates = surroundings.configuration.gates
+    gates = cluster_state.configuration.gates
     return predict(
         endpoints_of_all_ports(slices),
-        demand=surroundings.demand,
+        demand=cluster_state.demand,
         policies=policies_of(service, gates),
-        heeded=hints_heeded(service, surroundings.consumer, gates),
-        groups=slice_groups(slices, surroundings.consumer, gates),
+        heeded=hints_heeded(service, cluster_state.consumer, gates),
+        groups=slice_groups(slices, cluster_state.consumer, gates),
     )
 
 

@@ -1,9 +1,9 @@
 """Changes of what all Services share."""
 
-from zoneward.slices.plan import Surroundings
+from zoneward.slices.plan import ClusterState
 
 
-def concerns_all(before: Surroundings, after: Surroundings) -> bool:
+def concerns_all(before: ClusterState, after: ClusterState) -> bool:
     """Whether every Service has to be planned again, for other reasons than the Nodes that its own Pods run on.
 
     Zones of Nodes are not looked at one by one: they concern the Services that have Pods there. But where no Node is

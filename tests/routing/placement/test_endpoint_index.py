@@ -1,4 +1,4 @@
-"""Which ready endpoints count, each address once, and that a crowd that was mended is one that was made anew."""
+"""Which ready endpoints count, each address once, and that a endpoint_index that was mended is one that was made anew."""
 
 from itertools import permutations
 
@@ -9,7 +9,12 @@ from tests.clusters import an_endpoint
 from tests.properties.random_clusters import examples
 
 from zoneward.kube.objects import Endpoint, Identity, identity
-from zoneward.routing.placement.endpoint_index import Crowd, Member, crowd_of, named
+from zoneward.routing.placement.endpoint_index import (
+    EndpointIndex,
+    IndexedEndpoint,
+    count_and_first_names,
+    index_endpoints,
+)
 from zoneward.routing.placement.groups import Group, own_group
 
 ALONE = an_endpoint("10.0.0.1", pod="alone")
@@ -22,62 +27,77 @@ def nowhere(_: Identity) -> None:
     return None
 
 
-def counted(crowd: Crowd) -> set[int]:
-    return {id(member.endpoint) for cell in crowd.ready() for member in cell.members}
+def counted(endpoint_index: EndpointIndex) -> set[int]:
+    return {id(member.endpoint) for bucket in endpoint_index.ready() for member in bucket.members}
 
 
 def test_endpoints_with_addresses_of_their_own_all_count() -> None:
-    crowd = crowd_of([ALONE, FIRST], nowhere)
-    assert (crowd.number, crowd.twins) == (2, {})
+    endpoint_index = index_endpoints([ALONE, FIRST], nowhere)
+    assert (endpoint_index.number, endpoint_index.twins) == (2, {})
 
 
 def test_of_those_that_share_an_address_the_first_by_identity_counts() -> None:
     """The order of the input does not matter; one that is not ready is neither counted nor a twin."""
     for endpoints in permutations((ALONE, FIRST, SECOND, UNREADY)):
-        crowd = crowd_of(endpoints, nowhere)
-        assert counted(crowd) == {id(ALONE), id(FIRST)}
-        assert [(one.endpoint, other.endpoint) for one, other in crowd.twins.items()] == [(SECOND, FIRST)]
-        assert (crowd.number, crowd.size) == (2, 4)
+        endpoint_index = index_endpoints(endpoints, nowhere)
+        assert counted(endpoint_index) == {id(ALONE), id(FIRST)}
+        assert [(one.endpoint, other.endpoint) for one, other in endpoint_index.twins.items()] == [(SECOND, FIRST)]
+        assert (endpoint_index.number, endpoint_index.size) == (2, 4)
 
 
 def test_when_the_one_that_counts_goes_the_next_by_identity_does() -> None:
     third = an_endpoint("10.1.0.1", pod="c")
     for endpoints in permutations((FIRST, SECOND, third)):
-        crowd = Crowd()
-        members = {id(each): Member(each, identity(each)) for each in endpoints}
+        endpoint_index = EndpointIndex()
+        members = {id(each): IndexedEndpoint(each, identity(each)) for each in endpoints}
         for member in members.values():
-            crowd.add(member)
-        crowd.remove(members[id(FIRST)])
-        assert counted(crowd) == {id(SECOND)}
-        assert [(one.endpoint, other.endpoint) for one, other in crowd.twins.items()] == [(third, SECOND)]
+            endpoint_index.add(member)
+        endpoint_index.remove(members[id(FIRST)])
+        assert counted(endpoint_index) == {id(SECOND)}
+        assert [(one.endpoint, other.endpoint) for one, other in endpoint_index.twins.items()] == [(third, SECOND)]
 
 
 def test_of_several_addresses_only_the_first_is_looked_at() -> None:
     other = replace(SECOND, addresses=("10.0.0.9", "10.1.0.1"))
-    assert crowd_of([FIRST, other], nowhere).twins == {}
+    assert index_endpoints([FIRST, other], nowhere).twins == {}
 
 
 def test_upstream_keeps_them_apart() -> None:
-    crowd = crowd_of([FIRST, SECOND, UNREADY], nowhere, apart=True)
-    assert (crowd.number, crowd.twins) == (2, {})
+    endpoint_index = index_endpoints([FIRST, SECOND, UNREADY], nowhere, apart=True)
+    assert (endpoint_index.number, endpoint_index.twins) == (2, {})
 
 
 def test_without_endpoints_nobody_counts() -> None:
-    crowd = crowd_of([], nowhere)
-    assert (crowd.number, crowd.size, crowd.ready(), crowd.rest()) == (0, 0, [], [])
+    endpoint_index = index_endpoints([], nowhere)
+    assert (endpoint_index.number, endpoint_index.size, endpoint_index.ready(), endpoint_index.rest()) == (0, 0, [], [])
 
 
-def shape(crowd: Crowd) -> tuple[object, ...]:
+def shape(endpoint_index: EndpointIndex) -> tuple[object, ...]:
     """Everything that a decision can ask, with identities for endpoints."""
-    for cell in (*crowd.ready(), *crowd.rest()):
-        assert cell.nodeless == sum(1 for member in cell.members if not member.endpoint.node_name)
-        assert named([cell]) == (len(cell), tuple(sorted(member.name for member in cell.members)[:3]))
-    cells = [
-        (cell.zone, cell.before.zones if cell.before else (), cell.ready, [each.identity for each in cell.in_order()])
-        for cell in (*crowd.ready(), *crowd.rest())
+    for bucket in (*endpoint_index.ready(), *endpoint_index.rest()):
+        assert bucket.nodeless == sum(1 for member in bucket.members if not member.endpoint.node_name)
+        assert count_and_first_names([bucket]) == (
+            len(bucket),
+            tuple(sorted(member.name for member in bucket.members)[:3]),
+        )
+    buckets = [
+        (
+            bucket.zone,
+            bucket.before.zones if bucket.before else (),
+            bucket.ready,
+            [each.identity for each in bucket.in_order()],
+        )
+        for bucket in (*endpoint_index.ready(), *endpoint_index.rest())
     ]
-    twins = sorted((one.identity, other.identity) for one, other in crowd.twins.items())
-    return crowd.number, crowd.size, sorted(cells), twins, crowd.zones(), {group.zones for group in crowd.befores()}
+    twins = sorted((one.identity, other.identity) for one, other in endpoint_index.twins.items())
+    return (
+        endpoint_index.number,
+        endpoint_index.size,
+        sorted(buckets),
+        twins,
+        endpoint_index.zones(),
+        {group.zones for group in endpoint_index.previous_groups()},
+    )
 
 
 GROUPS: tuple[Group | None, ...] = (None, own_group("a"), own_group("b"))
@@ -90,18 +110,20 @@ def test_a_crowd_that_was_mended_is_one_that_was_made_anew(
     changes: list[tuple[int, str, bool, int, Group | None]], apart: bool
 ) -> None:
     """Endpoints come, change and go; two of them may share an address."""
-    crowd = Crowd(apart=apart)
-    there: dict[int, Member] = {}
+    endpoint_index = EndpointIndex(apart=apart)
+    there: dict[int, IndexedEndpoint] = {}
     for number, zone, ready, address, before in changes:
-        shape(crowd)
+        shape(endpoint_index)
         old = there.pop(number, None)
         if old is not None:
-            crowd.remove(old)
+            endpoint_index.remove(old)
         if address:
             endpoint: Endpoint = an_endpoint(
                 f"10.0.0.{address}", zone, pod=f"pod-{number}", ready=ready, node="n" if number % 2 else None
             )
-            there[number] = Member(endpoint, identity(endpoint), before)
-            crowd.add(there[number])
+            there[number] = IndexedEndpoint(endpoint, identity(endpoint), before)
+            endpoint_index.add(there[number])
     was = {member.identity: member.before for member in there.values()}
-    assert shape(crowd) == shape(crowd_of((each.endpoint for each in there.values()), was.get, apart=apart))
+    assert shape(endpoint_index) == shape(
+        index_endpoints((each.endpoint for each in there.values()), was.get, apart=apart)
+    )

@@ -20,15 +20,15 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.demand.demand_changes import changes_demand
 from zoneward.routing.selection.selection import ZONEWARD, Consumer
-from zoneward.slices.planner import KeptService
-from zoneward.slices.planned import ServicePlan, Surroundings
+from zoneward.slices.planned import ClusterState, ServicePlan
+from zoneward.slices.planner import ServicePlanner
 
 
 @dataclass(slots=True)
 class _Kept:
     """A Service, and what changed since its last plan."""
 
-    service: KeptService
+    service: ServicePlanner
     pods: dict[Key, LivePod | None] = field(default_factory=dict)
     slices: dict[str, EndpointSlice | None] = field(default_factory=dict)
 
@@ -132,14 +132,14 @@ class State:
         )
 
     @property
-    def surroundings(self) -> Surroundings:
+    def cluster_state(self) -> ClusterState:
         """As of the last `refresh`."""
         return self._surroundings
 
-    def _made(self, zones: Mapping[str, str | None], demand: Demand | None) -> Surroundings:
+    def _made(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
         if demand is None:
             demand = demand_of(self._cache.nodes, missing_cpu=self._configuration.hints.missing_cpu)
-        return Surroundings(demand=demand, node_zones=zones, configuration=self._configuration, consumer=self._consumer)
+        return ClusterState(demand=demand, node_zones=zones, configuration=self._configuration, consumer=self._consumer)
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
@@ -184,10 +184,10 @@ class State:
         has_slices = any(is_own(each, self._configuration) for each in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
-        return _Kept(KeptService(service, self._surroundings, pods=pods, slices=slices))
+        return _Kept(ServicePlanner(service, self._surroundings, pods=pods, slices=slices))
 
     def _mend(self, key: Key, kept: _Kept, service: Service) -> None:
-        kept.service.surroundings(self._surroundings)
+        kept.service.cluster_state(self._surroundings)
         kept.service.service(service)
         for pod_key, pod in kept.pods.items():
             kept.service.pod(pod_key, pod)
@@ -211,8 +211,8 @@ def _counted(decision: Decision, demand: Demand) -> Counted:
     assignment = decision.assignment
     if assignment is None:
         return counted(decision, homeless=True)
-    crowd, zones = assignment.crowd, set(demand.zones)
-    homeless = any(cell.zone not in zones for cell in (*crowd.ready(), *crowd.rest())) or any(
-        (twin.endpoint.zone or "") not in zones for twin in crowd.twins
+    endpoint_index, zones = assignment.endpoint_index, set(demand.zones)
+    homeless = any(bucket.zone not in zones for bucket in (*endpoint_index.ready(), *endpoint_index.rest())) or any(
+        (twin.endpoint.zone or "") not in zones for twin in endpoint_index.twins
     )
-    return counted(decision, twins=len(crowd.twins), homeless=homeless)
+    return counted(decision, twins=len(endpoint_index.twins), homeless=homeless)

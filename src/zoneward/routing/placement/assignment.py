@@ -1,10 +1,10 @@
-"""Which group each endpoint is in, told by cells and the few that are apart from their cell."""
+"""Which group each endpoint is in, told by buckets and the few that are apart from their bucket."""
 
 from collections.abc import Mapping
 from typing import Literal
 
 from zoneward.kube.objects import ForNode, ForZone, Hints
-from zoneward.routing.placement.endpoint_index import Cell, Crowd, Member
+from zoneward.routing.placement.endpoint_index import Bucket, EndpointIndex, IndexedEndpoint
 from zoneward.routing.placement.groups import Group
 
 Kind = Literal["nothing", "hints", "groups"]
@@ -13,51 +13,51 @@ Kind = Literal["nothing", "hints", "groups"]
 class Assignment:
     """What a decision says about each endpoint: hints, a slice group, or nothing.
 
-    ``whole`` has the group of all endpoints of a cell, ``apart`` those that are in another. With ``node_hints`` every
+    ``whole`` has the group of all endpoints of a bucket, ``apart`` those that are in another. With ``node_hints`` every
     ready endpoint is also hinted to its own node (KEP-3015).
     """
 
     def __init__(
         self,
-        crowd: Crowd,
+        endpoint_index: EndpointIndex,
         kind: Kind = "nothing",
         *,
-        whole: Mapping[Cell, Group | None] | None = None,
-        apart: Mapping[Member, Group | None] | None = None,
+        whole: Mapping[Bucket, Group | None] | None = None,
+        apart: Mapping[IndexedEndpoint, Group | None] | None = None,
         node_hints: bool = False,
     ) -> None:
         self.kind = kind
         self.whole = {} if whole is None else whole
         self.apart = {} if apart is None else apart
         self.node_hints = node_hints
-        self.crowd = crowd
-        self._twins = crowd.twins
-        self._version = crowd.version
-        self._cell_hints: dict[Cell, Hints | None] = {}
+        self.endpoint_index = endpoint_index
+        self._twins = endpoint_index.twins
+        self._version = endpoint_index.version
+        self._cell_hints: dict[Bucket, Hints | None] = {}
         self._zone_hints: dict[tuple[str, ...], Hints] = {}
         self._node_hints: dict[tuple[tuple[str, ...], str], Hints] = {}
 
-    def group_of(self, member: Member) -> Group | None:
+    def group_of(self, member: IndexedEndpoint) -> Group | None:
         """The slice group of an endpoint; None for the slices that all zones consume."""
         member = self._twins.get(member, member)
         if member in self.apart:
             return self.apart[member]
-        return self.whole.get(member.cell) if member.cell is not None else None
+        return self.whole.get(member.bucket) if member.bucket is not None else None
 
-    def hints_of(self, member: Member) -> Hints | None:
+    def hints_of(self, member: IndexedEndpoint) -> Hints | None:
         """The hints of an endpoint."""
         if self.kind != "hints":
             return None
         if self._twins:
             member = self._twins.get(member, member)
-        cell = member.cell
-        if cell is None or not cell.ready:
+        bucket = member.bucket
+        if bucket is None or not bucket.ready:
             return None
         group = self.apart.get(member) if self.apart else None
         if group is None:
             if not self.node_hints:
-                return self._of_cell(cell)
-            group = self.whole.get(cell)
+                return self._of_cell(bucket)
+            group = self.whole.get(bucket)
         zones = group.zones if group is not None else ()
         node = member.endpoint.node_name if self.node_hints else None
         if node:
@@ -68,23 +68,23 @@ class Assignment:
         """The hints of every endpoint, in order."""
         self._check()
         if self.kind != "hints":
-            return (None,) * self.crowd.size
-        return tuple(map(self.hints_of, self.crowd.in_order()))
+            return (None,) * self.endpoint_index.size
+        return tuple(map(self.hints_of, self.endpoint_index.in_order()))
 
     def all_groups(self) -> tuple[Group | None, ...] | None:
         """The slice group of every endpoint, in order; None where there are no groups at all."""
         self._check()
-        return tuple(map(self.group_of, self.crowd.in_order())) if self.kind == "groups" else None
+        return tuple(map(self.group_of, self.endpoint_index.in_order())) if self.kind == "groups" else None
 
     def _check(self) -> None:
-        if self._version != self.crowd.version:
+        if self._version != self.endpoint_index.version:
             raise RuntimeError("expected a decision to be asked before its endpoints change, got asked afterwards")
 
-    def _of_cell(self, cell: Cell) -> Hints | None:
-        if cell not in self._cell_hints:
-            group = self.whole.get(cell)
-            self._cell_hints[cell] = self._of_zones(group.zones) if group is not None else None
-        return self._cell_hints[cell]
+    def _of_cell(self, bucket: Bucket) -> Hints | None:
+        if bucket not in self._cell_hints:
+            group = self.whole.get(bucket)
+            self._cell_hints[bucket] = self._of_zones(group.zones) if group is not None else None
+        return self._cell_hints[bucket]
 
     def _of_zones(self, zones: tuple[str, ...]) -> Hints | None:
         if not zones:

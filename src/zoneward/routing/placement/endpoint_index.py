@@ -1,8 +1,8 @@
 """The endpoints of one Service in one address family, as decisions see them: counted by what makes them alike.
 
-Endpoints that are located in one zone and were in one group are alike to every rule: they lie in one cell. A decision
-asks how many are in each cell, and for names only where a cell is split. So it costs as much as there are cells (zones
-by groups), and one endpoint that changes moves from a cell to another. Proxies see an address once, whoever stands
+Endpoints that are located in one zone and were in one group are alike to every rule: they lie in one bucket. A decision
+asks how many are in each bucket, and for names only where a bucket is split. So it costs as much as there are buckets (zones
+by groups), and one endpoint that changes moves from a bucket to another. Proxies see an address once, whoever stands
 behind it (Pods on the host's network do): it counts once, and all that have it get the same hint, for it is chance
 which of them a proxy reads.
 """
@@ -22,16 +22,16 @@ _FEW: Final = 3
 """Names that a rule tells before it only counts."""
 
 
-class Member:
-    """One endpoint. ``before`` is the group it was in, ``cell`` where it is counted; None for one that is not."""
+class IndexedEndpoint:
+    """One endpoint. ``before`` is the group it was in, ``bucket`` where it is counted; None for one that is not."""
 
-    __slots__ = ("before", "cell", "endpoint", "identity")
+    __slots__ = ("before", "bucket", "endpoint", "identity")
 
     def __init__(self, endpoint: Endpoint, identity: Identity, before: Group | None = None) -> None:
         self.endpoint = endpoint
         self.identity = identity
         self.before = before
-        self.cell: Cell | None = None
+        self.bucket: Bucket | None = None
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class Member:
         return target.name if target else ", ".join(self.endpoint.addresses or ("?",))
 
 
-class Cell:
+class Bucket:
     """Endpoints in one ``zone`` (empty: in none) that were in one group, all of them ready or none."""
 
     __slots__ = ("_first", "_ordered", "before", "members", "nodeless", "ready", "zone")
@@ -49,17 +49,17 @@ class Cell:
         self.zone = zone
         self.before = before
         self.ready = ready
-        self.members: set[Member] = set()
+        self.members: set[IndexedEndpoint] = set()
         self.nodeless = 0
         """Of these, how many are on no Node."""
-        self._ordered: list[Member] | None = None
+        self._ordered: list[IndexedEndpoint] | None = None
         self._first: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.members)
 
-    def in_order(self) -> list[Member]:
-        """By identity. The list is the cell's own, kept from the first time it was asked for."""
+    def in_order(self) -> list[IndexedEndpoint]:
+        """By identity. The list is the bucket's own, kept from the first time it was asked for."""
         if self._ordered is None:
             self._ordered = sorted(self.members, key=_IDENTITY)
         return self._ordered
@@ -70,7 +70,7 @@ class Cell:
             self._first = tuple(nsmallest(_FEW, (member.name for member in self.members)))
         return self._first
 
-    def add(self, member: Member) -> None:
+    def add(self, member: IndexedEndpoint) -> None:
         self.members.add(member)
         if not member.endpoint.node_name:
             self.nodeless += 1
@@ -79,7 +79,7 @@ class Cell:
         if self._ordered is not None:
             insort(self._ordered, member, key=_IDENTITY)
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: IndexedEndpoint) -> None:
         self.members.remove(member)
         if not member.endpoint.node_name:
             self.nodeless -= 1
@@ -93,15 +93,15 @@ class Cell:
             del ordered[position]
 
 
-class Crowd:
+class EndpointIndex:
     """All endpoints that count. ``apart``: those that share an address are not one (upstream).
 
     ``twins`` are ready endpoints that share an address with another, by the one that stands for both: the first by
-    identity. They are in no cell. ``members`` gives all in the order in which a decision tells its answers.
+    identity. They are in no bucket. ``members`` gives all in the order in which a decision tells its answers.
     """
 
-    def __init__(self, *, apart: bool = False, members: Callable[[], Iterable[Member]] | None = None) -> None:
-        self.twins: dict[Member, Member] = {}
+    def __init__(self, *, apart: bool = False, members: Callable[[], Iterable[IndexedEndpoint]] | None = None) -> None:
+        self.twins: dict[IndexedEndpoint, IndexedEndpoint] = {}
         self.number = 0
         """Of the ready ones, each address once."""
         self.size = 0
@@ -110,40 +110,40 @@ class Crowd:
         """Another one after every change."""
         self._apart = apart
         self._members = members
-        # By the group's id: cells hold the group, so that it stays what it is.
-        self._cells: dict[tuple[str, int, bool], Cell] = {}
-        self._at: dict[str, Member | list[Member]] = {}
+        # By the group's id: buckets hold the group, so that it stays what it is.
+        self._cells: dict[tuple[str, int, bool], Bucket] = {}
+        self._at: dict[str, IndexedEndpoint | list[IndexedEndpoint]] = {}
 
-    def ready(self) -> list[Cell]:
-        """The cells of ready endpoints, without empty ones."""
-        return [cell for cell in self._cells.values() if cell.ready and cell.members]
+    def ready(self) -> list[Bucket]:
+        """The buckets of ready endpoints, without empty ones."""
+        return [bucket for bucket in self._cells.values() if bucket.ready and bucket.members]
 
-    def rest(self) -> list[Cell]:
-        """The cells of endpoints that are not ready."""
-        return [cell for cell in self._cells.values() if not cell.ready and cell.members]
+    def rest(self) -> list[Bucket]:
+        """The buckets of endpoints that are not ready."""
+        return [bucket for bucket in self._cells.values() if not bucket.ready and bucket.members]
 
-    def befores(self) -> Iterator[Group]:
+    def previous_groups(self) -> Iterator[Group]:
         """Every group that some endpoint was in, some of them more than once."""
-        for cell in self._cells.values():
-            if cell.before is not None and cell.members:
-                yield cell.before
+        for bucket in self._cells.values():
+            if bucket.before is not None and bucket.members:
+                yield bucket.before
         for twin in self.twins:
             if twin.before is not None:
                 yield twin.before
 
     def zones(self) -> set[str]:
         """Every zone that an endpoint is in."""
-        found = {cell.zone for cell in self._cells.values() if cell.members}
+        found = {bucket.zone for bucket in self._cells.values() if bucket.members}
         found.update(twin.endpoint.zone or "" for twin in self.twins)
         return found - {""}
 
-    def in_order(self) -> Iterable[Member]:
+    def in_order(self) -> Iterable[IndexedEndpoint]:
         """All members, in the order in which a decision tells its answers."""
         return self._members() if self._members is not None else ()
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def add(self, member: Member) -> None:
+    def add(self, member: IndexedEndpoint) -> None:
         self.version += 1
         self.size += 1
         ready = is_ready(member.endpoint)
@@ -156,7 +156,7 @@ class Crowd:
             self.number += 1
         self._enter(member, ready)
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: IndexedEndpoint) -> None:
         self.version += 1
         self.size -= 1
         if not is_ready(member.endpoint):
@@ -167,7 +167,7 @@ class Crowd:
         else:
             self._part(member)
 
-    def _share(self, member: Member, together: list[Member]) -> None:
+    def _share(self, member: IndexedEndpoint, together: list[IndexedEndpoint]) -> None:
         first = together[0]
         if member.identity < first.identity:
             self._leave(first)
@@ -178,7 +178,7 @@ class Crowd:
         self._at[_address(member)] = together
         self._stand_for(together)
 
-    def _part(self, member: Member) -> None:
+    def _part(self, member: IndexedEndpoint) -> None:
         address = _address(member)
         there = self._at[address]
         if not isinstance(there, list):
@@ -199,48 +199,48 @@ class Crowd:
         else:
             self._stand_for(there)
 
-    def _stand_for(self, together: list[Member]) -> None:
+    def _stand_for(self, together: list[IndexedEndpoint]) -> None:
         for twin in together[1:]:
             self.twins[twin] = together[0]
 
-    def _enter(self, member: Member, ready: bool) -> None:
+    def _enter(self, member: IndexedEndpoint, ready: bool) -> None:
         zone = member.endpoint.zone or ""
         key = (zone, id(member.before), ready)
-        cell = self._cells.get(key)
-        if cell is None:
-            cell = self._cells[key] = Cell(zone, member.before, ready)
-        member.cell = cell
-        cell.add(member)
+        bucket = self._cells.get(key)
+        if bucket is None:
+            bucket = self._cells[key] = Bucket(zone, member.before, ready)
+        member.bucket = bucket
+        bucket.add(member)
 
-    def _leave(self, member: Member) -> None:
-        cell = member.cell
-        assert cell is not None
-        member.cell = None
-        cell.remove(member)
-        if not cell.members:
-            self._cells.pop((cell.zone, id(cell.before), cell.ready))
+    def _leave(self, member: IndexedEndpoint) -> None:
+        bucket = member.bucket
+        assert bucket is not None
+        member.bucket = None
+        bucket.remove(member)
+        if not bucket.members:
+            self._cells.pop((bucket.zone, id(bucket.before), bucket.ready))
 
 
-def crowd_of(
+def index_endpoints(
     endpoints: Iterable[Endpoint], before: Callable[[Identity], Group | None], *, apart: bool = False
-) -> Crowd:
-    """The crowd of a list of endpoints. ``before`` gives the group that one was in."""
+) -> EndpointIndex:
+    """The endpoint_index of a list of endpoints. ``before`` gives the group that one was in."""
     members = []
     for endpoint in endpoints:
         key = identity_of(endpoint)
-        members.append(Member(endpoint, key, before(key)))
-    crowd = Crowd(apart=apart, members=lambda: members)
+        members.append(IndexedEndpoint(endpoint, key, before(key)))
+    endpoint_index = EndpointIndex(apart=apart, members=lambda: members)
     for member in members:
-        crowd.add(member)
-    return crowd
+        endpoint_index.add(member)
+    return endpoint_index
 
 
-def named(cells: Iterable[Cell]) -> tuple[int, tuple[str, ...]]:
-    """How many endpoints lie in some cells, and the first few names."""
-    cells = list(cells)
-    return sum(map(len, cells)), tuple(nsmallest(_FEW, (name for cell in cells for name in cell.first_names())))
+def count_and_first_names(buckets: Iterable[Bucket]) -> tuple[int, tuple[str, ...]]:
+    """How many endpoints lie in some buckets, and the first few names."""
+    buckets = list(buckets)
+    return sum(map(len, buckets)), tuple(nsmallest(_FEW, (name for bucket in buckets for name in bucket.first_names())))
 
 
-def _address(member: Member) -> str:
+def _address(member: IndexedEndpoint) -> str:
     addresses = member.endpoint.addresses
     return addresses[0] if addresses else ""

@@ -9,33 +9,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from zoneward.routing.decision_context import Case, lacking
+from zoneward.routing.decision_context import DecisionContext, describe_without
 from zoneward.routing.demand.demand import Demand
-from zoneward.routing.placement.endpoint_index import Cell, Member, named
+from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
 from zoneward.routing.placement.groups import EVERY_ZONE, Group, among
-from zoneward.routing.placement.placement import Lot
+from zoneward.routing.placement.placement import PlacementUnit
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
     """Where endpoints that are alike start; ``was`` is the group they were in, ``before`` what is left of it."""
 
-    members: Cell | Member
+    members: Bucket | IndexedEndpoint
     zone: int
     was: Group | None
     before: Group | None
 
     def __len__(self) -> int:
-        return len(self.members) if isinstance(self.members, Cell) else 1
+        return len(self.members) if isinstance(self.members, Bucket) else 1
 
-    def lot(self, number_of: Mapping[tuple[str, ...], int]) -> Lot:
+    def unit(self, number_of: Mapping[tuple[str, ...], int]) -> PlacementUnit:
         """For a placement into groups, by the zones that consume them; what was in one that is no more is new."""
-        return Lot(self.members, self.zone, number_of.get(self.before.zones, -1) if self.before is not None else -1)
+        return PlacementUnit(
+            self.members, self.zone, number_of.get(self.before.zones, -1) if self.before is not None else -1
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """Where endpoints start: ``ready`` ones and the ``rest`` in lots, each with its home, an index into ``zones``.
+    """Where endpoints start: ``ready`` ones and the ``rest`` in units, each with its home, an index into ``zones``.
 
     ``before`` has every group that the existing slices have endpoints in, by its ``id``, without zones that are gone.
     """
@@ -49,7 +51,7 @@ class Homes:
     supply: tuple[int, ...]
 
 
-def homes_of(case: Case, demand: Demand, zones: tuple[str, ...], *, kept: bool) -> Homes:
+def homes_of(context: DecisionContext, demand: Demand, zones: tuple[str, ...], *, kept: bool) -> Homes:
     """Give every endpoint a home among some zones.
 
     ``kept``: the same decision made the groups in force. Otherwise an endpoint that all zones consumed was in no group.
@@ -57,53 +59,53 @@ def homes_of(case: Case, demand: Demand, zones: tuple[str, ...], *, kept: bool) 
     index = {zone: number for number, zone in enumerate(zones)}
     everybody = Group(zones, (1.0,) * len(zones)) if kept else None
     before: dict[int, Group | None] = {}
-    for was in case.crowd.befores():
+    for was in context.endpoint_index.previous_groups():
         if id(was) not in before:
             before[id(was)] = everybody if was is EVERY_ZONE else among(was, index)
 
-    def at_home(members: Cell | Member, zone: int) -> Home:
+    def at_home(members: Bucket | IndexedEndpoint, zone: int) -> Home:
         was = None if members.before is EVERY_ZONE and not kept else members.before
         return Home(members, zone, was, before[id(was)] if was is not None else None)
 
-    def group_of_homeless(cell: Cell) -> Group | None:
-        return at_home(cell, -1).before if cell.before is not EVERY_ZONE else None
+    def group_of_homeless(bucket: Bucket) -> Group | None:
+        return at_home(bucket, -1).before if bucket.before is not EVERY_ZONE else None
 
     supply = [0] * len(zones)
     ready: list[Home] = []
     homeless = []
-    for cell in case.crowd.ready():
-        if cell.zone in index:
-            ready.append(at_home(cell, index[cell.zone]))
-            supply[index[cell.zone]] += len(cell)
+    for bucket in context.endpoint_index.ready():
+        if bucket.zone in index:
+            ready.append(at_home(bucket, index[bucket.zone]))
+            supply[index[bucket.zone]] += len(bucket)
         else:
-            homeless.append(cell)
+            homeless.append(bucket)
     if homeless:
-        number, names = named(homeless)
-        detail = lacking(names, "endpoint", "zone where traffic starts", number=number)
-        case.rules.ask("endpoint-zones", True, f"{detail}: to the zone in greatest need")
+        number, names = count_and_first_names(homeless)
+        detail = describe_without(names, "endpoint", "zone where traffic starts", number=number)
+        context.rules.ask("endpoint-zones", True, f"{detail}: to the zone in greatest need")
     weights = tuple(demand.reduced.get(zone, 0) for zone in zones)
 
-    new: list[Member] = []
-    for cell in homeless:
-        group = group_of_homeless(cell)
+    new: list[IndexedEndpoint] = []
+    for bucket in homeless:
+        group = group_of_homeless(bucket)
         if group is None:
-            new.extend(cell.members)
+            new.extend(bucket.members)
             continue
         # Who has a group stays at home there.
-        ready.append(at_home(cell, index[group.zones[0]]))
-        supply[ready[-1].zone] += len(cell)
+        ready.append(at_home(bucket, index[group.zones[0]]))
+        supply[ready[-1].zone] += len(bucket)
     for member in sorted(new, key=attrgetter("identity")):
-        ready.append(at_home(member, neediest(weights, supply, case.number)))
+        ready.append(at_home(member, neediest(weights, supply, context.ready_count)))
         supply[ready[-1].zone] += 1
     rest = []
-    for cell in case.crowd.rest():
-        if cell.zone in index:
-            zone = index[cell.zone]
+    for bucket in context.endpoint_index.rest():
+        if bucket.zone in index:
+            zone = index[bucket.zone]
         else:
-            group = group_of_homeless(cell)
+            group = group_of_homeless(bucket)
             # They don't count: the next one that does takes the same place.
-            zone = index[group.zones[0]] if group is not None else neediest(weights, supply, case.number)
-        rest.append(at_home(cell, zone))
+            zone = index[group.zones[0]] if group is not None else neediest(weights, supply, context.ready_count)
+        rest.append(at_home(bucket, zone))
     return Homes(demand, zones, weights, tuple(ready), tuple(rest), before, tuple(supply))
 
 

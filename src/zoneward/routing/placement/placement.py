@@ -4,46 +4,46 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from zoneward.kube.objects import Identity
-from zoneward.routing.placement.endpoint_index import Cell, Member
+from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lot:
-    """Endpoints that are alike to a placement: a cell, or one endpoint without its fellows.
+class PlacementUnit:
+    """Endpoints that are alike to a placement: a bucket, or one endpoint without its fellows.
 
     ``home`` is the zone they start in and ``before`` the group they were in, as indices; -1 for none.
     """
 
-    members: Cell | Member
+    members: Bucket | IndexedEndpoint
     home: int
     before: int
 
     @property
     def zone(self) -> str:
         """Where they are located; empty for nowhere."""
-        return self.members.zone if isinstance(self.members, Cell) else self.members.endpoint.zone or ""
+        return self.members.zone if isinstance(self.members, Bucket) else self.members.endpoint.zone or ""
 
     def __len__(self) -> int:
-        return len(self.members) if isinstance(self.members, Cell) else 1
+        return len(self.members) if isinstance(self.members, Bucket) else 1
 
-    def in_order(self) -> Sequence[Member]:
-        return self.members.in_order() if isinstance(self.members, Cell) else (self.members,)
+    def in_order(self) -> Sequence[IndexedEndpoint]:
+        return self.members.in_order() if isinstance(self.members, Bucket) else (self.members,)
 
 
 @dataclass(slots=True)
 class Placement:
-    """``whole``: the group of a lot, ``apart``: of those that are in another; ``parts`` how many of a lot are where.
+    """``whole``: the group of a unit, ``apart``: of those that are in another; ``parts`` how many of a unit are where.
 
     ``moved`` counts those that were in a group and are now in another.
     """
 
-    whole: dict[Lot, int] = field(default_factory=dict)
-    apart: dict[Member, int] = field(default_factory=dict)
-    parts: dict[tuple[Lot, int], int] = field(default_factory=dict)
+    whole: dict[PlacementUnit, int] = field(default_factory=dict)
+    apart: dict[IndexedEndpoint, int] = field(default_factory=dict)
+    parts: dict[tuple[PlacementUnit, int], int] = field(default_factory=dict)
     moved: int = 0
 
 
-def place(lots: Iterable[Lot], counts: Sequence[int], zones: int) -> Placement:
+def place(units: Iterable[PlacementUnit], counts: Sequence[int], zones: int) -> Placement:
     """Place every endpoint.
 
     ``counts`` says at ``group * zones + home`` how many are to be in which group, the zones' own groups first; what is
@@ -52,9 +52,9 @@ def place(lots: Iterable[Lot], counts: Sequence[int], zones: int) -> Placement:
     """
     found = Placement()
     left = list(counts)
-    unplaced: list[list[Lot]] = [[] for _ in range(zones)]
-    leaving: list[list[tuple[Member, Lot]]] = [[] for _ in range(zones)]
-    for (zone, group), alike in _by_cell(lots).items():
+    unplaced: list[list[PlacementUnit]] = [[] for _ in range(zones)]
+    leaving: list[list[tuple[IndexedEndpoint, PlacementUnit]]] = [[] for _ in range(zones)]
+    for (zone, group), alike in _by_cell(units).items():
         number = sum(map(len, alike))
         stay = min(number, left[group * zones + zone]) if group >= 0 else 0
         if group >= 0:
@@ -63,13 +63,13 @@ def place(lots: Iterable[Lot], counts: Sequence[int], zones: int) -> Placement:
             unplaced[zone].extend(alike)
             continue
         left[group * zones + zone] -= stay
-        for lot in alike:
-            found.whole[lot] = group
-            found.parts[lot, group] = len(lot)
+        for unit in alike:
+            found.whole[unit] = group
+            found.parts[unit, group] = len(unit)
         if stay < number:
-            for member, lot in _last(alike, stay):
-                found.parts[lot, group] -= 1
-                leaving[zone].append((member, lot))
+            for member, unit in _last(alike, stay):
+                found.parts[unit, group] -= 1
+                leaving[zone].append((member, unit))
     for zone in range(zones):
         _place_rest(zone, left[zone::zones], unplaced[zone], leaving[zone], found)
     return found
@@ -83,13 +83,13 @@ def with_guests_kept(counts: Sequence[int], before: Sequence[int], zones: int) -
     """
     lent = [sum(counts[home::zones]) - counts[home * zones + home] for home in range(zones)]
     lacking = [sum(counts[zone * zones : (zone + 1) * zones]) - counts[zone * zones + zone] for zone in range(zones)]
-    found = [count if cell % zones == cell // zones else 0 for cell, count in enumerate(counts)]
+    found = [count if bucket % zones == bucket // zones else 0 for bucket, count in enumerate(counts)]
 
     def keep(home: int, most: int, seen: set[int]) -> int:
         """Keep some more endpoints of ``home`` where they were, others making room for them: an augmenting path."""
         for zone in set(range(zones)) - {home} - seen:
-            cell = zone * zones + home
-            room = min(most, before[cell] - found[cell])
+            bucket = zone * zones + home
+            room = min(most, before[bucket] - found[bucket])
             if room <= 0:
                 continue
             seen.add(zone)
@@ -101,7 +101,7 @@ def with_guests_kept(counts: Sequence[int], before: Sequence[int], zones: int) -
                     found[instead] -= kept
                     break
             if kept:
-                found[cell] += kept
+                found[bucket] += kept
                 return kept
         return 0
 
@@ -118,7 +118,11 @@ def with_guests_kept(counts: Sequence[int], before: Sequence[int], zones: int) -
 
 
 def _place_rest(
-    zone: int, column: Sequence[int], unplaced: Sequence[Lot], leaving: list[tuple[Member, Lot]], found: Placement
+    zone: int,
+    column: Sequence[int],
+    unplaced: Sequence[PlacementUnit],
+    leaving: list[tuple[IndexedEndpoint, PlacementUnit]],
+    found: Placement,
 ) -> None:
     number = sum(map(len, unplaced)) + len(leaving)
     if sum(column) != number:
@@ -126,32 +130,32 @@ def _place_rest(
     # Home first: the first by identity stay in their own zone.
     order = [each for each in (zone, *(group for group in range(len(column)) if group != zone)) if column[each]]
     if len(order) == 1:
-        for lot in unplaced:
-            found.whole[lot] = order[0]
-            found.parts[lot, order[0]] = len(lot)
+        for unit in unplaced:
+            found.whole[unit] = order[0]
+            found.parts[unit, order[0]] = len(unit)
         everybody = leaving
     else:
-        everybody = [(member, lot) for lot in unplaced for member in lot.in_order()] + leaving
+        everybody = [(member, unit) for unit in unplaced for member in unit.in_order()] + leaving
         everybody.sort(key=_identity)
     groups = (group for group in order for _ in range(column[group]))
-    for (member, lot), group in zip(everybody, groups, strict=False):
+    for (member, unit), group in zip(everybody, groups, strict=False):
         found.apart[member] = group
-        found.parts[lot, group] = found.parts.get((lot, group), 0) + 1
+        found.parts[unit, group] = found.parts.get((unit, group), 0) + 1
 
 
-def _by_cell(lots: Iterable[Lot]) -> dict[tuple[int, int], list[Lot]]:
-    found: dict[tuple[int, int], list[Lot]] = {}
-    for lot in lots:
-        found.setdefault((lot.home, lot.before), []).append(lot)
+def _by_cell(units: Iterable[PlacementUnit]) -> dict[tuple[int, int], list[PlacementUnit]]:
+    found: dict[tuple[int, int], list[PlacementUnit]] = {}
+    for unit in units:
+        found.setdefault((unit.home, unit.before), []).append(unit)
     return found
 
 
-def _last(alike: Sequence[Lot], stay: int) -> list[tuple[Member, Lot]]:
-    """All but the first so many by identity, each beside its lot."""
+def _last(alike: Sequence[PlacementUnit], stay: int) -> list[tuple[IndexedEndpoint, PlacementUnit]]:
+    """All but the first so many by identity, each beside its unit."""
     if len(alike) == 1:
         return [(member, alike[0]) for member in alike[0].in_order()[stay:]]
-    return sorted(((member, lot) for lot in alike for member in lot.in_order()), key=_identity)[stay:]
+    return sorted(((member, unit) for unit in alike for member in unit.in_order()), key=_identity)[stay:]
 
 
-def _identity(pair: tuple[Member, Lot]) -> Identity:
+def _identity(pair: tuple[IndexedEndpoint, PlacementUnit]) -> Identity:
     return pair[0].identity
