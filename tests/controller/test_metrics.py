@@ -24,7 +24,7 @@ from zoneward.controller.predictions import Predictions
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import Configuration, SubsettingSettings
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 NODES = nodes_in({"a": 4, "b": 4, "c": 4})
 EVEN = {"a": 4, "b": 4, "c": 4}

@@ -35,7 +35,7 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.slices.endpoints import (
     PortGroup,
-    Recipe,
+    EndpointBuilder,
     address_types,
     endpoint_of,
     endpoints_of_slices,
@@ -64,7 +64,7 @@ def endpoints(
     keep: bool = False,
 ) -> Endpoints:
     service = service or a_service()
-    recipe = Recipe(service, node_zones=NODE_ZONES if nodes is None else nodes, keep_without_node=keep)
+    recipe = EndpointBuilder(service, node_zones=NODE_ZONES if nodes is None else nodes, keep_without_node=keep)
     kept = FamilyState(family, ExistingSlices(service, Configuration()), recipe, apart=False, portless=True)
     kept.fill(pods)
     groups = kept.loose(Assignment(kept.endpoint_index))

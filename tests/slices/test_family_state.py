@@ -10,7 +10,7 @@ from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.groups import Group, own_group
 from zoneward.slices.decide import decide_for
-from zoneward.slices.endpoints import Recipe
+from zoneward.slices.endpoints import EndpointBuilder
 from zoneward.slices.existing import ExistingSlices
 from zoneward.slices.family_state import FamilyState
 
@@ -32,7 +32,7 @@ SMALL = Configuration(subsetting=SubsettingSettings(starting_threshold=Fraction(
 
 def a_family() -> FamilyState:
     """Two groups by port, one endpoint of four not ready."""
-    recipe = Recipe(SERVICE, node_zones={"node-a": "a", "node-b": "b"})
+    recipe = EndpointBuilder(SERVICE, node_zones={"node-a": "a", "node-b": "b"})
     family = FamilyState("IPv4", ExistingSlices(SERVICE, SMALL), recipe, apart=False, portless=False)
     family.fill(PODS)
     return family

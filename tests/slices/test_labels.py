@@ -1,10 +1,11 @@
-"""Labels of slices: the Service's own, mirrored, and the three of the controller."""
+"""Labels of slices: the Service's own, mirrored_labels, and the three of the controller."""
 
 import pytest
 from tests.clusters import a_service
 
 from zoneward.kube import names
-from zoneward.slices.labels import is_headless, mirrored, need_update, slice_labels
+from zoneward.slices.pack import labels_differ
+from zoneward.slices.encode import is_headless, mirrored_labels, slice_labels
 
 OURS = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/managed-by": "us"}
 
@@ -27,17 +28,17 @@ def test_a_headless_service_marks_its_slices(cluster_ip: str | None, headless: b
 def test_a_reserved_label_on_the_service_is_not_mirrored(label: str) -> None:
     service = a_service(labels={label: "theirs", "team": "web"})
     assert slice_labels(service, manager="us") == {"team": "web", **OURS}
-    assert mirrored({label: "theirs", "team": "web"}) == {"team": "web"}
+    assert mirrored_labels({label: "theirs", "team": "web"}) == {"team": "web"}
 
 
 def test_mirrored_labels_that_differ_need_a_write() -> None:
-    assert need_update({"team": "web", **OURS}, {"team": "shop", **OURS})
-    assert need_update(OURS, {"team": "web", **OURS})
-    assert need_update({"team": "web", **OURS}, OURS)
-    assert need_update(None, {"team": "web"})
+    assert labels_differ({"team": "web", **OURS}, {"team": "shop", **OURS})
+    assert labels_differ(OURS, {"team": "web", **OURS})
+    assert labels_differ({"team": "web", **OURS}, OURS)
+    assert labels_differ(None, {"team": "web"})
 
 
 def test_reserved_labels_alone_need_none() -> None:
     """As upstream: a slice is not rewritten because a Service became headless."""
-    assert not need_update(None, OURS)
-    assert not need_update({**OURS, names.HEADLESS_LABEL: ""}, OURS)
+    assert not labels_differ(None, OURS)
+    assert not labels_differ({**OURS, names.HEADLESS_LABEL: ""}, OURS)

@@ -10,8 +10,10 @@ from tests.clusters import UID, a_service, a_slice, an_endpoint, hints
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, OwnerReference, Service, identity
 from zoneward.slices.endpoints import PortGroup
-from zoneward.slices.labels import slice_labels
-from zoneward.slices.pack import SliceChanges, Target, finish, is_owned, pack
+from zoneward.slices.encode import slice_labels
+from zoneward.slices.pack import SliceTemplate, finish, pack
+from zoneward.slices.changes import SliceChanges
+from zoneward.slices.existing import is_owned
 from zoneward.slices.ports import port_key
 
 AUTO = "Hints/ProportionalZoneCPU"
@@ -38,7 +40,7 @@ def packed(
     """Pack one group of endpoints; without any, there is no group."""
     service = service if service is not None else a_service()
     endpoints = {identity(endpoint): endpoint for endpoint in wanted}
-    target = Target(
+    target = SliceTemplate(
         service=service,
         address_type="IPv4",
         labels=slice_labels(service, manager=names.MANAGER),

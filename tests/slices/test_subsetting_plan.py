@@ -360,7 +360,7 @@ def test_every_approach_is_in_the_tables() -> None:
 
 @pytest.mark.parametrize("approach", [*APPROACHES, None])
 def test_a_zone_label_on_the_service_is_never_mirrored(approach: str | None) -> None:
-    """Other labels are; an own slice that has it gets rid of it; with compat upstream it is mirrored."""
+    """Other labels are; an own slice that has it gets rid of it; with compat upstream it is mirrored_labels."""
     service = the_service(approach) if approach else a_service()
     labels = {names.ZONE_LABEL: "banana", "team": "web"}
     service = replace(service, metadata=replace(service.metadata, labels=labels))
@@ -816,7 +816,7 @@ def test_slices_of_others_without_a_label_are_used_in_every_zone() -> None:
 
 
 def test_slices_of_the_built_in_controller_are_replaced_by_groups() -> None:
-    """Nobody was in a group there, not even where the Service's own zone label was mirrored."""
+    """Nobody was in a group there, not even where the Service's own zone label was mirrored_labels."""
     built_in = a_slice(
         "built-in",
         *(an_endpoint("10.97.0.1", "a", pod="a-0000") for _ in range(1)),

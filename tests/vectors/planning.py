@@ -27,7 +27,7 @@ from zoneward.routing.events import Event, upstream_events_of
 from zoneward.routing.hysteresis import NOTHING_BEFORE
 from zoneward.slices import upstream_hints as upstream
 from zoneward.slices.decide import decide
-from zoneward.slices.pack import Packed
+from zoneward.slices.pack import PackedSlices
 from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
 
 UPSTREAM: Final = Configuration().as_upstream()
@@ -70,13 +70,13 @@ def plan(
 class Hinted:
     """What upstream's step that sets hints comes to: slices with hints, events, and what is remembered."""
 
-    packed: Packed
+    packed: PackedSlices
     decision: Decision
     events: tuple[Event, ...]
     told: tuple[Condition, ...]
 
 
-def packed_from(slices: Mapping[str, list[Case]], service: Service) -> Packed:
+def packed_from(slices: Mapping[str, list[Case]], service: Service) -> PackedSlices:
     """Slices of a case (``id``, ``endpoints``) by what happens to them."""
     create, update, unchanged = (
         [
@@ -85,12 +85,12 @@ def packed_from(slices: Mapping[str, list[Case]], service: Service) -> Packed:
         ]
         for key in ("to_create", "to_update", "unchanged")
     )
-    return Packed(create=create, update=update, unchanged=unchanged)
+    return PackedSlices(create=create, update=update, unchanged=unchanged)
 
 
 def set_hints(
     service: Service,
-    packed: Packed,
+    packed: PackedSlices,
     *,
     nodes: Iterable[Node],
     address_type: str = "IPv4",
@@ -107,7 +107,7 @@ def set_hints(
     )
 
 
-def decision_for(service: Service, packed: Packed, *, nodes: Iterable[Node]) -> Decision:
+def decision_for(service: Service, packed: PackedSlices, *, nodes: Iterable[Node]) -> Decision:
     slices = (*packed.create, *packed.update, *packed.unchanged)
     return decide(
         service,

@@ -15,17 +15,19 @@ from tests.vectors.reconciling import reconcile, shown
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, OwnerReference, Service, ServicePort, identity
 from zoneward.slices.endpoints import PortGroup, address_types, endpoint_of, has_endpoint
-from zoneward.slices.labels import need_update, slice_labels
-from zoneward.slices.pack import Packed, SliceChanges, Target, finish, pack
+from zoneward.slices.pack import labels_differ
+from zoneward.slices.encode import slice_labels
+from zoneward.slices.pack import PackedSlices, SliceTemplate, finish, pack
+from zoneward.slices.changes import SliceChanges
 from zoneward.slices.ports import port_key, ports_of, target_of
 
 # --- slices -----------------------------------------------------------------------------------------------------------
 
 
-def target(service: Service) -> Target:
+def target(service: Service) -> SliceTemplate:
     """What upstream's packing aims at: hints are set afterwards, and nothing is remembered in slices."""
     labels = slice_labels(service, manager=names.BUILT_IN_MANAGER)
-    return Target(service=service, address_type="IPv4", labels=labels, upstream=True)
+    return SliceTemplate(service=service, address_type="IPv4", labels=labels, upstream=True)
 
 
 def placeholder_compare(case: Case) -> None:
@@ -54,7 +56,7 @@ def apply_changes(case: Case) -> None:
     existing = {name: an_existing_slice(name, (), service=service) for name in given["existing_slices"]}
     # A new slice has no name before it is written.
     created = [an_existing_slice("", [Endpoint(addresses=("10.0.0.1",))], service=service)]
-    packed = Packed(
+    packed = PackedSlices(
         create=created * len(given["planned"]["create"]),
         update=[
             replace(existing[name], endpoints=(Endpoint(addresses=("10.0.0.2",)),))
@@ -101,7 +103,7 @@ def mirror_labels(case: Case) -> None:
     shape = case["input"]["service"]
     service = a_service(f"ns/{shape['name']}", cluster_ip=shape["cluster_ip"], labels=shape["labels"])
     labels = slice_labels(service, manager=names.BUILT_IN_MANAGER)
-    got = {"slice_labels": labels, "triggers_update": need_update(case["input"]["slice_labels"], labels)}
+    got = {"slice_labels": labels, "triggers_update": labels_differ(case["input"]["slice_labels"], labels)}
     check(got, case["expected"])
 
 
@@ -112,7 +114,7 @@ def trigger_annotation(case: Case) -> None:
     assert key == names.TRIGGER_TIME_ANNOTATION
     before = an_existing_slice("s1", (), service=service)
     before = replace(before, metadata=replace(before.metadata, annotations={key: given["annotation_before"]}))
-    packed = Packed(update=[replace(before, endpoints=(Endpoint(addresses=("10.0.0.1",)),))])
+    packed = PackedSlices(update=[replace(before, endpoints=(Endpoint(addresses=("10.0.0.1",)),))])
     after = [
         finish(packed, [before], service=service, taken=("s1",), trigger_time=time) for time in given["trigger_time"]
     ]

@@ -17,7 +17,6 @@ from zoneward.report.decisions import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand_changes import changes_demand
 from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
-from zoneward.slices.shared_changes import concerns_all
 
 Rank = Callable[[Service], int | None]
 """Where a Service comes among those that were asked for; None for one that was not."""
@@ -84,7 +83,7 @@ class CurrentPlans:
         """
         if self._nodes_changed or self._demand_changed:
             before, self.cluster_state = self.cluster_state, self._now(before=self.cluster_state)
-            if concerns_all(before, self.cluster_state):
+            if before.affects_all_services(self.cluster_state):
                 self._stale.update(self._plans)
             self._nodes_changed = self._demand_changed = False
         for key in self._in_order(self._stale):

@@ -9,7 +9,7 @@ from zoneward.client.resources import Key
 from zoneward.controller.metrics import Metrics
 from zoneward.report.demo_screen import LogLine
 from zoneward.report.writes import Written, told, written
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 
 class Story:

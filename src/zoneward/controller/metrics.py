@@ -20,8 +20,7 @@ from zoneward.controller.queue.schedule import Depth
 from zoneward.daemon.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice
-from zoneward.routing.placement.assignment import Assignment
-from zoneward.slices.planned import FamilyPlan, ServicePlan
+from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 _EMPTY: Final = Depth()
 _NO_PORTS: Final = object()
@@ -149,26 +148,9 @@ class Metrics:
         by, hinted = hinted_by(decision), 0
         if by is not None and decision.assignment is not None:
             # Upstream's way hints endpoints where they lie in slices, and the decision knows nothing of it.
-            by_cells = decision.assignment.kind == "hints"
-            hinted = _hinted(decision.assignment) if by_cells else _hinted_in(slices)
+            by_assignment = decision.assignment.kind == "hints"
+            hinted = decision.assignment.count_hinted() if by_assignment else _hinted_in(slices)
         return family_count(_groups(slices), max_endpoints=self._max_endpoints, hinted=hinted, hinted_by=by)
-
-
-def _hinted(assignment: Assignment) -> int:
-    """How many endpoints have hints, told by buckets: to ask for each would take too long."""
-    number, alone = 0, False
-    for bucket in assignment.endpoint_index.ready():
-        if assignment.whole.get(bucket) is not None:
-            number += len(bucket)
-        elif assignment.node_hints:
-            number += len(bucket) - bucket.nodeless
-        else:
-            alone = True
-    if alone and assignment.apart:
-        number += sum(
-            member.bucket is not None and assignment.whole.get(member.bucket) is None for member in assignment.apart
-        )
-    return number + sum(assignment.hints_of(member) is not None for member in assignment.endpoint_index.twins)
 
 
 def _hinted_in(slices: Iterable[EndpointSlice]) -> int:

@@ -42,7 +42,7 @@ from zoneward.daemon.status_server import StatusServer, Work
 from zoneward.daemon.unreadable import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 DRAIN: Final = 10.0
 """Seconds for what was begun when we are told to stop."""

@@ -58,7 +58,7 @@ def written(plan: ServicePlan) -> Written:
     and can be shown later.
     """
     for family in plan.families:
-        family.traffic, family.decision.groups  # noqa: B018 -- made when it is first asked for, which is now
+        family.traffic  # noqa: B018 -- computed when it is first asked for, which is now
     counts = [slice_counts(plan, family) for family in plan.families]
     spoken = next((family for family in plan.families if family.address_type == plan.speaker), None)
     decision = spoken.decision if spoken else None
@@ -185,6 +185,6 @@ def _is_by_demand(decision: Decision | None) -> bool:
 
 
 def _encoding(decision: Decision | None) -> str:
-    if decision is not None and decision.approach is Approach.SUBSETTING and decision.groups is not None:
+    if decision is not None and decision.approach is Approach.SUBSETTING and decision.has_slice_groups:
         return "zone groups"
     return "hints"

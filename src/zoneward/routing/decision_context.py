@@ -1,4 +1,4 @@
-"""A decision in the making: what is known about one Service in one address family, and the rules asked so far."""
+"""What a decision depends on, and the list of rules that it has asked so far."""
 
 from fractions import Fraction
 
@@ -16,8 +16,10 @@ from zoneward.routing.rules import Rules, counted, listed
 
 
 class DecisionContext:
-    """Everything that a decision depends on. ``number`` counts the ready endpoints, each address once; ``in_force`` is
-    what the existing slices were written for.
+    """One Service in one address family, for the functions that decide.
+
+    ``ready_count`` is the number of ready endpoints, each address once; ``in_force`` is the approach that the existing
+    slices were written for, ``<approach>/<heuristic>`` or None.
     """
 
     def __init__(
@@ -30,13 +32,13 @@ class DecisionContext:
     ) -> None:
         self.service = service
         self.endpoint_index = endpoint_index
-        self.number = endpoint_index.number
+        self.ready_count = endpoint_index.ready_count
         self.demand = demand
         self.in_force = in_force
         self.configuration = configuration
         self.rules = Rules()
-        self.asked = asked_for(service, configuration, self.rules)
-        self.hints = self.asked.hints or configuration.hints
+        self.request = asked_for(service, configuration, self.rules)
+        self.hints = self.request.hints or configuration.hints
 
     # --- rules that several approaches ask ------------------------------------------------------------------------
 
@@ -57,8 +59,8 @@ class DecisionContext:
         return self.inactive(Reason.NO_READY_NODES, "no node is ready")
 
     def ready_endpoints_refusal(self) -> Decision | None:
-        number = self.number
-        detail = f"{counted(number, 'endpoint')} ready of {self.endpoint_index.size}"
+        number = self.ready_count
+        detail = f"{counted(number, 'endpoint')} ready of {self.endpoint_index.total_count}"
         if self.rules.ask("ready-endpoints", bool(number), detail):
             return None
         return self.inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
@@ -72,7 +74,7 @@ class DecisionContext:
     # --- results --------------------------------------------------------------------------------------------------
 
     def inactive(self, reason: Reason, message: str, *, assignment: Assignment | None = None) -> Decision:
-        """All endpoints serve all zones; ``assignment`` has hints that may stand in slices nevertheless."""
+        """All endpoints serve all zones. ``assignment`` has hints that slices keep nevertheless."""
         return self.decided(active=False, reason=reason, message=message, assignment=assignment)
 
     def decided(
@@ -86,26 +88,24 @@ class DecisionContext:
         moved: int = 0,
         ranges: dict[str, upstream.ZoneRange] | None = None,
     ) -> Decision:
-        asked = self.asked
+        request = self.request
         assignment = Assignment(self.endpoint_index) if assignment is None else assignment
         return Decision(
-            approach=asked.approach,
-            heuristic=asked.heuristic.name if asked.heuristic else None,
+            approach=request.approach,
+            heuristic=request.heuristic.name if request.heuristic else None,
             active=active,
             reason=reason,
             message=message,
-            endpoints=self.number + len(self.endpoint_index.twins),
+            endpoints=self.ready_count + len(self.endpoint_index.shared_address),
             allocation=allocation,
-            hints=assignment.all_hints,
             rules=self.rules.as_tuple(),
-            groups=assignment.all_groups,
             moved=moved,
-            accepted=asked.accepted,
-            accepted_reason=asked.accepted_reason,
-            accepted_message=asked.accepted_detail,
+            accepted=request.accepted,
+            accepted_reason=request.accepted_reason,
+            accepted_message=request.accepted_detail,
             ranges=ranges,
-            hints_settings=asked.hints,
-            has_endpoints=self.endpoint_index.size > 0,
+            hints_settings=request.hints,
+            has_endpoints=self.endpoint_index.total_count > 0,
             assignment=assignment,
         )
 
@@ -115,6 +115,6 @@ def format_percent(share: Fraction) -> str:
 
 
 def describe_without(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
-    """``2 nodes without zone label (n1, n2)``, or nothing. ``number``: of all, where ``names`` are only the first."""
+    """``2 nodes without zone label (n1, n2)``, or nothing. ``number``: of all, where ``names`` are only the first few."""
     number = len(names) if number is None else number
     return f"{counted(number, noun)} without {what} ({listed(names, number=number)})" if names else ""

@@ -66,7 +66,7 @@ def own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
         raise AssertionError(f"{heuristic.name} refused, though it has no threshold")
     if refusal is None:
         return decision
-    without_node = sum(bucket.nodeless for bucket in context.endpoint_index.ready())
+    without_node = sum(bucket.without_node for bucket in context.endpoint_index.ready_buckets())
     if heuristic.node_hints and context.rules.ask(
         "endpoint-nodes", not without_node, f"{counted(without_node, 'ready endpoint')} without a node"
     ):
@@ -128,7 +128,9 @@ def _count_refusal(context: DecisionContext) -> Decision | None:
 
 
 def _zone_refusal(context: DecisionContext) -> Decision | None:
-    number, without = count_and_first_names(bucket for bucket in context.endpoint_index.ready() if not bucket.zone)
+    number, without = count_and_first_names(
+        bucket for bucket in context.endpoint_index.ready_buckets() if not bucket.zone
+    )
     detail = describe_without(without, "endpoint", "zone", number=number)
     if context.rules.ask("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
         return None
@@ -141,7 +143,7 @@ def _zone_refusal(context: DecisionContext) -> Decision | None:
 def _allocated(context: DecisionContext, heuristic: Heuristic, threshold: Fraction) -> Decision | None:
     """Allocation and placement, or None where the heuristic finds none."""
     weights = context.demand.reduced
-    buckets = [bucket for bucket in context.endpoint_index.ready() if bucket.zone]
+    buckets = [bucket for bucket in context.endpoint_index.ready_buckets() if bucket.zone]
     zones = tuple(sorted(weights.keys() | {bucket.zone for bucket in buckets}))
     index = {zone: position for position, zone in enumerate(zones)}
     size = len(zones)
@@ -149,7 +151,7 @@ def _allocated(context: DecisionContext, heuristic: Heuristic, threshold: Fracti
     supply = [0] * size
     counts = [0] * (size * size)
     for unit in units:
-        here, there = unit.home, unit.before
+        here, there = unit.home, unit.previous_group
         supply[here] += len(unit)
         # Where nobody starts traffic any more, nobody is to stay.
         if there >= 0 and not (heuristic.balances and zones[there] not in weights):
@@ -194,10 +196,12 @@ def _allocated(context: DecisionContext, heuristic: Heuristic, threshold: Fracti
         assignment=Assignment(
             context.endpoint_index,
             "hints",
-            whole={
-                unit.members: groups[zone] for unit, zone in placed.whole.items() if isinstance(unit.members, Bucket)
+            bucket_groups={
+                unit.members: groups[zone]
+                for unit, zone in placed.unit_groups.items()
+                if isinstance(unit.members, Bucket)
             },
-            apart={member: groups[zone] for member, zone in placed.apart.items()},
+            endpoint_groups={member: groups[zone] for member, zone in placed.endpoint_groups.items()},
             node_hints=heuristic.node_hints,
         ),
         moved=placed.moved,
@@ -227,7 +231,7 @@ def allocated_anew(
 
 def _served_before(bucket: Bucket, index: Mapping[str, int]) -> int:
     """The zone that the endpoints of a bucket served, as an index; -1 for none, or for several at once."""
-    group = bucket.before
+    group = bucket.previous_group
     return index.get(group.zones[0], -1) if group is not None and len(group.zones) == 1 else -1
 
 

@@ -47,7 +47,7 @@ def balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     kept = context.in_force == f"{Approach.SUBSETTING}/{heuristic.name}"
     # With hints, a slice that has none is one whose endpoints are not ready.
     homes = homes_of(context, demand, demand.zones, kept=kept and context.configuration.subsetting.encoding != "hints")
-    groups = _lazily(context, heuristic, homes) if kept and any(homes.before.values()) else None
+    groups = _lazily(context, heuristic, homes) if kept and any(homes.remaining_groups.values()) else None
     if groups is None:
         groups = _rebalanced(context, heuristic, homes)
     limit = format_percent(context.configuration.subsetting.overload_threshold)
@@ -66,7 +66,7 @@ def required(context: DecisionContext, heuristic: Heuristic) -> Decision:
     demand = _demand(context)
     zones = {*demand.zones, *context.endpoint_index.zones()}
     if not zones:
-        number, without = count_and_first_names(context.endpoint_index.ready())
+        number, without = count_and_first_names(context.endpoint_index.ready_buckets())
         context.rules.ask("endpoint-zones", False, describe_without(without, "endpoint", "zone", number=number))
         return context.inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
     homes = homes_of(context, demand, tuple(sorted(zones)), kept=False)
@@ -138,7 +138,7 @@ def _lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _Gr
     traffic to other zones (`zoneward.routing.tolerance`).
     """
     zones = homes.zones
-    shared = _shared(homes.before.values())
+    shared = _shared(homes.remaining_groups.values())
     number_of: dict[tuple[str, ...], int] = {(zone,): number for number, zone in enumerate(zones)}
     number_of |= {group.zones: len(zones) + number for number, group in enumerate(shared)}
     groups, size = len(number_of), len(zones)
@@ -150,8 +150,8 @@ def _lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _Gr
         for position, zone in enumerate(zones):
             weights[number_of[group.zones] * size + position] = group.weight(zone)
     for unit in (each.unit(number_of) for each in homes.ready):
-        if unit.before >= 0:
-            composition[unit.before * size + unit.home] += len(unit)
+        if unit.previous_group >= 0:
+            composition[unit.previous_group * size + unit.home] += len(unit)
     threshold = context.configuration.subsetting.overload_threshold
     found = only_the_update(
         homes.weights,
@@ -204,7 +204,9 @@ def _placed(homes: Homes, allocation: Allocation) -> _Groups:
     placed = place(units, allocation.counts, len(homes.zones))
     # Nobody stays in a group that is no more.
     lost = sum(
-        len(unit) for unit, each in zip(units, homes.ready, strict=True) if each.was is not None and unit.before < 0
+        len(unit)
+        for unit, each in zip(units, homes.ready, strict=True)
+        if each.previous_group is not None and unit.previous_group < 0
     )
     return _Groups(allocation, placed, placed.moved + lost)
 
@@ -248,7 +250,7 @@ def _decided(context: DecisionContext, heuristic: Heuristic, homes: Homes, group
         rest = _told(_not_ready(homes, allocation, by_need=heuristic.balances), told)
         whole |= rest[0]
         apart |= rest[1]
-    parts = groups.placed.parts
+    parts = groups.placed.part_sizes
     away = sum(number for (unit, group), number in parts.items() if allocation.groups[group].zones != (unit.zone,))
     context.rules.ask(
         "placement",
@@ -259,7 +261,9 @@ def _decided(context: DecisionContext, heuristic: Heuristic, homes: Homes, group
         active=True,
         reason=Reason.ENABLED,
         message=_message(context, heuristic, homes, allocation),
-        assignment=Assignment(context.endpoint_index, "hints" if as_hints else "groups", whole=whole, apart=apart),
+        assignment=Assignment(
+            context.endpoint_index, "hints" if as_hints else "groups", bucket_groups=whole, endpoint_groups=apart
+        ),
         allocation=_as_located(homes, groups),
         moved=groups.moved,
     )
@@ -269,13 +273,15 @@ def _told(
     placed: Placement, groups: Sequence[Group | None]
 ) -> tuple[dict[Bucket, Group | None], dict[IndexedEndpoint, Group | None]]:
     """A placement as buckets and single endpoints with their groups."""
-    whole = {unit.members: groups[number] for unit, number in placed.whole.items() if isinstance(unit.members, Bucket)}
+    whole = {
+        unit.members: groups[number] for unit, number in placed.unit_groups.items() if isinstance(unit.members, Bucket)
+    }
     apart = {
         unit.members: groups[number]
-        for unit, number in placed.whole.items()
+        for unit, number in placed.unit_groups.items()
         if isinstance(unit.members, IndexedEndpoint)
     }
-    return whole, apart | {member: groups[number] for member, number in placed.apart.items()}
+    return whole, apart | {member: groups[number] for member, number in placed.endpoint_groups.items()}
 
 
 def _not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> Placement:
@@ -284,18 +290,18 @@ def _not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> Placem
     Where a decision is not ``by_need``, the one at home.
     """
     if not by_need:
-        return Placement({PlacementUnit(each.members, each.zone, -1): each.zone for each in homes.rest})
+        return Placement({PlacementUnit(each.members, each.zone, -1): each.zone for each in homes.unready})
     number_of = _numbers(allocation)
-    units = [each.unit(number_of) for each in homes.rest]
+    units = [each.unit(number_of) for each in homes.unready]
     size = len(homes.zones)
     composition = list(allocation.counts)
     supply = list(homes.supply)
     for unit in units:
         supply[unit.home] += len(unit)
-        if unit.before >= 0:
-            composition[unit.before * size + unit.home] += len(unit)
+        if unit.previous_group >= 0:
+            composition[unit.previous_group * size + unit.home] += len(unit)
     there = list(composition)
-    new = [unit for unit in units if unit.before < 0]
+    new = [unit for unit in units if unit.previous_group < 0]
     if new:
         weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
         number_of_groups = len(allocation.groups)
@@ -310,13 +316,13 @@ def _not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> Placem
             [0.0] * (2 * size),
         )
     found = place(new, [after - was for after, was in zip(composition, there, strict=True)], size)
-    found.whole |= {unit: unit.before for unit in units if unit.before >= 0}
+    found.unit_groups |= {unit: unit.previous_group for unit in units if unit.previous_group >= 0}
     return found
 
 
 def _as_located(homes: Homes, groups: _Groups) -> Allocation:
     """The allocation by where endpoints are, not by their homes; ``""`` for those without a zone."""
-    parts = groups.placed.parts
+    parts = groups.placed.part_sizes
     zones = tuple(sorted({*homes.zones, *(unit.zone for unit, _ in parts)}))
     shared = groups.allocation.groups[len(homes.zones) :]
     everything = (*map(own_group, zones), *shared)

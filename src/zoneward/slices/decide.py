@@ -1,35 +1,25 @@
-"""The one way to a decision: what is asked for, then the approach's own rules."""
+"""Step 2 of a plan, *decide*: the endpoints of a Service in one address family to the decision about them.
 
-from collections.abc import Sequence
+What a Service asks for is read in `zoneward.routing.request`. Each approach then has its own rules: those for hints are
+in `zoneward.routing.hinting`, those for slice groups in `zoneward.routing.subsetting`.
+"""
 
-from zoneward.kube.objects import Endpoint, Service
+from dataclasses import replace
+
+from zoneward.kube.objects import Service
 from zoneward.routing import hinting, subsetting
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand.demand import Demand
-from zoneward.routing.hysteresis import Previous
-from zoneward.routing.placement.endpoint_index import EndpointIndex, index_endpoints
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.placement.endpoint_index import EndpointIndex
 from zoneward.routing.reasons import Reason
+from zoneward.routing.request.asked import Approach
+from zoneward.routing.rules import Rule, listed
 
 
 def decide(
-    service: Service,
-    endpoints: Sequence[Endpoint],
-    *,
-    demand: Demand,
-    previous: Previous,
-    configuration: Configuration,
-) -> Decision:
-    """Decide for a list of endpoints of one Service in one address family.
-
-    ``endpoints`` come without hints, in any order.
-    """
-    endpoint_index = index_endpoints(endpoints, previous.placement.get, apart=configuration.upstream)
-    return decide_for(service, endpoint_index, demand=demand, in_force=previous.in_force, configuration=configuration)
-
-
-def decide_for(
     service: Service,
     endpoint_index: EndpointIndex,
     *,
@@ -39,8 +29,8 @@ def decide_for(
 ) -> Decision:
     """Decide for the endpoints of one Service in one address family.
 
-    ``in_force`` is what the existing slices were written for. Nothing is raised for what people may write: an unknown
-    value is a rule that did not pass.
+    ``in_force`` is the approach that the existing slices were written for, ``<approach>/<heuristic>`` or None. No value
+    that people may write raises an error: an unknown one is a rule that did not pass.
     """
     context = DecisionContext(service, endpoint_index, demand, in_force, configuration)
     heuristic, refusal = context.request.heuristic, context.request.refusal
@@ -49,9 +39,39 @@ def decide_for(
             return context.inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
         return context.inactive(refusal, context.request.refusal_detail)
     if heuristic.subsets:
-        return (
-            subsetting.balanced(context, heuristic) if heuristic.balances else subsetting.required(context, heuristic)
-        )
+        function = subsetting.balanced if heuristic.balances else subsetting.required
+        return function(context, heuristic)
     if heuristic.balances:
         return hinting.as_upstream(context) if configuration.upstream else hinting.balanced(context, heuristic)
     return hinting.own_zone(context, heuristic)
+
+
+def decide_without_selector(*, ready: int, managers: tuple[str, ...], rules: tuple[Rule, ...]) -> Decision:
+    """The decision about a Service without a selector: its slices belong to ``managers``, who decide."""
+    message = "no selector: its EndpointSlices are managed by others"
+    rule = Rule("selector", False, f"{message} ({listed(managers) or 'there are none'})")
+    return Decision(
+        approach=Approach.CLUSTER_WIDE,
+        heuristic=None,
+        active=False,
+        reason=Reason.NO_SELECTOR,
+        message=message,
+        endpoints=ready,
+        allocation=None,
+        rules=(rule, *rules),
+    )
+
+
+def without_slice_groups(decision: Decision, endpoint_index: EndpointIndex) -> Decision:
+    """The same decision for a Service that is being deleted and has too few slices for its slice groups."""
+    message = "the Service is being deleted, and there are not enough slices for its groups"
+    return replace(
+        decision,
+        active=False,
+        reason=Reason.BEING_DELETED,
+        message=message,
+        allocation=None,
+        moved=0,
+        rules=(*decision.rules, Rule("groups-of-deleted", False, message)),
+        assignment=Assignment(endpoint_index),
+    )

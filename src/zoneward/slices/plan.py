@@ -1,17 +1,153 @@
 """The plan of a Service: from its Pods, the zones' demand and its existing slices to a decision and the slices to
-write.
+write. Start reading here.
 
-Everything that decides goes through `zoneward.slices.planner`: the commands and the lab by `plan_service`, the controller
-by a Service that it keeps. Start reading here, and go on in `zoneward.slices.planning`.
+`plan_family` is the pipeline. Each step is a module with one function of that name, and each takes a value and returns
+one:
+
+=========  =====================================================================================  ======================
+step       does                                                                                   returns
+=========  =====================================================================================  ======================
+endpoints  Pods to endpoints, counted by zone, readiness and the group that they were in          `ServiceEndpoints`
+decide     which approach the Service gets, how many endpoints each zone consumes, and which      `Decision`
+assign     each endpoint to its slice group                                                       `AssignedPorts` by port
+encode     hints, zone labels, weights and annotations                                            `EncodedPorts` by port
+pack       endpoints into slices, with the fewest changes                                         `PackedSlices`
+changes    slices to create, update and delete, with their names                                  `SliceChanges`
+=========  =====================================================================================  ======================
+
+The commands and the lab call `plan_service`, which keeps nothing. The controller plans the same Service again and again:
+`zoneward.slices.planner` keeps the endpoints and the slices between two plans and calls `plan_families` with them. It is
+the only one that passes a `FamilyState`, which narrows the last four steps to what may have changed.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.slices.planned import ClusterState, FamilyPlan, ServicePlan
-from zoneward.slices.planner import ServicePlanner
+from zoneward.kube.adoption import selector_of
+from zoneward.kube.objects import Condition, EndpointSlice, Pod, Service, is_ready
+from zoneward.routing.conditions import conditions_of
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
+from zoneward.routing.demand.demand import Demand
+from zoneward.routing.events import Event, events_of, upstream_events_of
+from zoneward.routing.outcome import speaker
+from zoneward.routing.placement.assignment import Assignment
+from zoneward.routing.selection.selection import (
+    ZONEWARD,
+    Consumer,
+    endpoints_of_all_ports,
+    hints_heeded,
+    is_proxied,
+    policies_of,
+    slice_groups,
+)
+from zoneward.routing.selection.traffic import Traffic, predict
+from zoneward.slices import upstream_hints
+from zoneward.slices.assign import PendingWork, assign
+from zoneward.slices.changes import SliceChanges, changes_of
+from zoneward.slices.decide import decide, decide_without_selector, without_slice_groups
+from zoneward.slices.encode import encode, slice_template
+from zoneward.slices.endpoints import IPV4, IPV6, EndpointBuilder, ServiceEndpoints, address_types
+from zoneward.slices.existing import ExistingSlices, in_order
+from zoneward.slices.family_state import FamilyState
+from zoneward.slices.pack import pack
+from zoneward.slices.slice_rules import managers_of, rules_of_others, rules_of_slices
 
-__all__ = ["ClusterState", "FamilyPlan", "ServicePlan", "plan_service"]
+# --- what goes in and what comes out ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What all Services of a cluster share.
+
+    ``node_zones`` has every Node that exists, with its zone or None; the mapping never changes, a new one replaces it.
+    ``pods_known`` is off where a snapshot holds no Pods: endpoints then come from its slices. ``consumer`` is the kind
+    of proxy that traffic is predicted for.
+    """
+
+    demand: Demand
+    node_zones: Mapping[str, str | None]
+    configuration: Configuration
+    pods_known: bool = True
+    consumer: Consumer = ZONEWARD
+
+    def affects_all_services(self, new: "ClusterState") -> bool:
+        """Whether every Service needs a new plan when this state becomes the ``new`` one.
+
+        The zones of single Nodes do not matter here: they affect the Services that have Pods there. But without any
+        Node, Pods count without one.
+        """
+        return (
+            self.demand != new.demand
+            or bool(self.node_zones) != bool(new.node_zones)
+            or self.configuration != new.configuration
+            or (self.pods_known, self.consumer) != (new.pods_known, new.consumer)
+        )
+
+
+@dataclass(frozen=True)
+class FamilyPlan:
+    """The plan of one address family of a Service.
+
+    ``replaced`` are slices of the built-in controller that ours replace; ``others`` are those of anybody else, which are
+    never written but count in selection.
+    """
+
+    service: Service
+    address_type: str
+    decision: Decision
+    changes: SliceChanges
+    replaced: tuple[EndpointSlice, ...]
+    others: tuple[EndpointSlice, ...]
+    cluster_state: ClusterState
+
+    @property
+    def void_hints(self) -> str | None:
+        """Why proxies ignore all hints of the decision, or None where they honor them."""
+        return next(
+            (rule.detail for rule in self.decision.rules if rule.rule == "slices-of-others" and not rule.passed), None
+        )
+
+    @property
+    def slices(self) -> tuple[EndpointSlice, ...]:
+        """Every slice that proxies see afterwards."""
+        return (*self.changes.after, *self.others)
+
+    @cached_property
+    def traffic(self) -> Traffic | None:
+        """What proxies do with these slices. None for a Service that they ignore (headless), and without demand."""
+        if not is_proxied(self.service):
+            return None
+        gates, consumer = self.cluster_state.configuration.gates, self.cluster_state.consumer
+        slices = self.slices
+        return predict(
+            endpoints_of_all_ports(slices),
+            demand=self.cluster_state.demand,
+            policies=policies_of(self.service, gates),
+            heeded=hints_heeded(self.service, consumer, gates),
+            groups=slice_groups(slices, consumer, gates),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePlan:
+    """The plan of a Service: one for each address family, and the conditions and events of the Service as a whole.
+
+    ``surplus`` are slices of address families that the Service no longer has, to be deleted.
+    """
+
+    service: Service
+    families: tuple[FamilyPlan, ...]
+    conditions: tuple[Condition, ...]
+    events: tuple[Event, ...]
+    surplus: tuple[EndpointSlice, ...] = ()
+
+    @property
+    def speaker(self) -> str | None:
+        """The address type whose decision stands for the Service."""
+        spoken = speaker({family.address_type: family.decision for family in self.families})
+        return spoken[0] if spoken else None
 
 
 def plan_service(
@@ -29,5 +165,218 @@ def plan_service(
     ``taken`` holds names of slices elsewhere in the namespace that new ones must avoid; ``trigger_time`` (RFC 3339)
     goes into whatever is written.
     """
-    kept = ServicePlanner(service, cluster_state, pods=pods, slices=slices, once=True)
-    return kept.plan(trigger_time=trigger_time, taken=taken)
+    pods, slices = tuple(pods), tuple(slices)
+    if not is_managed(service):
+        return plan_unmanaged(service, slices, cluster_state)
+    by_family: dict[str, ExistingSlices] = {}
+    for rank, slice_ in enumerate(slices):
+        address_type = slice_.address_type
+        if address_type not in by_family:
+            by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
+        by_family[address_type].set(slice_, rank)
+    endpoints = []
+    for address_type in planned_address_types(service, pods, cluster_state):
+        if address_type not in by_family:
+            by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
+        endpoints.append(collect_endpoints(address_type, service, pods, by_family[address_type], cluster_state))
+    names = frozenset(each.metadata.name for each in slices)
+    return plan_families(service, endpoints, by_family, cluster_state, trigger_time=trigger_time, taken=(taken, names))
+
+
+# --- the pipeline -----------------------------------------------------------------------------------------------------
+
+
+def plan_family(
+    endpoints: ServiceEndpoints,
+    existing: ExistingSlices,
+    service: Service,
+    cluster_state: ClusterState,
+    *,
+    trigger_time: str | None = None,
+    taken: Sequence[Container[str]] = (),
+    state: FamilyState | None = None,
+) -> FamilyPlan:
+    """Plan one address family of a Service, step by step.
+
+    With a ``state``, only what may have changed since its last plan goes through the steps after the decision.
+    """
+    configuration = cluster_state.configuration
+    upstream = configuration.upstream
+    decision = decide(
+        service,
+        endpoints.index,
+        demand=cluster_state.demand,
+        in_force=existing.in_force,
+        configuration=configuration,
+    )
+    assignment = decision.assignment
+    if assignment is None or upstream:
+        # Upstream packs first, and then sets hints by what is in the slices.
+        assignment = Assignment(endpoints.index)
+    template = slice_template(
+        service, address_type=endpoints.address_type, in_force=decision.in_force, configuration=configuration
+    )
+    if state is None:
+        pending = PendingWork(endpoints.by_identity.values(), [each.slice for each in existing.own.values()])
+    else:
+        fingerprint = (template.labels, template.in_force, assignment.kind, assignment.node_hints)
+        pending = state.pending(assignment, fingerprint)
+    assigned = assign(assignment, endpoints.port_groups, pending)
+    encoded = encode(template, assignment, assigned)
+    packed = pack(template, encoded, pending.slices, pending.clean)
+    if upstream:
+        packed = upstream_hints.set_hints(packed, decision)
+        decision = upstream_hints.with_allocation(decision, packed)
+    elif is_deleting(service) and decision.has_slice_groups and packed.count_missing(template) > 0:
+        # A Service that is being deleted gets no new slices. All endpoints in those that it has are better than some
+        # groups without a slice.
+        decision = without_slice_groups(decision, endpoints.index)
+        assignment, template = Assignment(endpoints.index), replace(template, in_force=None)
+        assigned = assign(assignment, endpoints.port_groups, pending)
+        packed = pack(template, encode(template, assignment, assigned), pending.slices)
+    touched = {each.metadata.name for each in (*packed.update, *packed.delete)}
+    changes = changes_of(
+        packed,
+        [existing.own[name].slice for name in touched],
+        service=service,
+        taken=taken,
+        trigger_time=trigger_time,
+    )
+    if state is not None:
+        state.mark_clean((each for each in pending.slices if each.metadata.name not in touched), assignment)
+    replaced, others = existing.replaced_and_others()
+    rules = rules_of_slices(
+        service,
+        endpoints,
+        changes,
+        others,
+        zone_hints=upstream or assignment.kind == "hints",
+        node_hints=upstream or assignment.node_hints,
+    )
+    if rules:
+        decision = replace(decision, rules=(*decision.rules, *rules))
+    return FamilyPlan(service, endpoints.address_type, decision, changes, replaced, others, cluster_state)
+
+
+def plan_families(
+    service: Service,
+    endpoints: Iterable[ServiceEndpoints],
+    existing: Mapping[str, ExistingSlices],
+    cluster_state: ClusterState,
+    *,
+    trigger_time: str | None,
+    taken: Sequence[Container[str]],
+    states: Mapping[str, FamilyState] | None = None,
+) -> ServicePlan:
+    """Plan all address families of a Service. ``existing`` has the slices of these, and of those it no longer has."""
+    created: set[str] = set()
+    families: dict[str, FamilyPlan] = {}
+    for each in endpoints:
+        address_type = each.address_type
+        family = families[address_type] = plan_family(
+            each,
+            existing[address_type],
+            service,
+            cluster_state,
+            trigger_time=trigger_time,
+            taken=(*taken, created),
+            state=states[address_type] if states is not None else None,
+        )
+        created.update(slice_.metadata.name for slice_ in family.changes.create)
+    decisions = {address_type: family.decision for address_type, family in families.items()}
+    if cluster_state.configuration.upstream:
+        told = (service.status.conditions or ()) if service.status else ()
+        events = upstream_events_of(decisions, told=told)
+    else:
+        in_force = {each: existing[each].in_force if each in existing else None for each in (IPV4, IPV6)}
+        events = events_of(service, decisions, in_force=in_force)
+    surplus = _surplus(service, [slices for each, slices in existing.items() if each not in families])
+    return ServicePlan(service, tuple(families.values()), conditions_of(decisions), events, surplus)
+
+
+def _surplus(service: Service, existing: Sequence[ExistingSlices]) -> tuple[EndpointSlice, ...]:
+    """Slices to delete of families that the Service no longer has."""
+    own = {name: each for slices in existing for name, each in slices.own.items()}
+    replaced = {name: each for slices in existing for name, each in slices.replaced.items()}
+    kinds = (own,) if is_deleting(service) else (own, replaced)
+    return tuple(each.slice for kind in kinds for each in in_order(kind))
+
+
+# --- the first step ---------------------------------------------------------------------------------------------------
+
+
+def collect_endpoints(
+    address_type: str,
+    service: Service,
+    pods: Iterable[Pod],
+    existing: ExistingSlices,
+    cluster_state: ClusterState,
+) -> ServiceEndpoints:
+    """Collect the endpoints of one address family from Pods, or from the slices where no Pods are known."""
+    upstream = cluster_state.configuration.upstream
+    endpoints = ServiceEndpoints(
+        address_type,
+        endpoint_builder(service, cluster_state),
+        merge_addresses=not upstream,
+        # A Pod that has none of the ports serves nobody: slices list it, and no proxy ever picks it.
+        count_without_ports=upstream or not service.spec.ports,
+    )
+    previous_group = existing.previous_groups().get
+    if cluster_state.pods_known:
+        for pod in pods:
+            endpoints.add_pod(pod, previous_group)
+    else:
+        listing = (*in_order(existing.replaced), *in_order(existing.own))
+        endpoints.add_from_slices((each.slice for each in listing if each.has_placement), previous_group)
+    return endpoints
+
+
+def endpoint_builder(service: Service, cluster_state: ClusterState) -> EndpointBuilder:
+    """Without any Node in a snapshot, nothing says that the Node of a Pod is gone."""
+    zones = cluster_state.node_zones
+    keep = not zones and not cluster_state.configuration.upstream
+    return EndpointBuilder(service, node_zones=zones, keep_without_node=keep)
+
+
+def planned_address_types(service: Service, pods: Iterable[Pod], cluster_state: ClusterState) -> tuple[str, ...]:
+    """The address families to plan."""
+    spec = service.spec
+    if spec.ip_families or spec.cluster_ip or cluster_state.configuration.upstream:
+        return address_types(service)
+    return address_types(service, pods)
+
+
+# --- Services without Pods --------------------------------------------------------------------------------------------
+
+
+def is_deleting(service: Service) -> bool:
+    """Whether a Service is being deleted."""
+    return service.metadata.deletion_timestamp is not None
+
+
+def is_managed(service: Service) -> bool:
+    """Whether we manage the slices of a Service: it selects Pods, and is no ExternalName."""
+    return service.spec.type != "ExternalName" and bool(selector_of(service))
+
+
+def plan_unmanaged(service: Service, slices: Iterable[EndpointSlice], cluster_state: ClusterState) -> ServicePlan:
+    """Plan a Service that is not managed. An ExternalName has no slices: our own are surplus. Without a selector, whoever
+    writes the slices decides: they are only read."""
+    existing = ExistingSlices(service, cluster_state.configuration, indexed=False)
+    for rank, slice_ in enumerate(slices):
+        existing.set(slice_, rank)
+    own = tuple(each.slice for each in in_order(existing.own))
+    if service.spec.type == "ExternalName":
+        return ServicePlan(service, (), (), (), surplus=own)
+    replaced, others = existing.replaced_and_others()
+    listed = (*own, *replaced, *others)
+    families = []
+    for address_type in sorted({each.address_type for each in listed}) or address_types(service)[:1]:
+        seen = tuple(each for each in listed if each.address_type == address_type)
+        decision = decide_without_selector(
+            ready=sum(map(is_ready, endpoints_of_all_ports(seen))),
+            managers=managers_of(seen),
+            rules=rules_of_others(seen),
+        )
+        families.append(FamilyPlan(service, address_type, decision, SliceChanges(), (), seen, cluster_state))
+    return ServicePlan(service, tuple(families), (), ())

@@ -1,31 +1,34 @@
-"""A Service with everything that its plan depends on, kept and mended: a change costs what it changes.
+"""The state of a Service between two plans.
 
-The desired endpoints are kept by what makes them alike to a decision (`zoneward.routing.placement.endpoint_index`), and slices
-are looked into only where they may differ (`zoneward.slices.family_state`). A plan after a few changes costs these
-changes, the slices that they touch, zones squared, and a name or two of every slice. What all endpoints depend on (the
-Service's ports and families, settings) is rare, and costs as much as a start. So does every plan with
-``--compat=upstream`` or without Pods: there all slices are looked into.
+The controller keeps a `ServicePlanner` for each Service and tells it what changed. The planner keeps the endpoints by
+what makes them alike to a decision (`zoneward.routing.placement.endpoint_index`), and knows which slices may have to
+change (`zoneward.slices.family_state`). A plan after a few changes therefore costs these changes, the slices that they
+touch, zones squared, and a name or two of every slice. A change that affects all endpoints (ports and families of the
+Service, settings) is rare, and costs as much as a start. So does every plan with ``--compat=upstream``, without Pods, or
+of a Service that is being deleted: these look into all slices.
 """
 
 from collections.abc import Container, Hashable, Iterable, Mapping
 
-from zoneward.kube.adoption import selector_of
 from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.routing.conditions import conditions_of
-from zoneward.routing.events import events_of, upstream_events_of
-from zoneward.slices.endpoints import IPV4, IPV6, Recipe, address_types
-from zoneward.slices.existing import ExistingSlices, in_order
+from zoneward.slices.existing import ExistingSlices
 from zoneward.slices.family_state import FamilyState
-from zoneward.slices.planned import ClusterState, ServicePlan
-from zoneward.slices.planning import plan_family, plan_unmanaged, replaced_and_others
-from zoneward.slices.previous import agreed
+from zoneward.slices.plan import (
+    ClusterState,
+    ServicePlan,
+    collect_endpoints,
+    endpoint_builder,
+    is_deleting,
+    is_managed,
+    plan_families,
+    plan_unmanaged,
+    planned_address_types,
+)
 
 
 class ServicePlanner:
-    """One Service. ``pods`` are those its selector matches, ``slices`` all that name it, whoever manages them.
-
-    A plan's hints and groups, one by one, have to be asked for before the next change. ``once``: one plan will be made,
-    and nothing is remembered for another.
+    """Plans one Service again and again. ``pods`` are those its selector matches, ``slices`` all that name it, whoever
+    manages them.
     """
 
     def __init__(
@@ -35,37 +38,35 @@ class ServicePlanner:
         *,
         pods: Iterable[Pod] = (),
         slices: Iterable[EndpointSlice] = (),
-        once: bool = False,
     ) -> None:
         self._service = service
-        self._surroundings = cluster_state
-        self._once = once
+        self._cluster_state = cluster_state
         self._pods: dict[Hashable, Pod] = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}
         self._slices = {each.metadata.name: each for each in slices}
-        # In the order in which slices came, as a snapshot has them.
+        # The order in which slices came, as a snapshot has them.
         self._ranks = {name: rank for rank, name in enumerate(self._slices)}
         self._next_rank = len(self._ranks)
-        # Made when a plan is asked for, and then mended; None: they have to be made anew.
+        # Built for the first plan, and then updated; None: the next plan has to build it.
         self._families: dict[str, FamilyState] | None = None
-        self._books: dict[str, ExistingSlices] = {}
+        self._existing: dict[str, ExistingSlices] = {}
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def pod(self, key: Hashable, pod: Pod | None) -> None:
-        """A Pod came, changed, or went (or is no longer selected). Its key is its namespace and name."""
+    def update_pod(self, key: Hashable, pod: Pod | None) -> None:
+        """A Pod was added or changed; None: it was deleted, or is no longer selected. ``key``: namespace and name."""
         old = self._pods.pop(key, None) if pod is None else self._pods.get(key)
         if pod is not None:
             self._pods[key] = pod
         if old is pod or self._families is None:
             return
-        if not self._surroundings.pods_known or tuple(self._families) != self._address_types():
+        if not self._cluster_state.pods_known or tuple(self._families) != self._address_types():
             self._families = None
             return
         for family in self._families.values():
-            family.change(old, pod)
+            family.update_pod(old, pod)
 
-    def slice(self, name: str, slice_: EndpointSlice | None) -> None:
-        """A slice came, changed, or went (or names another Service)."""
+    def update_slice(self, name: str, slice_: EndpointSlice | None) -> None:
+        """A slice was added or changed; None: it was deleted, or names another Service."""
         old = self._slices.pop(name, None) if slice_ is None else self._slices.get(name)
         if slice_ is None:
             self._ranks.pop(name, None)
@@ -76,156 +77,108 @@ class ServicePlanner:
                 self._next_rank += 1
         if self._families is None:
             return
-        if not self._surroundings.pods_known:
+        if not self._cluster_state.pods_known:
             self._families = None
             return
         if old is not None and (slice_ is None or slice_.address_type != old.address_type):
             family = self._families.get(old.address_type)
             if family is not None:
-                family.drop_slice(name)
+                family.remove_slice(name)
             else:
-                self._book(old.address_type).drop(name)
+                self._existing_of(old.address_type).remove(name)
         if slice_ is not None:
             family = self._families.get(slice_.address_type)
             if family is not None:
-                family.put_slice(slice_, self._ranks[name])
+                family.update_slice(slice_, self._ranks[name])
             else:
-                self._book(slice_.address_type).put(slice_, self._ranks[name])
+                self._existing_of(slice_.address_type).set(slice_, self._ranks[name])
 
-    def service(self, service: Service) -> None:
+    def update_service(self, service: Service) -> None:
         """The Service changed. What endpoints do not depend on (status, settings of routing) costs nothing here."""
-        if _shape(self._service) != _shape(service):
+        if _endpoint_fields(self._service) != _endpoint_fields(service):
             self._families = None
         self._service = service
 
-    def cluster_state(self, cluster_state: ClusterState) -> None:
-        """Nodes or settings changed: demand alone costs nothing here, a Node the Pods on it.
+    def update_cluster(self, cluster_state: ClusterState) -> None:
+        """Nodes or settings changed. Demand alone costs nothing here; a Node costs the Pods on it.
 
-        Whoever keeps the same ``node_zones`` while no Node comes, goes or changes its zone saves the comparison.
+        Callers that pass the same ``node_zones`` while no Node is added, deleted or moved save the comparison.
         """
-        before, self._surroundings = self._surroundings, cluster_state
-        zones, zones_before = cluster_state.node_zones, before.node_zones
+        old, self._cluster_state = self._cluster_state, cluster_state
+        zones, old_zones = cluster_state.node_zones, old.node_zones
         if (
-            before.configuration != cluster_state.configuration
-            or before.pods_known != cluster_state.pods_known
-            or bool(zones) != bool(zones_before)
+            old.configuration != cluster_state.configuration
+            or old.pods_known != cluster_state.pods_known
+            or bool(zones) != bool(old_zones)
         ):
             self._families = None
-        elif self._families is not None and zones is not zones_before and zones != zones_before:
-            nodes = _changed(zones_before, zones)
+        elif self._families is not None and zones is not old_zones and zones != old_zones:
+            nodes = _changed_nodes(old_zones, zones)
             pods = [pod for pod in self._pods.values() if pod.spec.node_name in nodes]
-            recipe = self._recipe()
+            builder = endpoint_builder(self._service, cluster_state)
             for family in self._families.values():
-                family.renew(recipe, pods)
+                family.update_nodes(builder, pods)
 
     @property
-    def open_slices(self) -> int:
-        """How many slices the next plan has to look into, as far as can be told before it decides."""
+    def pending_slices(self) -> int:
+        """The number of slices that the next plan has to look into, as far as it is known before the decision."""
         if self._families is None:
             return len(self._slices)
-        return sum(len(family.unsettled()) for family in self._families.values())
+        return sum(family.pending_slices for family in self._families.values())
 
     # --- the plan -----------------------------------------------------------------------------------------------------
 
     def plan(self, *, trigger_time: str | None = None, taken: Container[str] = ()) -> ServicePlan:
-        """The plan of all that is known now.
-
-        ``taken`` holds names of slices elsewhere in the namespace that new ones must avoid; ``trigger_time`` (RFC 3339)
-        goes into whatever is written.
-        """
-        service, cluster_state = self._service, self._surroundings
-        if service.spec.type == "ExternalName":
-            return ServicePlan(service, (), (), (), surplus=self._by_manager()[0])
-        if not selector_of(service):
-            return plan_unmanaged(service, *self._by_manager(), cluster_state)
+        """The plan for the objects as they are now: the same that `zoneward.slices.plan.plan_service` makes of them."""
+        service, cluster_state = self._service, self._cluster_state
+        if not is_managed(service):
+            return plan_unmanaged(service, self._slices.values(), cluster_state)
         if self._families is None:
-            self._families = self._made()
-        created: set[str] = set()
-        plans = []
-        for family in self._families.values():
-            plan = plan_family(
-                family,
-                service,
-                cluster_state,
-                trigger_time=trigger_time,
-                taken=(taken, self._slices, created),
-                once=self._once or not cluster_state.pods_known,
-            )
-            created.update(each.metadata.name for each in plan.changes.create)
-            plans.append(plan)
-        decisions = {plan.address_type: plan.decision for plan in plans}
-        told = (service.status.conditions or ()) if service.status else ()
-        if cluster_state.configuration.upstream:
-            events = upstream_events_of(decisions, told=told)
-        else:
-            said = {each: agreed(self._books[each].said) if each in self._books else None for each in (IPV4, IPV6)}
-            events = events_of(service, decisions, in_force=said)
-        return ServicePlan(service, tuple(plans), conditions_of(decisions), events, self._surplus())
+            self._families = self._build_families()
+        # Upstream's hints depend on every slice that a change happens to touch, and a Service is deleted only once.
+        keeps_state = cluster_state.pods_known and not (cluster_state.configuration.upstream or is_deleting(service))
+        return plan_families(
+            service,
+            [family.endpoints for family in self._families.values()],
+            self._existing,
+            cluster_state,
+            trigger_time=trigger_time,
+            taken=(taken, self._slices),
+            states=self._families if keeps_state else None,
+        )
 
-    def _made(self) -> dict[str, FamilyState]:
-        service, cluster_state = self._service, self._surroundings
-        self._books = {}
+    def _build_families(self) -> dict[str, FamilyState]:
+        self._existing = {}
         for name, each in self._slices.items():
-            self._book(each.address_type).put(each, self._ranks[name])
-        upstream = cluster_state.configuration.upstream
-        recipe = self._recipe()
+            self._existing_of(each.address_type).set(each, self._ranks[name])
         families = {}
         for address_type in self._address_types():
-            family = families[address_type] = FamilyState(
-                address_type,
-                self._book(address_type),
-                recipe,
-                apart=upstream,
-                # A Pod that has none of the ports serves nobody: it is listed, and no proxy ever picks it.
-                portless=upstream or not service.spec.ports,
+            existing = self._existing_of(address_type)
+            endpoints = collect_endpoints(
+                address_type, self._service, self._pods.values(), existing, self._cluster_state
             )
-            family.fill(self._pods.values() if cluster_state.pods_known else None)
+            families[address_type] = FamilyState(endpoints, existing)
         return families
 
     def _address_types(self) -> tuple[str, ...]:
-        spec = self._service.spec
-        if spec.ip_families or spec.cluster_ip or self._surroundings.configuration.upstream:
-            return address_types(self._service)
-        return address_types(self._service, self._pods.values())
+        return planned_address_types(self._service, self._pods.values(), self._cluster_state)
 
-    def _recipe(self) -> Recipe:
-        zones = self._surroundings.node_zones
-        # Without any Node in the snapshot nothing says that a Pod's Node is gone.
-        keep = not zones and not self._surroundings.configuration.upstream
-        return Recipe(self._service, node_zones=zones, keep_without_node=keep)
-
-    def _book(self, address_type: str) -> ExistingSlices:
-        book = self._books.get(address_type)
-        if book is None:
-            configuration = self._surroundings.configuration
-            book = self._books[address_type] = ExistingSlices(self._service, configuration, once=self._once)
-        return book
-
-    def _surplus(self) -> tuple[EndpointSlice, ...]:
-        """Slices of families that the Service no longer has."""
-        left = [book for address_type, book in self._books.items() if address_type not in (self._families or ())]
-        own = {name: each for book in left for name, each in book.own.items()}
-        replaced = {name: each for book in left for name, each in book.replaced.items()}
-        kinds = (own,) if self._service.metadata.deletion_timestamp is not None else (own, replaced)
-        return tuple(each.slice for kind in kinds for each in in_order(kind))
-
-    def _by_manager(self) -> tuple[tuple[EndpointSlice, ...], tuple[EndpointSlice, ...], tuple[EndpointSlice, ...]]:
-        """Slices of all families: our own, those that they replace, and all others."""
-        book = ExistingSlices(self._service, self._surroundings.configuration, once=True)
-        for name, each in self._slices.items():
-            book.put(each, self._ranks[name])
-        return tuple(each.slice for each in in_order(book.own)), *replaced_and_others(book, self._service)
+    def _existing_of(self, address_type: str) -> ExistingSlices:
+        existing = self._existing.get(address_type)
+        if existing is None:
+            existing = self._existing[address_type] = ExistingSlices(self._service, self._cluster_state.configuration)
+        return existing
 
 
-def _shape(service: Service) -> tuple[object, ...]:
-    """What endpoints and the sorting of slices depend on."""
+def _endpoint_fields(service: Service) -> tuple[object, ...]:
+    """What endpoints and the sorting of slices by manager depend on."""
     meta, spec = service.metadata, service.spec
     publishes = spec.publish_not_ready_addresses is True
     families = spec.ip_families, spec.cluster_ip
     return meta.uid, meta.namespace, meta.name, meta.deletion_timestamp is None, spec.ports, families, publishes
 
 
-def _changed(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> set[str]:
-    """Nodes that came, went, or are in another zone."""
-    nowhere = object()
-    return {name for name in before.keys() | after.keys() if before.get(name, nowhere) != after.get(name, nowhere)}
+def _changed_nodes(old: Mapping[str, str | None], new: Mapping[str, str | None]) -> set[str]:
+    """Nodes that were added or deleted, or are in another zone."""
+    missing = object()
+    return {name for name in old.keys() | new.keys() if old.get(name, missing) != new.get(name, missing)}

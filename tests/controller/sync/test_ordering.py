@@ -12,8 +12,8 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectM
 from zoneward.routing.decision import Decision
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.asked import Approach
-from zoneward.slices.pack import SliceChanges
-from zoneward.slices.planned import FamilyPlan, ServicePlan
+from zoneward.slices.changes import SliceChanges
+from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 NAMES = tuple("abcd")
 OLD, NEW = ((EndpointPort(name="", port=number, protocol="TCP"),) for number in (80, 81))

@@ -28,12 +28,12 @@ def nowhere(_: Identity) -> None:
 
 
 def counted(endpoint_index: EndpointIndex) -> set[int]:
-    return {id(member.endpoint) for bucket in endpoint_index.ready() for member in bucket.members}
+    return {id(member.endpoint) for bucket in endpoint_index.ready_buckets() for member in bucket.members}
 
 
 def test_endpoints_with_addresses_of_their_own_all_count() -> None:
     endpoint_index = index_endpoints([ALONE, FIRST], nowhere)
-    assert (endpoint_index.number, endpoint_index.twins) == (2, {})
+    assert (endpoint_index.ready_count, endpoint_index.shared_address) == (2, {})
 
 
 def test_of_those_that_share_an_address_the_first_by_identity_counts() -> None:
@@ -41,8 +41,10 @@ def test_of_those_that_share_an_address_the_first_by_identity_counts() -> None:
     for endpoints in permutations((ALONE, FIRST, SECOND, UNREADY)):
         endpoint_index = index_endpoints(endpoints, nowhere)
         assert counted(endpoint_index) == {id(ALONE), id(FIRST)}
-        assert [(one.endpoint, other.endpoint) for one, other in endpoint_index.twins.items()] == [(SECOND, FIRST)]
-        assert (endpoint_index.number, endpoint_index.size) == (2, 4)
+        assert [(one.endpoint, other.endpoint) for one, other in endpoint_index.shared_address.items()] == [
+            (SECOND, FIRST)
+        ]
+        assert (endpoint_index.ready_count, endpoint_index.total_count) == (2, 4)
 
 
 def test_when_the_one_that_counts_goes_the_next_by_identity_does() -> None:
@@ -54,7 +56,9 @@ def test_when_the_one_that_counts_goes_the_next_by_identity_does() -> None:
             endpoint_index.add(member)
         endpoint_index.remove(members[id(FIRST)])
         assert counted(endpoint_index) == {id(SECOND)}
-        assert [(one.endpoint, other.endpoint) for one, other in endpoint_index.twins.items()] == [(third, SECOND)]
+        assert [(one.endpoint, other.endpoint) for one, other in endpoint_index.shared_address.items()] == [
+            (third, SECOND)
+        ]
 
 
 def test_of_several_addresses_only_the_first_is_looked_at() -> None:
@@ -64,18 +68,23 @@ def test_of_several_addresses_only_the_first_is_looked_at() -> None:
 
 def test_upstream_keeps_them_apart() -> None:
     endpoint_index = index_endpoints([FIRST, SECOND, UNREADY], nowhere, apart=True)
-    assert (endpoint_index.number, endpoint_index.twins) == (2, {})
+    assert (endpoint_index.ready_count, endpoint_index.shared_address) == (2, {})
 
 
 def test_without_endpoints_nobody_counts() -> None:
     endpoint_index = index_endpoints([], nowhere)
-    assert (endpoint_index.number, endpoint_index.size, endpoint_index.ready(), endpoint_index.rest()) == (0, 0, [], [])
+    assert (
+        endpoint_index.ready_count,
+        endpoint_index.total_count,
+        endpoint_index.ready_buckets(),
+        endpoint_index.unready_buckets(),
+    ) == (0, 0, [], [])
 
 
 def shape(endpoint_index: EndpointIndex) -> tuple[object, ...]:
     """Everything that a decision can ask, with identities for endpoints."""
-    for bucket in (*endpoint_index.ready(), *endpoint_index.rest()):
-        assert bucket.nodeless == sum(1 for member in bucket.members if not member.endpoint.node_name)
+    for bucket in (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets()):
+        assert bucket.without_node == sum(1 for member in bucket.members if not member.endpoint.node_name)
         assert count_and_first_names([bucket]) == (
             len(bucket),
             tuple(sorted(member.name for member in bucket.members)[:3]),
@@ -83,16 +92,16 @@ def shape(endpoint_index: EndpointIndex) -> tuple[object, ...]:
     buckets = [
         (
             bucket.zone,
-            bucket.before.zones if bucket.before else (),
+            bucket.previous_group.zones if bucket.previous_group else (),
             bucket.ready,
             [each.identity for each in bucket.in_order()],
         )
-        for bucket in (*endpoint_index.ready(), *endpoint_index.rest())
+        for bucket in (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
     ]
-    twins = sorted((one.identity, other.identity) for one, other in endpoint_index.twins.items())
+    twins = sorted((one.identity, other.identity) for one, other in endpoint_index.shared_address.items())
     return (
-        endpoint_index.number,
-        endpoint_index.size,
+        endpoint_index.ready_count,
+        endpoint_index.total_count,
         sorted(buckets),
         twins,
         endpoint_index.zones(),

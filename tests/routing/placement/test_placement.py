@@ -37,11 +37,11 @@ def place(
         buckets[key].add(member)
     units = {key: PlacementUnit(bucket, *key) for key, bucket in buckets.items()}
     found = place_units(units.values(), counts, zones)
-    for (unit, group), number in found.parts.items():
-        inside = [found.apart.get(each, found.whole.get(unit)) for each in unit.in_order()]
+    for (unit, group), number in found.part_sizes.items():
+        inside = [found.endpoint_groups.get(each, found.unit_groups.get(unit)) for each in unit.in_order()]
         assert inside.count(group) == number
     return [
-        found.apart.get(member, found.whole.get(units[key]))
+        found.endpoint_groups.get(member, found.unit_groups.get(units[key]))
         for member, key in zip(members, zip(located, before, strict=True), strict=True)
     ]
 

@@ -46,7 +46,7 @@ _Trouble = Callable[[Key, CallFailed], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellingRate:
-    """Writes a second, and how many at once, of all Services together: what is told must not endpoint_index out slices."""
+    """Writes a second, and how many at once, of all Services together: what is told must not crowd out slices."""
 
     per_second: float = 20.0
     burst: float = 50.0

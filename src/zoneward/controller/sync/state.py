@@ -20,7 +20,7 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.demand.demand_changes import changes_demand
 from zoneward.routing.selection.selection import ZONEWARD, Consumer
-from zoneward.slices.planned import ClusterState, ServicePlan
+from zoneward.slices.plan import ClusterState, ServicePlan
 from zoneward.slices.planner import ServicePlanner
 
 
@@ -187,12 +187,12 @@ class State:
         return _Kept(ServicePlanner(service, self._surroundings, pods=pods, slices=slices))
 
     def _mend(self, key: Key, kept: _Kept, service: Service) -> None:
-        kept.service.cluster_state(self._surroundings)
-        kept.service.service(service)
+        kept.service.update_cluster(self._surroundings)
+        kept.service.update_service(service)
         for pod_key, pod in kept.pods.items():
-            kept.service.pod(pod_key, pod)
+            kept.service.update_pod(pod_key, pod)
         for name, slice_ in kept.slices.items():
-            kept.service.slice(name, slice_)
+            kept.service.update_slice(name, slice_)
         since = {name: None if pod is None else pod.status.ready_since for (_, name), pod in kept.pods.items()}
         self.times.changed(key, created=service.metadata.creation_timestamp, pods=since)
         kept.pods, kept.slices = {}, {}
@@ -212,7 +212,7 @@ def _counted(decision: Decision, demand: Demand) -> Counted:
     if assignment is None:
         return counted(decision, homeless=True)
     endpoint_index, zones = assignment.endpoint_index, set(demand.zones)
-    homeless = any(bucket.zone not in zones for bucket in (*endpoint_index.ready(), *endpoint_index.rest())) or any(
-        (twin.endpoint.zone or "") not in zones for twin in endpoint_index.twins
-    )
-    return counted(decision, twins=len(endpoint_index.twins), homeless=homeless)
+    homeless = any(
+        bucket.zone not in zones for bucket in (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
+    ) or any((twin.endpoint.zone or "") not in zones for twin in endpoint_index.shared_address)
+    return counted(decision, twins=len(endpoint_index.shared_address), homeless=homeless)

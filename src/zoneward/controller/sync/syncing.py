@@ -33,8 +33,8 @@ from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
-from zoneward.slices.pack import is_owned
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.existing import is_owned
+from zoneward.slices.plan import ServicePlan
 
 CONTESTED: Final = Event(
     "Warning",

@@ -26,7 +26,7 @@ class Group:
 
     @property
     def label_zone(self) -> str:
-        """The zone that stands for the group where only one can be count_and_first_names: the largest weight, the first by name."""
+        """The zone that stands for the group where only one can be named: the largest weight, the first by name."""
         return min(zip(self.zones, self.weights, strict=True), key=lambda each: (-each[1], each[0]))[0]
 
     def weight(self, zone: str) -> float:

@@ -9,18 +9,18 @@ from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementUnit:
-    """Endpoints that are alike to a placement: a bucket, or one endpoint without its fellows.
+    """What a placement moves: the endpoints of a bucket, or one endpoint of it.
 
-    ``home`` is the zone they start in and ``before`` the group they were in, as indices; -1 for none.
+    ``home`` is the zone they start in and ``previous_group`` the group they were in, as indices; -1 for none.
     """
 
     members: Bucket | IndexedEndpoint
     home: int
-    before: int
+    previous_group: int
 
     @property
     def zone(self) -> str:
-        """Where they are located; empty for nowhere."""
+        """The zone that they are located in; empty without one."""
         return self.members.zone if isinstance(self.members, Bucket) else self.members.endpoint.zone or ""
 
     def __len__(self) -> int:
@@ -32,29 +32,30 @@ class PlacementUnit:
 
 @dataclass(slots=True)
 class Placement:
-    """``whole``: the group of a unit, ``apart``: of those that are in another; ``parts`` how many of a unit are where.
+    """The group of each endpoint, as an index.
 
-    ``moved`` counts those that were in a group and are now in another.
+    ``unit_groups`` has the group of a unit, ``endpoint_groups`` that of endpoints that are in another group than their
+    unit. ``part_sizes`` counts the endpoints of a unit in a group, ``moved`` those that were in another group before.
     """
 
-    whole: dict[PlacementUnit, int] = field(default_factory=dict)
-    apart: dict[IndexedEndpoint, int] = field(default_factory=dict)
-    parts: dict[tuple[PlacementUnit, int], int] = field(default_factory=dict)
+    unit_groups: dict[PlacementUnit, int] = field(default_factory=dict)
+    endpoint_groups: dict[IndexedEndpoint, int] = field(default_factory=dict)
+    part_sizes: dict[tuple[PlacementUnit, int], int] = field(default_factory=dict)
     moved: int = 0
 
 
 def place(units: Iterable[PlacementUnit], counts: Sequence[int], zones: int) -> Placement:
     """Place every endpoint.
 
-    ``counts`` says at ``group * zones + home`` how many are to be in which group, the zones' own groups first; what is
-    at home in a zone adds up. Endpoints stay where they were as far as the counts allow; who leaves, and where the
-    others go, is decided by identity, so that the order of the input does not matter.
+    ``counts`` has at ``group * zones + home`` the number of endpoints for each group, the zones' own groups first; the
+    counts of a home add up to the endpoints that start there. Endpoints stay where they were as far as the counts
+    allow. Their identities decide which ones leave, and where these go, so that the order of the input does not matter.
     """
     found = Placement()
     left = list(counts)
     unplaced: list[list[PlacementUnit]] = [[] for _ in range(zones)]
     leaving: list[list[tuple[IndexedEndpoint, PlacementUnit]]] = [[] for _ in range(zones)]
-    for (zone, group), alike in _by_cell(units).items():
+    for (zone, group), alike in _by_home_and_group(units).items():
         number = sum(map(len, alike))
         stay = min(number, left[group * zones + zone]) if group >= 0 else 0
         if group >= 0:
@@ -64,44 +65,45 @@ def place(units: Iterable[PlacementUnit], counts: Sequence[int], zones: int) -> 
             continue
         left[group * zones + zone] -= stay
         for unit in alike:
-            found.whole[unit] = group
-            found.parts[unit, group] = len(unit)
+            found.unit_groups[unit] = group
+            found.part_sizes[unit, group] = len(unit)
         if stay < number:
             for member, unit in _last(alike, stay):
-                found.parts[unit, group] -= 1
+                found.part_sizes[unit, group] -= 1
                 leaving[zone].append((member, unit))
     for zone in range(zones):
         _place_rest(zone, left[zone::zones], unplaced[zone], leaving[zone], found)
     return found
 
 
-def with_guests_kept(counts: Sequence[int], before: Sequence[int], zones: int) -> tuple[int, ...]:
-    """The same allocation to zones of their own, with as many endpoints as possible in the group that they were in.
+def with_guests_kept(counts: Sequence[int], previous: Sequence[int], zones: int) -> tuple[int, ...]:
+    """An allocation that keeps as many guests as possible in the group that they were in.
 
-    ``counts`` and ``before`` stand at ``group * zones + home``. How many endpoints each zone has, and how many of them
-    are its own, stays; only who of the others is where may change. No zone both lends and borrows.
+    A guest is an endpoint in the group of another zone than its home. ``counts`` and ``previous`` have numbers at
+    ``group * zones + home``, where each group belongs to one zone. Each zone keeps the number of its endpoints, and of
+    its own ones among them; only the homes of its guests change. No zone both lends and borrows endpoints.
     """
     lent = [sum(counts[home::zones]) - counts[home * zones + home] for home in range(zones)]
     lacking = [sum(counts[zone * zones : (zone + 1) * zones]) - counts[zone * zones + zone] for zone in range(zones)]
-    found = [count if bucket % zones == bucket // zones else 0 for bucket, count in enumerate(counts)]
+    found = [count if position % zones == position // zones else 0 for position, count in enumerate(counts)]
 
     def keep(home: int, most: int, seen: set[int]) -> int:
-        """Keep some more endpoints of ``home`` where they were, others making room for them: an augmenting path."""
+        """Keep more endpoints of ``home`` where they were. Others make room for them: an augmenting path."""
         for zone in set(range(zones)) - {home} - seen:
-            bucket = zone * zones + home
-            room = min(most, before[bucket] - found[bucket])
+            position = zone * zones + home
+            room = min(most, previous[position] - found[position])
             if room <= 0:
                 continue
             seen.add(zone)
             kept = min(room, lacking[zone])
             lacking[zone] -= kept
             for other in range(zones) if not kept else ():
-                instead = zone * zones + other
-                if other != zone and found[instead] and (kept := keep(other, min(room, found[instead]), seen)):
-                    found[instead] -= kept
+                replacement = zone * zones + other
+                if other != zone and found[replacement] and (kept := keep(other, min(room, found[replacement]), seen)):
+                    found[replacement] -= kept
                     break
             if kept:
-                found[bucket] += kept
+                found[position] += kept
                 return kept
         return 0
 
@@ -131,27 +133,27 @@ def _place_rest(
     order = [each for each in (zone, *(group for group in range(len(column)) if group != zone)) if column[each]]
     if len(order) == 1:
         for unit in unplaced:
-            found.whole[unit] = order[0]
-            found.parts[unit, order[0]] = len(unit)
+            found.unit_groups[unit] = order[0]
+            found.part_sizes[unit, order[0]] = len(unit)
         everybody = leaving
     else:
         everybody = [(member, unit) for unit in unplaced for member in unit.in_order()] + leaving
         everybody.sort(key=_identity)
     groups = (group for group in order for _ in range(column[group]))
     for (member, unit), group in zip(everybody, groups, strict=False):
-        found.apart[member] = group
-        found.parts[unit, group] = found.parts.get((unit, group), 0) + 1
+        found.endpoint_groups[member] = group
+        found.part_sizes[unit, group] = found.part_sizes.get((unit, group), 0) + 1
 
 
-def _by_cell(units: Iterable[PlacementUnit]) -> dict[tuple[int, int], list[PlacementUnit]]:
+def _by_home_and_group(units: Iterable[PlacementUnit]) -> dict[tuple[int, int], list[PlacementUnit]]:
     found: dict[tuple[int, int], list[PlacementUnit]] = {}
     for unit in units:
-        found.setdefault((unit.home, unit.before), []).append(unit)
+        found.setdefault((unit.home, unit.previous_group), []).append(unit)
     return found
 
 
 def _last(alike: Sequence[PlacementUnit], stay: int) -> list[tuple[IndexedEndpoint, PlacementUnit]]:
-    """All but the first so many by identity, each beside its unit."""
+    """All but the first ``stay`` endpoints by identity, each with its unit."""
     if len(alike) == 1:
         return [(member, alike[0]) for member in alike[0].in_order()[stay:]]
     return sorted(((member, unit) for unit in alike for member in unit.in_order()), key=_identity)[stay:]
