@@ -23,6 +23,7 @@ from zoneward.kube.objects import (
     ForNode,
     ForZone,
     Hints,
+    Identity,
     Node,
     NodeCondition,
     NodeMeta,
@@ -43,9 +44,12 @@ from zoneward.kube.objects import (
     zone_of,
 )
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
+from zoneward.routing.placement.groups import Group
 from zoneward.routing.selection.selection import HintsHeeded, Policies
 from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
+from zoneward.slices.encode import HintEncoder
 from zoneward.slices.plan import ClusterState, FamilyPlan, ServicePlan, plan_service
 
 NAMESPACE: Final = "shop"
@@ -346,6 +350,28 @@ def told(service: Service, plan: ServicePlan) -> Service:
     status = service.status if service.status is not None else ServiceStatus()
     others = tuple(each for each in status.conditions or () if each.type not in ours)
     return replace(service, status=replace(status, conditions=(*others, *plan.conditions)))
+
+
+def endpoint_answers(decision: Decision) -> dict[Identity, tuple[Hints | None, Group | None]]:
+    """What a decision says about each endpoint: its hints and its slice group."""
+    assignment = decision.assignment
+    if assignment is None:
+        return {}
+    index, encoder = assignment.endpoint_index, HintEncoder(assignment)
+    buckets = (*index.ready_buckets(), *index.unready_buckets())
+    members = [*(member for bucket in buckets for member in bucket.members), *index.shared_address]
+    return {
+        each.identity: (
+            encoder.hints_of(each) if assignment.kind == "hints" else None,
+            assignment.group_of(each) if assignment.kind == "groups" else None,
+        )
+        for each in members
+    }
+
+
+def decided_hints(decision: Decision) -> list[Hints | None]:
+    """The hints of each endpoint, in any order."""
+    return [hints for hints, _ in endpoint_answers(decision).values()]
 
 
 def only_family(plan: ServicePlan) -> FamilyPlan:

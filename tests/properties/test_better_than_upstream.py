@@ -70,7 +70,7 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
     """Every ready endpoint that serves a port has a hint where they are on; nobody has one where they are off, or
     where slices say who consumes them."""
     for family in cluster.plan().families:
-        hinted = family.decision.active and family.decision.groups is None
+        hinted = family.decision.active and not family.decision.has_slice_groups
         for each in family.changes.after:
             for endpoint in each.endpoints or ():
                 on = hinted and is_ready(endpoint) and bool(each.ports)

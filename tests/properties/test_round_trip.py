@@ -131,7 +131,7 @@ def in_group(allocation: Allocation, number: int) -> Counter[str | None]:
 def test_who_reads_no_slice_groups_uses_all_endpoints_of_them(cluster: Cluster) -> None:
     """A kube-proxy, whatever its age: slices with a zone label are slices, and hints are not there beside them."""
     for family in cluster.plan().families:
-        if family.decision.groups is None:
+        if not family.decision.has_slice_groups:
             continue
         assert not any(one.hints for one in endpoints_in(family.slices))
         assert slice_groups(family.slices, CONSUMERS["current"], Gates()) == {}

@@ -9,11 +9,10 @@ from tests.clusters import UID, a_service, a_slice, an_endpoint, hints
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, OwnerReference, Service, identity
-from zoneward.slices.endpoints import PortGroup
-from zoneward.slices.encode import slice_labels
-from zoneward.slices.pack import SliceTemplate, finish, pack
-from zoneward.slices.changes import SliceChanges
+from zoneward.slices.changes import SliceChanges, changes_of
+from zoneward.slices.encode import EncodedPorts, SliceTemplate, encode_group, slice_labels
 from zoneward.slices.existing import is_owned
+from zoneward.slices.pack import pack
 from zoneward.slices.ports import port_key
 
 AUTO = "Hints/ProportionalZoneCPU"
@@ -40,17 +39,18 @@ def packed(
     """Pack one group of endpoints; without any, there is no group."""
     service = service if service is not None else a_service()
     endpoints = {identity(endpoint): endpoint for endpoint in wanted}
-    target = SliceTemplate(
+    template = SliceTemplate(
         service=service,
         address_type="IPv4",
         labels=slice_labels(service, manager=names.MANAGER),
         in_force=in_force,
         max_endpoints=most,
     )
-    groups = {port_key(ports): PortGroup(ports, endpoints)} if endpoints else {}
-    packing = pack(target, existing, groups)
+    group = encode_group(template, None, endpoints)
+    encoded = {port_key(ports): EncodedPorts(ports, {(): group})} if endpoints else {}
+    packing = pack(template, encoded, existing)
     taken = (*taken, *(each.metadata.name for each in existing))
-    return finish(packing, existing, service=service, taken=(taken,), trigger_time=trigger_time)
+    return changes_of(packing, existing, service=service, taken=(taken,), trigger_time=trigger_time)
 
 
 def addresses(slices: Iterable[EndpointSlice]) -> list[list[int]]:

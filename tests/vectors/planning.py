@@ -17,6 +17,7 @@ from zoneward.kube.objects import (
     Pod,
     Service,
     ServiceStatus,
+    identity,
     zone_of,
 )
 from zoneward.routing.conditions import conditions_of
@@ -24,8 +25,8 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.events import Event, upstream_events_of
-from zoneward.routing.hysteresis import NOTHING_BEFORE
-from zoneward.slices import upstream_hints as upstream
+from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
+from zoneward.slices import upstream_hints
 from zoneward.slices.decide import decide
 from zoneward.slices.pack import PackedSlices
 from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
@@ -100,7 +101,7 @@ def set_hints(
     decision = decision_for(service, packed, nodes=nodes)
     decisions = {address_type: decision}
     return Hinted(
-        packed=upstream.set_hints(packed, decision),
+        packed=upstream_hints.set_hints(packed, decision),
         decision=decision,
         events=upstream_events_of(decisions, told=told),
         told=conditions_of(decisions),
@@ -109,13 +110,11 @@ def set_hints(
 
 def decision_for(service: Service, packed: PackedSlices, *, nodes: Iterable[Node]) -> Decision:
     slices = (*packed.create, *packed.update, *packed.unchanged)
-    return decide(
-        service,
-        [_strict(endpoint) for each in slices for endpoint in each.endpoints or ()],
-        demand=upstream_demand(nodes),
-        previous=NOTHING_BEFORE,
-        configuration=UPSTREAM,
-    )
+    endpoint_index = EndpointIndex(merge_addresses=False)
+    for each in slices:
+        for endpoint in each.endpoints or ():
+            endpoint_index.add(IndexedEndpoint(_strict(endpoint), identity(endpoint)))
+    return decide(service, endpoint_index, demand=upstream_demand(nodes), in_force=None, configuration=UPSTREAM)
 
 
 def _strict(endpoint: Endpoint) -> Endpoint:

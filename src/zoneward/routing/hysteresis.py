@@ -1,28 +1,8 @@
-"""What was decided before, and what that changes: thresholds that differ for starting and for staying."""
+"""Thresholds that differ for starting and for staying, so that what is in force does not flap."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 
-from zoneward.kube.objects import Identity
 from zoneward.routing.configuration import HintsSettings
-from zoneward.routing.placement.groups import Group
-
-
-@dataclass(frozen=True, slots=True)
-class Previous:
-    """The decision that the existing slices hold.
-
-    ``in_force`` is the approach and heuristic they were written for (``Hints/ProportionalZoneCPU``), or None where they
-    were written for none, or by somebody else. ``placement`` is the group that each endpoint was in, by hints or by
-    the labels of its slice; whoever wrote them, it keeps endpoints where they are.
-    """
-
-    in_force: str | None = None
-    placement: Mapping[Identity, Group] = field(default_factory=dict)
-
-
-NOTHING_BEFORE = Previous()
 
 
 def threshold_in_force(settings: HintsSettings, *, kept: bool) -> Fraction:

@@ -21,7 +21,7 @@ the only one that passes a `FamilyState`, which narrows the last four steps to w
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zoneward.kube.adoption import selector_of
@@ -94,13 +94,13 @@ class FamilyPlan:
     never written but count in selection.
     """
 
-    service: Service
+    service: Service = field(compare=False, repr=False)
     address_type: str
     decision: Decision
     changes: SliceChanges
     replaced: tuple[EndpointSlice, ...]
     others: tuple[EndpointSlice, ...]
-    cluster_state: ClusterState
+    cluster_state: ClusterState = field(compare=False, repr=False)
 
     @property
     def void_hints(self) -> str | None:

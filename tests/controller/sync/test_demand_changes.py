@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import Cluster, a_node, a_service, demand_in, nodes_in, pods_in
+from tests.clusters import Cluster, a_node, a_service, demand_in, endpoint_answers, nodes_in, pods_in
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.controller.sync.demand_changes import Counted, counted, may_differ, services_to_requeue
@@ -40,12 +40,15 @@ def state_of(cluster: Cluster, family: FamilyPlan) -> Counted:
     assert family.decision.assignment is not None
     endpoint_index = family.decision.assignment.endpoint_index
     zones = cluster.cluster_state.demand.zones
-    homeless = any((each.endpoint.zone or "") not in zones for each in endpoint_index.in_order())
-    return counted(family.decision, twins=len(endpoint_index.twins), homeless=homeless)
+    buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
+    homeless = any(each.zone not in zones for each in buckets) or any(
+        (each.endpoint.zone or "") not in zones for each in endpoint_index.shared_address
+    )
+    return counted(family.decision, twins=len(endpoint_index.shared_address), homeless=homeless)
 
 
 def outcome(decision: Decision) -> tuple[object, ...]:
-    return decision.active, decision.reason, decision.hints, decision.groups
+    return decision.active, decision.reason, endpoint_answers(decision)
 
 
 @st.composite

@@ -1,5 +1,6 @@
-"""Which ready endpoints count, each address once, and that a endpoint_index that was mended is one that was made anew."""
+"""Which ready endpoints count, each address once, and that an updated index is the same as a new one."""
 
+from collections.abc import Callable, Iterable
 from itertools import permutations
 
 from hypothesis import given
@@ -13,7 +14,6 @@ from zoneward.routing.placement.endpoint_index import (
     EndpointIndex,
     IndexedEndpoint,
     count_and_first_names,
-    index_endpoints,
 )
 from zoneward.routing.placement.groups import Group, own_group
 
@@ -27,19 +27,32 @@ def nowhere(_: Identity) -> None:
     return None
 
 
+def index_endpoints(
+    endpoints: Iterable[Endpoint],
+    previous_group: Callable[[Identity], Group | None] = nowhere,
+    *,
+    merge_addresses: bool = True,
+) -> EndpointIndex:
+    endpoint_index = EndpointIndex(merge_addresses=merge_addresses)
+    for endpoint in endpoints:
+        key = identity(endpoint)
+        endpoint_index.add(IndexedEndpoint(endpoint, key, previous_group(key)))
+    return endpoint_index
+
+
 def counted(endpoint_index: EndpointIndex) -> set[int]:
     return {id(member.endpoint) for bucket in endpoint_index.ready_buckets() for member in bucket.members}
 
 
 def test_endpoints_with_addresses_of_their_own_all_count() -> None:
-    endpoint_index = index_endpoints([ALONE, FIRST], nowhere)
+    endpoint_index = index_endpoints([ALONE, FIRST])
     assert (endpoint_index.ready_count, endpoint_index.shared_address) == (2, {})
 
 
 def test_of_those_that_share_an_address_the_first_by_identity_counts() -> None:
-    """The order of the input does not matter; one that is not ready is neither counted nor a twin."""
+    """The order of the input does not matter; one that is not ready neither counts nor shares."""
     for endpoints in permutations((ALONE, FIRST, SECOND, UNREADY)):
-        endpoint_index = index_endpoints(endpoints, nowhere)
+        endpoint_index = index_endpoints(endpoints)
         assert counted(endpoint_index) == {id(ALONE), id(FIRST)}
         assert [(one.endpoint, other.endpoint) for one, other in endpoint_index.shared_address.items()] == [
             (SECOND, FIRST)
@@ -63,16 +76,16 @@ def test_when_the_one_that_counts_goes_the_next_by_identity_does() -> None:
 
 def test_of_several_addresses_only_the_first_is_looked_at() -> None:
     other = replace(SECOND, addresses=("10.0.0.9", "10.1.0.1"))
-    assert index_endpoints([FIRST, other], nowhere).twins == {}
+    assert index_endpoints([FIRST, other]).shared_address == {}
 
 
 def test_upstream_keeps_them_apart() -> None:
-    endpoint_index = index_endpoints([FIRST, SECOND, UNREADY], nowhere, apart=True)
+    endpoint_index = index_endpoints([FIRST, SECOND, UNREADY], merge_addresses=False)
     assert (endpoint_index.ready_count, endpoint_index.shared_address) == (2, {})
 
 
 def test_without_endpoints_nobody_counts() -> None:
-    endpoint_index = index_endpoints([], nowhere)
+    endpoint_index = index_endpoints([])
     assert (
         endpoint_index.ready_count,
         endpoint_index.total_count,
@@ -115,11 +128,11 @@ some = st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.booleans(), st.int
 
 @examples(100)
 @given(st.lists(some, max_size=25), st.booleans())
-def test_a_crowd_that_was_mended_is_one_that_was_made_anew(
-    changes: list[tuple[int, str, bool, int, Group | None]], apart: bool
+def test_an_updated_index_is_the_same_as_a_new_one(
+    changes: list[tuple[int, str, bool, int, Group | None]], merge_addresses: bool
 ) -> None:
     """Endpoints come, change and go; two of them may share an address."""
-    endpoint_index = EndpointIndex(apart=apart)
+    endpoint_index = EndpointIndex(merge_addresses=merge_addresses)
     there: dict[int, IndexedEndpoint] = {}
     for number, zone, ready, address, before in changes:
         shape(endpoint_index)
@@ -132,7 +145,7 @@ def test_a_crowd_that_was_mended_is_one_that_was_made_anew(
             )
             there[number] = IndexedEndpoint(endpoint, identity(endpoint), before)
             endpoint_index.add(there[number])
-    was = {member.identity: member.before for member in there.values()}
+    was = {member.identity: member.previous_group for member in there.values()}
     assert shape(endpoint_index) == shape(
-        index_endpoints((each.endpoint for each in there.values()), was.get, apart=apart)
+        index_endpoints((each.endpoint for each in there.values()), was.get, merge_addresses=merge_addresses)
     )
