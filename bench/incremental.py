@@ -1,4 +1,4 @@
-"""One whole sync of a Service with its planner, from a Pod's event to the slice to write; the CPU of this process, no network."""
+"""One whole sync of a Service by its planner, from a Pod's event to the slice to write: CPU time, without network."""
 
 import gc
 import time

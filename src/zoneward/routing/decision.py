@@ -15,11 +15,11 @@ from zoneward.routing.rules import Rule
 class Decision:
     """Approach, allocation and reason for one Service and address family.
 
-    ``allocation`` has the number of endpoints for each zone, ``assignment`` the zones of each endpoint. Without an active
-    decision, ``allocation`` is None. ``endpoints`` counts the ready endpoints, ``has_endpoints`` says whether there are
-    any, ready or not, and ``moved`` counts those that now serve other zones than before. ``ranges`` are upstream's bounds
-    per zone, only where `zoneward.slices.upstream_hints` has to set the hints. ``hints_settings`` are the settings that
-    hints were balanced by.
+    ``allocation`` has the number of endpoints for each zone, or None where the decision is not active; ``assignment``
+    has the zones of each endpoint. ``endpoints`` counts the ready endpoints, ``has_endpoints`` says whether there are
+    any, ready or not, and ``moved`` counts those that now serve other zones than before. ``ranges`` are upstream's
+    bounds per zone, only where `zoneward.slices.upstream_hints` has to set the hints. ``hints_settings`` are the
+    settings that hints were balanced by.
     """
 
     approach: Approach

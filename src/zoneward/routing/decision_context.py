@@ -115,6 +115,6 @@ def format_percent(share: Fraction) -> str:
 
 
 def describe_without(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
-    """``2 nodes without zone label (n1, n2)``, or nothing. ``number``: of all, where ``names`` are only the first few."""
+    """``2 nodes without zone label (n1, n2)``, or nothing. ``number``: of all; ``names`` may be the first few."""
     number = len(names) if number is None else number
     return f"{counted(number, noun)} without {what} ({listed(names, number=number)})" if names else ""

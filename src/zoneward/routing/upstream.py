@@ -1,7 +1,7 @@
 """What current Kubernetes does for ``Auto`` where this project does otherwise (``--compat=upstream``).
 
 Upstream computes in doubles and gives each zone a minimum, a maximum and a desired number of endpoints. Where an
-assignment to endpoints follows from these depends on how endpoints lie in slices, and is in `zoneward.slices.upstream_hints`.
+assignment to endpoints follows from these depends on how endpoints lie in slices: `zoneward.slices.upstream_hints`.
 """
 
 from collections.abc import Mapping

@@ -38,10 +38,10 @@ def approach_of_slice(slice_: EndpointSlice) -> str | None:
 class ExistingSlice:
     """A slice that exists.
 
-    ``rank`` numbers slices in the order in which they came. ``has_placement``: the slice shows where endpoints were,
-    and ``identities`` lists these; it belongs to this very Service, and is our own or will be replaced. ``has_approach``:
-    the approach it was written for counts too, and ``group`` is the one of its label; it is our own, or was until our
-    label changed. ``clean`` is set while it is known that nothing in it has to change.
+    ``rank`` numbers slices in the order in which they came. ``has_placement``: the slice shows where endpoints were, and
+    ``identities`` lists these. It belongs to this very Service, and is our own or will be replaced. ``has_approach``:
+    the approach that it was written for counts too, and ``group`` is the group of its label. It is our own, or was until
+    our label changed. ``clean`` is set while it is known that nothing in it has to change.
     """
 
     __slots__ = ("clean", "group", "has_approach", "has_placement", "identities", "rank", "slice")

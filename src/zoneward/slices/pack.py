@@ -1,4 +1,4 @@
-"""Step 5 of a plan, *pack*: encoded endpoints into EndpointSlices with the fewest changes, as current Kubernetes does it.
+"""Step 5 of a plan, *pack*: encoded endpoints into EndpointSlices with the fewest changes, as Kubernetes packs them.
 
 Endpoints stay in the slice that they are in. The others fill slices that change anyway, the fullest first; then the one
 unchanged slice that they fit into best; then new slices. Slices are never rebalanced: every write costs all readers.
@@ -43,8 +43,8 @@ def pack(
     """Pack the endpoints of each port group into the existing slices of one Service and address family.
 
     ``existing`` are slices that may be changed. One that belongs to an earlier Service of the same name is deleted.
-    ``clean`` slices are not looked into: neither they nor their endpoints are among the others. They get endpoints where
-    no other slice changes.
+    ``clean`` slices are not looked into: neither they nor their endpoints are among the others. They get endpoints
+    where no other slice changes.
     """
     packed = PackedSlices()
     clean = clean or {}

@@ -4,20 +4,20 @@ write. Start reading here.
 `plan_family` is the pipeline. Each step is a module with one function of that name, and each takes a value and returns
 one:
 
-=========  =====================================================================================  ======================
-step       does                                                                                   returns
-=========  =====================================================================================  ======================
-endpoints  Pods to endpoints, counted by zone, readiness and the group that they were in          `ServiceEndpoints`
-decide     which approach the Service gets, how many endpoints each zone consumes, and which      `Decision`
-assign     each endpoint to its slice group                                                       `AssignedPorts` by port
-encode     hints, zone labels, weights and annotations                                            `EncodedPorts` by port
-pack       endpoints into slices, with the fewest changes                                         `PackedSlices`
-changes    slices to create, update and delete, with their names                                  `SliceChanges`
-=========  =====================================================================================  ======================
+=========  ===============================================================================  ======================
+step       does                                                                             returns
+=========  ===============================================================================  ======================
+endpoints  Pods to endpoints, counted by zone, readiness and the group that they were in    `ServiceEndpoints`
+decide     the approach of the Service, the number of endpoints for each zone, and which    `Decision`
+assign     each endpoint to its slice group                                                 `AssignedPorts` by ports
+encode     hints, zone labels, weights and annotations                                      `EncodedPorts` by ports
+pack       endpoints into slices, with the fewest changes                                   `PackedSlices`
+changes    slices to create, update and delete, with their names                            `SliceChanges`
+=========  ===============================================================================  ======================
 
-The commands and the lab call `plan_service`, which keeps nothing. The controller plans the same Service again and again:
-`zoneward.slices.planner` keeps the endpoints and the slices between two plans and calls `plan_families` with them. It is
-the only one that passes a `FamilyState`, which narrows the last four steps to what may have changed.
+The commands and the lab call `plan_service`, which keeps nothing. The controller plans the same Service again and
+again: `zoneward.slices.planner` keeps the endpoints and the slices between two plans, and calls `plan_families` with
+them. Only the planner passes a `FamilyState`, which narrows the steps after the decision to what may have changed.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -90,8 +90,8 @@ class ClusterState:
 class FamilyPlan:
     """The plan of one address family of a Service.
 
-    ``replaced`` are slices of the built-in controller that ours replace; ``others`` are those of anybody else, which are
-    never written but count in selection.
+    ``replaced`` are slices of the built-in controller that ours replace; ``others`` are those of anybody else, which
+    are never written but count in selection.
     """
 
     service: Service = field(compare=False, repr=False)
@@ -360,8 +360,8 @@ def is_managed(service: Service) -> bool:
 
 
 def plan_unmanaged(service: Service, slices: Iterable[EndpointSlice], cluster_state: ClusterState) -> ServicePlan:
-    """Plan a Service that is not managed. An ExternalName has no slices: our own are surplus. Without a selector, whoever
-    writes the slices decides: they are only read."""
+    """Plan a Service that is not managed. An ExternalName has no slices: our own are surplus. Without a selector,
+    whoever writes the slices decides: they are only read."""
     existing = ExistingSlices(service, cluster_state.configuration, indexed=False)
     for rank, slice_ in enumerate(slices):
         existing.set(slice_, rank)

@@ -3,9 +3,11 @@
 The controller keeps a `ServicePlanner` for each Service and tells it what changed. The planner keeps the endpoints by
 what makes them alike to a decision (`zoneward.routing.placement.endpoint_index`), and knows which slices may have to
 change (`zoneward.slices.family_state`). A plan after a few changes therefore costs these changes, the slices that they
-touch, zones squared, and a name or two of every slice. A change that affects all endpoints (ports and families of the
-Service, settings) is rare, and costs as much as a start. So does every plan with ``--compat=upstream``, without Pods, or
-of a Service that is being deleted: these look into all slices.
+touch, zones squared, and a name or two of every slice.
+
+A change that affects all endpoints (ports and families of the Service, settings) is rare, and costs as much as a start.
+So does every plan with ``--compat=upstream``, without Pods, or of a Service that is being deleted: these look into all
+slices.
 """
 
 from collections.abc import Container, Hashable, Iterable, Mapping

@@ -1,7 +1,7 @@
 """Upstream's hints (``--compat=upstream``), which depend on which endpoints share a slice. No other hints do.
 
-Upstream first packs, and then sets hints in the slices that it is about to write. It only checks the slices that did not
-change, and writes those that fail. The result therefore depends on which slices a change happens to touch.
+Upstream first packs, and then sets hints in the slices that it is about to write. It only checks the slices that did
+not change, and writes those that fail. The result therefore depends on which slices a change happens to touch.
 """
 
 from collections.abc import Callable, Mapping
@@ -104,8 +104,8 @@ def _rewritten(
 
 
 def hint_proportionally(packed: PackedSlices, ranges: Mapping[str, ZoneRange]) -> PackedSlices:
-    """``Auto``: unchanged slices that stay within the maximums of their zones keep their hints. All other slices get new
-    hints, and some of their endpoints serve other zones."""
+    """``Auto``: unchanged slices that stay within the maximums of their zones keep their hints. All other slices get
+    new hints, and some of their endpoints serve other zones."""
     hinted: dict[str, int] = {}
     update, unchanged = list(packed.update), []
     for each in packed.unchanged:
@@ -157,8 +157,8 @@ def allowed_hints(
 def givers_and_receivers(
     desired: Mapping[str, float], hinted: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """How many endpoints each zone gives or receives. One at a time goes from the zone that has most beyond what it wants
-    to the one that lacks most, until either difference is below a half, or both are below one.
+    """How many endpoints each zone gives or receives. One at a time goes from the zone that has most beyond what it
+    wants to the one that lacks most, until either difference is below a half, or both are below one.
     """
     over = {zone: hinted.get(zone, 0) - want for zone, want in desired.items() if hinted.get(zone, 0) > want}
     under = {zone: want - hinted.get(zone, 0) for zone, want in desired.items() if hinted.get(zone, 0) < want}

@@ -46,7 +46,7 @@ class IndexedEndpoint:
 
 
 class Bucket:
-    """Endpoints in one ``zone`` (empty: without a zone) that were in one group. Either all of them are ready, or none."""
+    """Endpoints in one ``zone`` (empty: without a zone) that were in one group. All of them are ready, or none is."""
 
     __slots__ = ("_first_names", "_ordered", "members", "previous_group", "ready", "without_node", "zone")
 
