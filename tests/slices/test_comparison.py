@@ -9,10 +9,10 @@ from zoneward.kube import names
 from zoneward.routing import score
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.request.approach import WHAT_IF_VALUES, as_if_asked
-from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
+from zoneward.slices.comparison import COMPARED, ComparedApproach, ServiceComparison, compare_service
 
 
-def compare(cluster: Cluster, *approaches: str) -> Comparison:
+def compare(cluster: Cluster, *approaches: str) -> ServiceComparison:
     (comparison,) = compare_service(
         cluster.service,
         approaches=approaches or COMPARED,
@@ -23,7 +23,7 @@ def compare(cluster: Cluster, *approaches: str) -> Comparison:
     return comparison
 
 
-def by_name(comparison: Comparison) -> dict[str, Candidate]:
+def by_name(comparison: ServiceComparison) -> dict[str, ComparedApproach]:
     return {each.approach: each for each in comparison.candidates}
 
 

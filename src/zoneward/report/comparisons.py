@@ -13,7 +13,7 @@ from zoneward.kube.csv_cells import safe_cell
 from zoneward.report.tables import aligned, in_short
 from zoneward.report.text import AnyText, Text, as_they_come
 from zoneward.routing.request.approach import NO_APPROACH
-from zoneward.slices.comparison import Candidate, Comparison
+from zoneward.slices.comparison import ComparedApproach, ServiceComparison
 
 _COLUMNS = ("SERVICE", "APPROACH", "IN ZONE", "WORST", "MEAN", "SLICES", "CHANGES", "SCORE", "")
 _RIGHT = ("IN ZONE", "WORST", "MEAN", "SLICES", "SCORE")
@@ -78,10 +78,10 @@ class TotalView(_View, frozen=True, gc=False):
 @dataclass(frozen=True, slots=True)
 class _Numbers:
     endpoints: int
-    candidate: Candidate
+    candidate: ComparedApproach
 
 
-def comparison_document(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+def comparison_document(comparisons: Sequence[ServiceComparison]) -> dict[str, Any]:
     """``{"services": [...], "total": [...]}``."""
     return {"services": [_view(each) for each in comparisons], "total": totals(comparisons)}
 
@@ -89,7 +89,7 @@ def comparison_document(comparisons: Sequence[Comparison]) -> dict[str, Any]:
 _SERVICE_FIELDS = ("namespace", "service", "addressType", "endpoints", "asksFor")
 
 
-def comparison_csv(comparisons: Iterable[Comparison]) -> str:
+def comparison_csv(comparisons: Iterable[ServiceComparison]) -> str:
     """A line for each Service, address family and approach."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -105,7 +105,7 @@ def comparison_csv(comparisons: Iterable[Comparison]) -> str:
     return text.getvalue()
 
 
-def totals(comparisons: Sequence[Comparison]) -> list[TotalView]:
+def totals(comparisons: Sequence[ServiceComparison]) -> list[TotalView]:
     """The total of each approach over all Services, and first that of today's settings."""
     if not comparisons:
         return []
@@ -145,7 +145,7 @@ def _mean(values: Iterable[tuple[int, float]]) -> float:
     return _rounded(sum(weight * value for weight, value in values) / sum(weight for weight, _ in values))
 
 
-def _view(comparison: Comparison) -> ComparisonView:
+def _view(comparison: ServiceComparison) -> ComparisonView:
     meta = comparison.service.metadata
     today = comparison.today.decision
     return ComparisonView(
@@ -160,7 +160,7 @@ def _view(comparison: Comparison) -> ComparisonView:
     )
 
 
-def _candidate(candidate: Candidate) -> CandidateView:
+def _candidate(candidate: ComparedApproach) -> CandidateView:
     decision, traffic = candidate.decision, candidate.traffic
     return CandidateView(
         approach=candidate.approach or (decision.heuristic or NO_APPROACH),
@@ -193,7 +193,7 @@ def _cell(value: object) -> object:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> RenderableType:
+def comparison_table(comparisons: Sequence[ServiceComparison], *, width: int) -> RenderableType:
     """A block of lines for each Service: its approaches that would be active, and in one line those that would not."""
     rows = [row for comparison in comparisons for row in _block(comparison)]
     table = aligned(_COLUMNS, [*rows, *_total_rows(comparisons)], right=_RIGHT, width=width)
@@ -209,7 +209,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int) -> Render
     return Group(table, legend)
 
 
-def _block(comparison: Comparison) -> list[list[AnyText]]:
+def _block(comparison: ServiceComparison) -> list[list[AnyText]]:
     meta = comparison.service.metadata
     name = f"{meta.namespace}/{meta.name}"
     if comparison.address_type != "IPv4":
@@ -234,7 +234,7 @@ def _block(comparison: Comparison) -> list[list[AnyText]]:
     return rows
 
 
-def _cells(candidate: Candidate, *, bold: bool) -> list[AnyText]:
+def _cells(candidate: ComparedApproach, *, bold: bool) -> list[AnyText]:
     traffic = candidate.traffic
     counts = (("+", candidate.created), ("~", candidate.updated), ("-", candidate.deleted))
     style = "bold" if bold else ""
@@ -253,7 +253,7 @@ def _note(is_best: bool, is_today: bool) -> Text:
     return Text(", ".join(word for word, said in (("best", is_best), ("today", is_today)) if said), "green")
 
 
-def _total_rows(comparisons: Sequence[Comparison]) -> list[list[AnyText]]:
+def _total_rows(comparisons: Sequence[ServiceComparison]) -> list[list[AnyText]]:
     rows = []
     found = totals(comparisons)
     top = max((row.score for row in found[1:] if row.score is not None), default=None)

@@ -252,11 +252,8 @@ def _decided(context: DecisionContext, heuristic: Heuristic, homes: Homes, group
         apart |= rest[1]
     parts = groups.placed.part_sizes
     away = sum(number for (unit, group), number in parts.items() if allocation.groups[group].zones != (unit.zone,))
-    context.rules.ask(
-        "placement",
-        True,
-        f"{counted(context.ready_count - away, 'endpoint')} in their own zone's group, {away} in another; {groups.moved} moved",
-    )
+    own = counted(context.ready_count - away, "endpoint")
+    context.rules.ask("placement", True, f"{own} in their own zone's group, {away} in another; {groups.moved} moved")
     return context.decided(
         active=True,
         reason=Reason.ENABLED,

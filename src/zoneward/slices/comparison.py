@@ -16,7 +16,7 @@ COMPARED = (NO_APPROACH, *(value for value in WHAT_IF_VALUES if value not in ("A
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class ComparedApproach:
     """One approach for a Service in one address family.
 
     ``slices`` counts those that would exist, ``writes`` those that would be created, updated or deleted to get there
@@ -38,7 +38,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ServiceComparison:
     """All candidates for a Service in one address family, in the order they were asked for.
 
     ``today`` is what its own settings come to.
@@ -46,11 +46,11 @@ class Comparison:
 
     service: Service
     address_type: str
-    today: Candidate
-    candidates: tuple[Candidate, ...]
+    today: ComparedApproach
+    candidates: tuple[ComparedApproach, ...]
 
     @property
-    def best(self) -> Candidate | None:
+    def best(self) -> ComparedApproach | None:
         """The highest score; of equal ones the fewest writes, then the first. One that would not be active is none."""
         scored = [(each, each.score) for each in self.candidates if each.score is not None and _counts(each)]
         if not scored:
@@ -66,14 +66,14 @@ def compare_service(
     slices: Iterable[EndpointSlice],
     cluster_state: ClusterState,
     taken: Container[str] = (),
-) -> tuple[Comparison, ...]:
+) -> tuple[ServiceComparison, ...]:
     """Plan a Service once with each of the ``approaches`` (`COMPARED`), and once as it is.
 
     A comparison for each address family; none for a Service that has no slices at all.
     """
     pods, slices = tuple(pods), tuple(slices)
 
-    def candidates(service: Service, approach: str) -> dict[str, Candidate]:
+    def candidates(service: Service, approach: str) -> dict[str, ComparedApproach]:
         plan = plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state, taken=taken)
         most = cluster_state.configuration.max_endpoints_per_slice
         return {family.address_type: _candidate(approach, family, most) for family in plan.families}
@@ -81,16 +81,16 @@ def compare_service(
     today = candidates(service, "")
     found = [candidates(as_if_asked(service, approach), approach) for approach in approaches]
     return tuple(
-        Comparison(service, address_type, candidate, tuple(each[address_type] for each in found))
+        ServiceComparison(service, address_type, candidate, tuple(each[address_type] for each in found))
         for address_type, candidate in today.items()
     )
 
 
-def _counts(candidate: Candidate) -> bool:
+def _counts(candidate: ComparedApproach) -> bool:
     return candidate.decision.active or candidate.approach == NO_APPROACH
 
 
-def _candidate(approach: str, family: FamilyPlan, most: int) -> Candidate:
+def _candidate(approach: str, family: FamilyPlan, most: int) -> ComparedApproach:
     changes, traffic = family.changes, family.traffic
     value = None
     if traffic is not None and traffic.served:
@@ -100,7 +100,7 @@ def _candidate(approach: str, family: FamilyPlan, most: int) -> Candidate:
             mean_overload=traffic.mean_overload,
             slices=_slices_share(changes.after, most),
         )
-    return Candidate(
+    return ComparedApproach(
         approach=approach,
         decision=family.decision,
         traffic=traffic,

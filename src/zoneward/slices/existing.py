@@ -38,10 +38,10 @@ def approach_of_slice(slice_: EndpointSlice) -> str | None:
 class ExistingSlice:
     """A slice that exists.
 
-    ``rank`` numbers slices in the order in which they came. ``has_placement``: the slice shows where endpoints were, and
-    ``identities`` lists these. It belongs to this very Service, and is our own or will be replaced. ``has_approach``:
-    the approach that it was written for counts too, and ``group`` is the group of its label. It is our own, or was until
-    our label changed. ``clean`` is set while it is known that nothing in it has to change.
+    ``rank`` numbers slices in the order in which they came. ``has_placement``: the slice shows where endpoints were,
+    and ``identities`` lists these. It belongs to this very Service, and is our own or will be replaced.
+    ``has_approach``: the approach that it was written for counts too, and ``group`` is the group of its label. It is
+    our own, or was until our label changed. ``clean`` is set while it is known that nothing in it has to change.
     """
 
     __slots__ = ("clean", "group", "has_approach", "has_placement", "identities", "rank", "slice")
@@ -78,7 +78,7 @@ class ExistingSlices:
         self._indexed = indexed
         # Only slices that show where an endpoint was.
         self._by_endpoint: dict[Identity, ExistingSlice | list[ExistingSlice]] = {}
-        self._groups = _Groups()
+        self._groups = _GroupReader()
 
     @property
     def in_force(self) -> str | None:
@@ -216,7 +216,7 @@ def in_order(slices: dict[str, ExistingSlice]) -> list[ExistingSlice]:
     return sorted(slices.values(), key=attrgetter("rank"))
 
 
-class _Groups:
+class _GroupReader:
     """The groups that slices show, each as one object: thousands of endpoints share a few."""
 
     __slots__ = ("_hinted", "_labelled")

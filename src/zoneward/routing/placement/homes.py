@@ -32,8 +32,8 @@ class Home:
         return len(self.members) if isinstance(self.members, Bucket) else 1
 
     def unit(self, number_of: Mapping[tuple[str, ...], int]) -> PlacementUnit:
-        """These endpoints for a placement. ``number_of`` numbers the groups by the zones that consume them; endpoints of
-        a group that no longer exists are new."""
+        """These endpoints for a placement. ``number_of`` numbers the groups by their zones; an endpoint of a group that
+        no longer exists is new."""
         group = self.remaining_group
         number = number_of.get(group.zones, -1) if group is not None else -1
         return PlacementUnit(self.members, self.zone, number)
