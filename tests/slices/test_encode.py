@@ -1,6 +1,5 @@
 """Labels of slices: the Service's own, mirrored_labels, and the three of the controller."""
 
-from collections.abc import Iterable
 from fractions import Fraction
 
 import pytest
@@ -11,7 +10,7 @@ from zoneward.kube.objects import ContainerPort, Endpoint, Hints, ServicePort
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.placement.groups import Group, own_group
-from zoneward.slices.assign import AssignedPorts, PendingWork, assign
+from zoneward.slices.assign import PendingWork, assign
 from zoneward.slices.decide import decide
 from zoneward.slices.encode import encode, encode_group, is_headless, mirrored_labels, slice_labels, slice_template
 from zoneward.slices.endpoints import EndpointBuilder, ServiceEndpoints
@@ -47,20 +46,13 @@ def encoded(
         configuration=SMALL,
     )
     assert decision.assignment is not None
-    assigned = assign(decision.assignment, found.port_groups, PendingWork(found.by_identity.values(), ()))
+    assigned = assign(decision.assignment, found, PendingWork(found.by_identity.values(), ()))
     endpoints = {
         identity[2]: endpoint
-        for ports_ in encode(TEMPLATE, decision.assignment, assigned).values()
-        for group in ports_.groups.values()
+        for group in encode(TEMPLATE, decision.assignment, assigned).values()
         for identity, endpoint in group.endpoints.items()
     }
-    return endpoints, groups_of(assigned.values())
-
-
-def groups_of(assigned: Iterable[AssignedPorts]) -> dict[str, Group | None]:
-    return {
-        member.name: group.group for ports in assigned for group in ports.groups.values() for member in group.endpoints
-    }
+    return endpoints, {member.name: each.group for each in assigned.values() for member in each.endpoints}
 
 
 ALL = dict.fromkeys(("p0", "p1", "p2", "p3"))
@@ -114,9 +106,9 @@ def test_each_endpoint_gets_the_slice_group_that_was_decided_for_it() -> None:
 def test_a_slice_group_has_a_label_and_an_annotation(
     group: Group | None, label: str | None, annotation: str | None
 ) -> None:
-    slices = encode_group(TEMPLATE, group)
-    assert slices.labels.get(names.ZONE_LABEL) == label
-    assert slices.annotations == {names.APPROACH_ANNOTATION: "Hints/x", names.ZONES_ANNOTATION: annotation}
+    labels, annotations = encode_group(TEMPLATE, group)
+    assert labels.get(names.ZONE_LABEL) == label
+    assert annotations == {names.APPROACH_ANNOTATION: "Hints/x", names.ZONES_ANNOTATION: annotation}
 
 
 OURS = {"kubernetes.io/service-name": "cart", "endpointslice.kubernetes.io/managed-by": "us"}

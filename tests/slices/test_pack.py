@@ -10,8 +10,8 @@ from tests.clusters import UID, a_service, a_slice, an_endpoint, hints
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, OwnerReference, Service, identity
 from zoneward.slices.changes import SliceChanges, changes_of
-from zoneward.slices.encode import EncodedPorts, SliceTemplate, encode_group, slice_labels
-from zoneward.slices.existing import is_owned
+from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, slice_labels
+from zoneward.slices.existing import GroupKey, is_owned
 from zoneward.slices.pack import pack
 from zoneward.slices.ports import port_key
 
@@ -46,8 +46,9 @@ def packed(
         in_force=in_force,
         max_endpoints=most,
     )
-    group = encode_group(template, None, endpoints)
-    encoded = {port_key(ports): EncodedPorts(ports, {(): group})} if endpoints else {}
+    labels, annotations = encode_group(template, None)
+    group = EncodedGroup(ports=ports, labels=labels, annotations=annotations, endpoints=endpoints)
+    encoded: dict[GroupKey, EncodedGroup] = {(port_key(ports), ()): group} if endpoints else {}
     packing = pack(template, encoded, existing)
     taken = (*taken, *(each.metadata.name for each in existing))
     return changes_of(packing, existing, service=service, taken=(taken,), trigger_time=trigger_time)

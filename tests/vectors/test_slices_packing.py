@@ -15,7 +15,7 @@ from tests.vectors.reconciling import reconcile, shown
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, OwnerReference, Service, ServicePort, identity
 from zoneward.slices.changes import SliceChanges, changes_of
-from zoneward.slices.encode import EncodedPorts, SliceTemplate, encode_group, slice_labels
+from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, slice_labels
 from zoneward.slices.endpoints import address_types, endpoint_of, has_endpoint
 from zoneward.slices.pack import PackedSlices, labels_differ, pack
 from zoneward.slices.ports import port_key, ports_of, target_of
@@ -161,8 +161,9 @@ def endpoint_equality(case: Case) -> None:
     service = a_service()
     slice_ = an_existing_slice("s1", [existing], service=service)
     ports = slice_.ports or ()
-    group = encode_group(template(service), None, {identity(wanted): wanted})
-    packed = pack(template(service), {port_key(ports): EncodedPorts(ports, {(): group})}, [slice_])
+    labels, annotations = encode_group(template(service), None)
+    group = EncodedGroup(ports=ports, labels=labels, annotations=annotations, endpoints={identity(wanted): wanted})
+    packed = pack(template(service), {(port_key(ports), ()): group}, [slice_])
     stays = packed.unchanged == [slice_]
     assert stays == case["expected"]["treated_as_equal"]
     if not stays:

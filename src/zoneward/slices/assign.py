@@ -6,17 +6,13 @@ all slices, and all endpoints with the same ports are in one group.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final
 
 from zoneward.kube.objects import EndpointPort, EndpointSlice
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.groups import Group
-from zoneward.slices.endpoints import PodEndpoint, PortGroup
+from zoneward.slices.endpoints import PodEndpoint, ServiceEndpoints
+from zoneward.slices.existing import GroupKey
 from zoneward.slices.ports import PortKey
-
-Zones = tuple[str, ...]
-"""The zones that consume a slice group; none where all zones do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +21,6 @@ class CleanSlices:
 
     group: Group | None
     slices: dict[str, EndpointSlice]
-
-
-CleanGroups = Mapping[Zones, CleanSlices]
-NO_CLEAN_GROUPS: Final[CleanGroups] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,37 +32,29 @@ class PendingWork:
 
     endpoints: Iterable[PodEndpoint]
     slices: Sequence[EndpointSlice]
-    clean: Mapping[PortKey, CleanGroups] = field(default_factory=dict)
+    clean: Mapping[GroupKey, CleanSlices] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class AssignedGroup:
-    """The pending endpoints of one slice group; ``group`` is None for the slices that all zones consume."""
+    """Endpoints that share slices: they serve the same ``ports`` and belong to the same ``group``.
 
+    ``group`` is None where all zones consume them. ``endpoints`` are the pending ones, ``clean`` the slices of the
+    others, by name.
+    """
+
+    ports: tuple[EndpointPort, ...]
     group: Group | None
+    clean: Mapping[str, EndpointSlice] = field(default_factory=dict)
     endpoints: list[PodEndpoint] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedPorts:
-    """The slice groups of endpoints that serve the same ports."""
-
-    ports: tuple[EndpointPort, ...]
-    groups: dict[Zones, AssignedGroup]
-
-
-def assign(
-    assignment: Assignment, port_groups: Mapping[PortKey, PortGroup], pending: PendingWork
-) -> dict[PortKey, AssignedPorts]:
-    """Assign pending endpoints to slice groups. A group that only has clean slices is there, without endpoints."""
+def assign(assignment: Assignment, endpoints: ServiceEndpoints, pending: PendingWork) -> dict[GroupKey, AssignedGroup]:
+    """Assign pending endpoints to slice groups."""
+    port_groups = endpoints.port_groups
     found = {
-        key: AssignedPorts(
-            each.ports,
-            {zones: AssignedGroup(clean.group) for zones, clean in pending.clean.get(key, NO_CLEAN_GROUPS).items()},
-        )
-        for key, each in port_groups.items()
+        key: AssignedGroup(port_groups[key[0]].ports, clean.group, clean.slices) for key, clean in pending.clean.items()
     }
-    grouped = assignment.kind == "groups"
     by_ports: dict[PortKey, list[PodEndpoint]] = {}
     ports: PortKey | None = None
     members: list[PodEndpoint] = []
@@ -80,18 +64,17 @@ def assign(
             ports = member.ports
             members = by_ports.setdefault(ports, [])
         members.append(member)
-    for key, members in by_ports.items():
-        groups = found[key].groups
-        if not (grouped and port_groups[key].counted):
-            groups.setdefault((), AssignedGroup(None)).endpoints.extend(members)
+    for ports, members in by_ports.items():
+        port_group = port_groups[ports]
+        if assignment.kind != "groups" or not port_group.counted:
+            found.setdefault((ports, ()), AssignedGroup(port_group.ports, None)).endpoints.extend(members)
             continue
         for member in members:
             group = assignment.group_of(member)
-            zones = group.zones if group is not None else ()
-            if zones not in groups:
-                groups[zones] = AssignedGroup(group)
-            groups[zones].endpoints.append(member)
-    for each in found.values():
-        if not each.groups:
-            each.groups[()] = AssignedGroup(None)
+            key = ports, group.zones if group is not None else ()
+            if key not in found:
+                found[key] = AssignedGroup(port_group.ports, group)
+            found[key].endpoints.append(member)
+    for ports in port_groups.keys() - {key[0] for key in found}:
+        found[ports, ()] = AssignedGroup(port_groups[ports].ports, None)
     return found

@@ -11,19 +11,19 @@ after the slices are packed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointPort, ForNode, ForZone, Hints, Identity, Service
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ForNode, ForZone, Hints, Identity, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 from zoneward.routing.placement.groups import Group
 from zoneward.routing.selection.slice_groups import zones_annotation
-from zoneward.slices.assign import AssignedPorts, Zones
-from zoneward.slices.ports import PortKey
+from zoneward.slices.assign import AssignedGroup
+from zoneward.slices.existing import GroupKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,22 +42,17 @@ class SliceTemplate:
     max_endpoints: int = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedGroup:
-    """What the slices of one slice group say: their labels and our annotations (None: it must not be there), and the
-    pending endpoints."""
+    """What the slices of one group say: their ports, their labels, our annotations (None: it must not be there), and
+    the pending endpoints. The ``clean`` slices, by name, hold all that already.
+    """
 
+    ports: tuple[EndpointPort, ...] = ()
     labels: Mapping[str, str]
     annotations: Mapping[str, str | None]
-    endpoints: dict[Identity, Endpoint]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedPorts:
-    """The slice groups of endpoints that serve the same ports."""
-
-    ports: tuple[EndpointPort, ...]
-    groups: dict[Zones, EncodedGroup]
+    endpoints: Mapping[Identity, Endpoint]
+    clean: Mapping[str, EndpointSlice] = field(default_factory=dict)
 
 
 def slice_template(
@@ -75,21 +70,22 @@ def slice_template(
 
 
 def encode(
-    template: SliceTemplate, assignment: Assignment, assigned: Mapping[PortKey, AssignedPorts]
-) -> dict[PortKey, EncodedPorts]:
+    template: SliceTemplate, assignment: Assignment, assigned: Mapping[GroupKey, AssignedGroup]
+) -> dict[GroupKey, EncodedGroup]:
     """Encode assigned endpoints."""
     hints_of = HintEncoder(assignment).hints_of if assignment.kind == "hints" else None
     found = {}
     for key, each in assigned.items():
-        groups = found[key] = EncodedPorts(each.ports, {})
-        for zones, group in each.groups.items():
-            endpoints = {member.identity: member.endpoint for member in group.endpoints}
-            groups.groups[zones] = encode_group(template, group.group, endpoints)
-            if hints_of is not None:
-                for member in group.endpoints:
-                    hints = hints_of(member)
-                    if hints is not None:
-                        endpoints[member.identity] = replace(member.endpoint, hints=hints)
+        endpoints = {member.identity: member.endpoint for member in each.endpoints}
+        if hints_of is not None:
+            for member in each.endpoints:
+                hints = hints_of(member)
+                if hints is not None:
+                    endpoints[member.identity] = replace(member.endpoint, hints=hints)
+        labels, annotations = encode_group(template, each.group)
+        found[key] = EncodedGroup(
+            ports=each.ports, labels=labels, annotations=annotations, endpoints=endpoints, clean=each.clean
+        )
     return found
 
 
@@ -103,8 +99,8 @@ class HintEncoder:
         self._assignment = assignment
         self._shared_address = assignment.endpoint_index.shared_address
         self._bucket_hints: dict[Bucket, Hints | None] = {}
-        self._zone_hints: dict[Zones, Hints] = {}
-        self._node_hints: dict[tuple[Zones, str], Hints] = {}
+        self._zone_hints: dict[tuple[str, ...], Hints] = {}
+        self._node_hints: dict[tuple[tuple[str, ...], str], Hints] = {}
 
     def hints_of(self, member: IndexedEndpoint) -> Hints | None:
         """The hints of an endpoint; None for one that is not ready, or that all zones may use."""
@@ -129,7 +125,7 @@ class HintEncoder:
             self._bucket_hints[bucket] = self._for_zones(group.zones) if group is not None else None
         return self._bucket_hints[bucket]
 
-    def _for_zones(self, zones: Zones) -> Hints | None:
+    def _for_zones(self, zones: tuple[str, ...]) -> Hints | None:
         if not zones:
             return None
         found = self._zone_hints.get(zones)
@@ -137,7 +133,7 @@ class HintEncoder:
             found = self._zone_hints[zones] = Hints(for_zones=tuple(map(ForZone, zones)))
         return found
 
-    def _for_node(self, zones: Zones, node: str) -> Hints:
+    def _for_node(self, zones: tuple[str, ...], node: str) -> Hints:
         """KEP-3015: the node of the endpoint beside its zones."""
         found = self._node_hints.get((zones, node))
         if found is None:
@@ -150,9 +146,7 @@ class HintEncoder:
 # --- labels and annotations -------------------------------------------------------------------------------------------
 
 
-def encode_group(
-    template: SliceTemplate, group: Group | None, endpoints: dict[Identity, Endpoint] | None = None
-) -> EncodedGroup:
+def encode_group(template: SliceTemplate, group: Group | None) -> tuple[dict[str, str], dict[str, str | None]]:
     """The labels and annotations of slices of a group: the zone label names its first zone, the annotation lists all
     its zones and weights where the label does not say enough (`zoneward.routing.selection.slice_groups` reads both)."""
     labels = dict(template.labels)
@@ -162,7 +156,7 @@ def encode_group(
         names.APPROACH_ANNOTATION: template.in_force,
         names.ZONES_ANNOTATION: zones_annotation(group),
     }
-    return EncodedGroup(labels, annotations, endpoints or {})
+    return labels, annotations
 
 
 def slice_labels(service: Service, *, manager: str, upstream: bool = False) -> dict[str, str]:

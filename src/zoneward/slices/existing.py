@@ -20,8 +20,8 @@ from zoneward.slices.ports import PortKey
 _REPLACED_MANAGERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
 """Where our slices carry the built-in controller's label, they replace the slices that we made under our own."""
 
-CleanKey = tuple[PortKey, tuple[str, ...]]
-"""Ports and zones (none: all zones) of the slices that one group of endpoints shares."""
+GroupKey = tuple[PortKey, tuple[str, ...]]
+"""The ports and the zones (none: all zones) of endpoints that share slices."""
 
 
 def is_owned(slice_: EndpointSlice, service: Service) -> bool:
@@ -52,7 +52,7 @@ class ExistingSlice:
         self.identities: list[Identity] = []
         self.group: Group | None = None
         self.has_placement = self.has_approach = False
-        self.clean: CleanKey | None = None
+        self.clean: GroupKey | None = None
 
 
 class ExistingSlices:

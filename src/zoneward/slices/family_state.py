@@ -13,10 +13,9 @@ from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, Pod, identi
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 from zoneward.routing.placement.groups import Group
-from zoneward.slices.assign import CleanSlices, PendingWork, Zones
+from zoneward.slices.assign import CleanSlices, PendingWork
 from zoneward.slices.endpoints import EndpointBuilder, PodEndpoint, ServiceEndpoints
-from zoneward.slices.existing import ExistingSlice, ExistingSlices
-from zoneward.slices.ports import PortKey
+from zoneward.slices.existing import ExistingSlice, ExistingSlices, GroupKey
 
 _NO_GROUP: Final = object()
 """Unlike any group, and unlike None, which stands for all zones."""
@@ -30,7 +29,7 @@ class FamilyState:
         self.slices: Final = slices
         self._pending_endpoints: set[PodEndpoint] = set(endpoints.by_identity.values())
         self._pending_slices: dict[str, ExistingSlice] = dict(slices.own)
-        self._clean: dict[PortKey, dict[Zones, CleanSlices]] = {}
+        self._clean: dict[GroupKey, CleanSlices] = {}
         self._bucket_groups: Mapping[Bucket, Group | None] = {}
         self._fingerprint: object = None
 
@@ -150,9 +149,8 @@ class FamilyState:
             ports = members[0].ports
             grouped = assignment.kind == "groups" and self.endpoints.port_groups[ports].counted
             group = assignment.group_of(members[0]) if grouped else None
-            zones = group.zones if group is not None else ()
-            each.clean = ports, zones
-            self._clean.setdefault(ports, {}).setdefault(zones, CleanSlices(group, {})).slices[name] = slice_
+            each.clean = ports, group.zones if group is not None else ()
+            self._clean.setdefault(each.clean, CleanSlices(group, {})).slices[name] = slice_
             del self._pending_slices[name]
             self._pending_endpoints.difference_update(members)
 
@@ -160,16 +158,13 @@ class FamilyState:
         """The next plan has to look into a slice."""
         if each is None or each.clean is None:
             return
-        ports, zones = each.clean
         name = each.slice.metadata.name
-        each.clean = None
         self._pending_slices[name] = each
-        groups = self._clean[ports]
-        del groups[zones].slices[name]
-        if not groups[zones].slices:
-            del groups[zones]
-            if not groups:
-                del self._clean[ports]
+        clean = self._clean[each.clean].slices
+        del clean[name]
+        if not clean:
+            del self._clean[each.clean]
+        each.clean = None
         self._pending_endpoints.update(self.endpoints.by_identity[key] for key in each.identities)
 
     def _invalidate_slices_of(self, member: IndexedEndpoint) -> None:

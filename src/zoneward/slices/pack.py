@@ -6,15 +6,16 @@ unchanged slice that they fit into best; then new slices. Slices are never rebal
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 from msgspec.structs import replace
 
-from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Identity, ObjectMeta, OwnerReference, identity
+from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, OwnerReference, identity
 from zoneward.routing.selection.slice_groups import group_of_slice
-from zoneward.slices.assign import NO_CLEAN_GROUPS, CleanGroups, Zones
-from zoneward.slices.encode import EncodedGroup, EncodedPorts, SliceTemplate, encode_group, mirrored_labels
+from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, mirrored_labels
 from zoneward.slices.endpoints import without_hints
-from zoneward.slices.existing import is_owned
+from zoneward.slices.existing import GroupKey, is_owned
 from zoneward.slices.ports import PortKey, port_key
 
 
@@ -36,28 +37,35 @@ class PackedSlices:
 
 def pack(
     template: SliceTemplate,
-    encoded: Mapping[PortKey, EncodedPorts],
+    encoded: Mapping[GroupKey, EncodedGroup],
     existing: Iterable[EndpointSlice],
-    clean: Mapping[PortKey, CleanGroups] | None = None,
 ) -> PackedSlices:
-    """Pack the endpoints of each port group into the existing slices of one Service and address family.
+    """Pack the endpoints of each group into the existing slices of one Service and address family.
 
     ``existing`` are slices that may be changed. One that belongs to an earlier Service of the same name is deleted.
-    ``clean`` slices are not looked into: neither they nor their endpoints are among the others. They get endpoints
-    where no other slice changes.
+    Clean slices are not looked into: neither they nor their endpoints are among the others. They get endpoints where no
+    other slice changes.
     """
     packed = PackedSlices()
-    clean = clean or {}
     by_ports: dict[PortKey, list[EndpointSlice]] = {}
-    count = sum(len(each.slices) for groups in clean.values() for each in groups.values())
+    count = sum(len(group.clean) for group in encoded.values())
     for each in sorted(existing, key=lambda each: each.metadata.name):
         count += 1
         if is_owned(each, template.service):
             by_ports.setdefault(port_key(each.ports), []).append(each)
         else:
             packed.delete.append(each)
-    for key in sorted(encoded):
-        _pack_ports(template, by_ports.pop(key, []), encoded[key], clean.get(key, NO_CLEAN_GROUPS), packed)
+    for ports, keys in groupby(sorted(encoded), key=itemgetter(0)):
+        by_zones: dict[tuple[str, ...], list[EndpointSlice]] = {}
+        for each in by_ports.pop(ports, ()):
+            group = None if template.upstream else group_of_slice(each)
+            by_zones.setdefault(group.zones if group else (), []).append(each)
+        for key in keys:
+            _pack_group(template, encoded[key], by_zones.pop(key[1], []), packed)
+        # Slices of groups that no longer exist.
+        for slices in by_zones.values():
+            packed.removed += sum(len(each.endpoints or ()) for each in slices)
+            packed.delete.extend(slices)
     for slices in by_ports.values():
         packed.delete.extend(slices)
     if len(packed.delete) == count and not packed.create:
@@ -65,34 +73,8 @@ def pack(
     return packed
 
 
-def _pack_ports(
-    template: SliceTemplate,
-    existing: Sequence[EndpointSlice],
-    encoded: EncodedPorts,
-    clean: CleanGroups,
-    packed: PackedSlices,
-) -> None:
-    """Pack each slice group on its own. Slices of groups that no longer exist are left over."""
-    by_zones: dict[Zones, list[EndpointSlice]] = {}
-    for each in existing:
-        group = None if template.upstream else group_of_slice(each)
-        by_zones.setdefault(group.zones if group else (), []).append(each)
-    for zones in sorted(encoded.groups):
-        clean_slices = clean[zones].slices if zones in clean else {}
-        slices = by_zones.pop(zones, [])
-        _pack_group(template, slices, encoded.ports, encoded.groups[zones], clean_slices, packed)
-    for slices in by_zones.values():
-        packed.removed += sum(len(each.endpoints or ()) for each in slices)
-        packed.delete.extend(slices)
-
-
 def _pack_group(
-    template: SliceTemplate,
-    existing: Sequence[EndpointSlice],
-    ports: tuple[EndpointPort, ...],
-    group: EncodedGroup,
-    clean: dict[str, EndpointSlice],
-    packed: PackedSlices,
+    template: SliceTemplate, group: EncodedGroup, existing: Sequence[EndpointSlice], packed: PackedSlices
 ) -> None:
     wanted = dict(group.endpoints)
     changing: list[tuple[EndpointSlice, list[Endpoint]]] = []
@@ -115,8 +97,8 @@ def _pack_group(
     left = [wanted[key] for key in sorted(wanted, reverse=True)]
     for _, kept in sorted(changing, key=lambda item: -len(item[1])):
         _fill(kept, left, template.max_endpoints)
-    if clean:
-        unchanged = dict(sorted((unchanged | clean).items()))
+    if group.clean:
+        unchanged = dict(sorted({**unchanged, **group.clean}.items()))
     while left:
         fitting = _best_fit(unchanged.values(), len(left), template.max_endpoints)
         if fitting is not None:
@@ -127,7 +109,7 @@ def _pack_group(
         else:
             fresh: list[Endpoint] = []
             _fill(fresh, left, template.max_endpoints)
-            packed.create.append(_new_slice(template, group, ports, fresh))
+            packed.create.append(_new_slice(template, group, fresh))
     for each, kept in changing:
         packed.update.append(_updated_slice(each, group, kept))
     packed.unchanged.extend(unchanged.values())
@@ -194,9 +176,7 @@ def _updated_slice(each: EndpointSlice, group: EncodedGroup, endpoints: Iterable
     return replace(each, metadata=metadata, endpoints=tuple(endpoints))
 
 
-def _new_slice(
-    template: SliceTemplate, group: EncodedGroup, ports: tuple[EndpointPort, ...], endpoints: Iterable[Endpoint]
-) -> EndpointSlice:
+def _new_slice(template: SliceTemplate, group: EncodedGroup, endpoints: Iterable[Endpoint]) -> EndpointSlice:
     """A slice without a name. Where the Service has no UID (a file written by hand) it has no owner either."""
     meta = template.service.metadata
     owner = OwnerReference(
@@ -211,14 +191,15 @@ def _new_slice(
         ),
         address_type=template.address_type,
         endpoints=tuple(endpoints),
-        ports=ports,
+        ports=group.ports,
     )
 
 
 def _keep_placeholder(template: SliceTemplate, packed: PackedSlices) -> None:
     """A Service always has a slice: without endpoints, one without ports. An existing placeholder stays as it is."""
-    group = encode_group(template, None)
-    placeholder = _new_slice(template, group, (), ())
+    labels, annotations = encode_group(template, None)
+    group = EncodedGroup(labels=labels, annotations=annotations, endpoints={})
+    placeholder = _new_slice(template, group, ())
     if len(packed.delete) == 1:
         only = packed.delete[0]
         is_placeholder = (

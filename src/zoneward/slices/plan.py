@@ -9,8 +9,8 @@ step       does                                                                 
 =========  ===============================================================================  ======================
 endpoints  Pods to endpoints, counted by zone, readiness and the group that they were in    `ServiceEndpoints`
 decide     the approach of the Service, the number of endpoints for each zone, and which    `Decision`
-assign     each endpoint to its slice group                                                 `AssignedPorts` by ports
-encode     hints, zone labels, weights and annotations                                      `EncodedPorts` by ports
+assign     each endpoint to its slice group                                                 `AssignedGroup` by key
+encode     hints, zone labels, weights and annotations                                      `EncodedGroup` by key
 pack       endpoints into slices, with the fewest changes                                   `PackedSlices`
 changes    slices to create, update and delete, with their names                            `SliceChanges`
 =========  ===============================================================================  ======================
@@ -221,9 +221,9 @@ def plan_family(
     else:
         fingerprint = (template.labels, template.in_force, assignment.kind, assignment.node_hints)
         pending = state.pending(assignment, fingerprint)
-    assigned = assign(assignment, endpoints.port_groups, pending)
+    assigned = assign(assignment, endpoints, pending)
     encoded = encode(template, assignment, assigned)
-    packed = pack(template, encoded, pending.slices, pending.clean)
+    packed = pack(template, encoded, pending.slices)
     if upstream:
         packed = upstream_hints.set_hints(packed, decision)
         decision = upstream_hints.with_allocation(decision, packed)
@@ -232,7 +232,7 @@ def plan_family(
         # groups without a slice.
         decision = without_slice_groups(decision, endpoints.index)
         assignment, template = Assignment(endpoints.index), replace(template, in_force=None)
-        assigned = assign(assignment, endpoints.port_groups, pending)
+        assigned = assign(assignment, endpoints, pending)
         packed = pack(template, encode(template, assignment, assigned), pending.slices)
     touched = {each.metadata.name for each in (*packed.update, *packed.delete)}
     changes = changes_of(
