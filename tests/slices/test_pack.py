@@ -267,15 +267,6 @@ def test_the_empty_slice_is_filled_when_endpoints_come() -> None:
 # --- writes -----------------------------------------------------------------------------------------------------------
 
 
-def test_new_slices_have_names_that_are_free_and_the_same_each_time() -> None:
-    first = packed([], some(1, 2, 3, 4))
-    found = [each.metadata.name for each in first.create]
-    assert len(set(found)) == 2
-    assert [each.metadata.name for each in packed([], some(1, 2, 3, 4)).create] == found
-    (other,) = packed([], some(1), taken=found).create
-    assert other.metadata.name not in found
-
-
 def test_a_new_slice_belongs_to_its_service() -> None:
     (created,) = packed([], some(1)).create
     owner = OwnerReference(

@@ -89,20 +89,6 @@ def test_names_are_the_same_each_time_and_free() -> None:
     assert other.metadata.name != first.metadata.name
 
 
-def test_families_and_port_groups_have_names_of_their_own() -> None:
-    cluster = CLUSTER.with_(
-        service=a_service("Auto", families=DUAL_STACK), pods=pods_in({"a": 2, "b": 2}, dual_stack=True)
-    )
-    created = [each for family in cluster.plan().families for each in family.changes.create]
-    assert [each.address_type for each in created] == list(DUAL_STACK)
-    assert len({each.metadata.name for each in created}) == 2
-
-
-def test_the_trigger_time_goes_into_what_is_written() -> None:
-    (created,) = only_family(CLUSTER.plan(trigger_time=NOW)).changes.create
-    assert (created.metadata.annotations or {})[names.TRIGGER_TIME_ANNOTATION] == NOW
-
-
 def test_slices_hold_at_most_what_is_configured() -> None:
     """A hundred unless the configuration says otherwise."""
     pods = pods_in({"a": 60, "b": 60})
