@@ -46,7 +46,7 @@ from zoneward.kube.objects import (
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.selection import HintsHeeded, Policies
 from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
 from zoneward.slices.encode import HintEncoder
@@ -352,7 +352,7 @@ def told(service: Service, plan: ServicePlan) -> Service:
     return replace(service, status=replace(status, conditions=(*others, *plan.conditions)))
 
 
-def endpoint_answers(decision: Decision) -> dict[Identity, tuple[Hints | None, Group | None]]:
+def endpoint_answers(decision: Decision) -> dict[Identity, tuple[Hints | None, ZoneGroup | None]]:
     """What a decision says about each endpoint: its hints and its slice group."""
     assignment = decision.assignment
     if assignment is None:

@@ -9,7 +9,7 @@ from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, Hints, ServicePort
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.placement.groups import Group, own_group
+from zoneward.routing.placement.groups import ZoneGroup, own_group
 from zoneward.slices.assign import PendingWork, assign
 from zoneward.slices.decide import decide
 from zoneward.slices.encode import encode, encode_group, is_headless, mirrored_labels, slice_labels, slice_template
@@ -25,7 +25,7 @@ TEMPLATE = slice_template(a_service(), address_type="IPv4", in_force="Hints/x", 
 
 def encoded(
     mode: str | None = None, *, distribution: str | None = None, subsetting: str | None = None
-) -> tuple[dict[str, Endpoint], dict[str, Group | None]]:
+) -> tuple[dict[str, Endpoint], dict[str, ZoneGroup | None]]:
     """The endpoints that slices get and their slice groups, by Pod."""
     found = ServiceEndpoints(
         "IPv4",
@@ -98,13 +98,13 @@ def test_each_endpoint_gets_the_slice_group_that_was_decided_for_it() -> None:
     [
         (None, None, None),
         (own_group("a"), "a", None),
-        (Group(("a", "b"), (1.0, 1.0)), "a", "a,b"),
-        (Group(("a", "b"), (0.25, 0.75)), "b", "a=0.250000,b=0.750000"),
+        (ZoneGroup(("a", "b"), (1.0, 1.0)), "a", "a,b"),
+        (ZoneGroup(("a", "b"), (0.25, 0.75)), "b", "a=0.250000,b=0.750000"),
     ],
     ids=["all zones", "one zone", "shared", "weighted"],
 )
 def test_a_slice_group_has_a_label_and_an_annotation(
-    group: Group | None, label: str | None, annotation: str | None
+    group: ZoneGroup | None, label: str | None, annotation: str | None
 ) -> None:
     labels, annotations = encode_group(TEMPLATE, group)
     assert labels.get(names.ZONE_LABEL) == label

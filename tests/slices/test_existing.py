@@ -9,7 +9,7 @@ from tests.clusters import a_service, a_slice, an_endpoint, hints
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Hints, identity
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.placement.groups import EVERY_ZONE, Group, own_group
+from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, own_group
 from zoneward.slices.existing import ExistingSlices
 
 AUTO = "Hints/ProportionalZoneCPU"
@@ -84,7 +84,9 @@ def test_placement_is_the_zone_that_an_endpoint_was_hinted_to() -> None:
 def test_hints_for_several_zones_are_the_group_that_these_share(hinted: Hints) -> None:
     """In name order, each once, all with the weight 1."""
     endpoint = an_endpoint("10.0.0.1", hinted=hinted)
-    assert existing([a_slice("s1", endpoint)]).previous_groups() == {identity(endpoint): Group(("a", "b"), (1.0, 1.0))}
+    assert existing([a_slice("s1", endpoint)]).previous_groups() == {
+        identity(endpoint): ZoneGroup(("a", "b"), (1.0, 1.0))
+    }
 
 
 def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
@@ -93,7 +95,10 @@ def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
     annotations = {names.ZONES_ANNOTATION: "a=0.75,c=0.25"}
     shared = replace(shared, metadata=replace(shared.metadata, annotations=annotations))
     found = existing([a_slice("s1", ONE, labels={names.ZONE_LABEL: "c"}), shared, a_slice("s3", BARE)])
-    assert found.previous_groups() == {identity(ONE): own_group("c"), identity(TWO): Group(("a", "c"), (0.75, 0.25))}
+    assert found.previous_groups() == {
+        identity(ONE): own_group("c"),
+        identity(TWO): ZoneGroup(("a", "c"), (0.75, 0.25)),
+    }
 
 
 def test_a_slice_group_without_a_label_is_that_of_every_zone() -> None:

@@ -40,44 +40,44 @@ class DecisionContext:
         self.request = asked_for(service, configuration, self.rules)
         self.hints = self.request.hints or configuration.hints
 
-    # --- rules that several approaches ask ------------------------------------------------------------------------
+    # --- rules of several approaches: the refusal where one is not met, or None ---------------------------------------
 
-    def external_policy_refusal(self) -> Decision | None:
+    def check_external_policy(self) -> Decision | None:
         """Endpoints may not serve other zones where traffic from outside stays on their node."""
         policy = self.service.spec.external_traffic_policy or "Cluster"
         if self.rules.ask("external-traffic-policy", policy != "Local", f"externalTrafficPolicy is {policy}"):
             return None
-        return self.inactive(
+        return self.build_inactive(
             Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL,
             "externalTrafficPolicy is Local: an endpoint of a node could be given to another zone",
         )
 
-    def ready_nodes_refusal(self) -> Decision | None:
+    def check_ready_nodes(self) -> Decision | None:
         number = len(self.demand.nodes)
         if self.rules.ask("ready-nodes", bool(number), counted(number, "ready node")):
             return None
-        return self.inactive(Reason.NO_READY_NODES, "no node is ready")
+        return self.build_inactive(Reason.NO_READY_NODES, "no node is ready")
 
-    def ready_endpoints_refusal(self) -> Decision | None:
+    def check_ready_endpoints(self) -> Decision | None:
         number = self.ready_count
         detail = f"{counted(number, 'endpoint')} ready of {self.endpoint_index.total_count}"
         if self.rules.ask("ready-endpoints", bool(number), detail):
             return None
-        return self.inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
+        return self.build_inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
 
-    def one_zone_refusal(self, demand: Demand) -> Decision | None:
+    def check_zones(self, demand: Demand) -> Decision | None:
         zones = len(demand.zones)
         if self.rules.ask("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
             return None
-        return self.inactive(Reason.ONE_ZONE, f"nodes are only ready in {counted(zones, 'zone')}")
+        return self.build_inactive(Reason.ONE_ZONE, f"nodes are only ready in {counted(zones, 'zone')}")
 
     # --- results --------------------------------------------------------------------------------------------------
 
-    def inactive(self, reason: Reason, message: str, *, assignment: Assignment | None = None) -> Decision:
+    def build_inactive(self, reason: Reason, message: str, *, assignment: Assignment | None = None) -> Decision:
         """All endpoints serve all zones. ``assignment`` has hints that slices keep nevertheless."""
-        return self.decided(active=False, reason=reason, message=message, assignment=assignment)
+        return self.build_decision(active=False, reason=reason, message=message, assignment=assignment)
 
-    def decided(
+    def build_decision(
         self,
         *,
         active: bool,

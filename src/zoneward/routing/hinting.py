@@ -24,10 +24,10 @@ from zoneward.routing.tolerance import lost_in_zone
 def balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """KEP-2433's heuristic, with this project's guarantees."""
     refusal = (
-        context.external_policy_refusal()
-        or context.ready_nodes_refusal()
+        context.check_external_policy()
+        or context.check_ready_nodes()
         or _node_refusal(context)
-        or context.one_zone_refusal(context.demand)
+        or context.check_zones(context.demand)
         or _count_refusal(context)
         or _zone_refusal(context)
     )
@@ -47,7 +47,7 @@ def balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
         return decision
     # Without the threshold: it is lower the next time, when nothing is in force, and the words would change.
     number, zones = context.ready_count, len(context.demand.zones)
-    return context.inactive(
+    return context.build_inactive(
         Reason.OVERLOAD,
         f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}: any split would put too much on some zone",
     )
@@ -55,7 +55,7 @@ def balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
 
 def own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Every endpoint to its own zone (and node): no threshold, no demand asked."""
-    nobody = context.ready_endpoints_refusal()
+    nobody = context.check_ready_endpoints()
     if nobody is not None:
         return nobody
     refusal = _zone_refusal(context)
@@ -73,7 +73,7 @@ def own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
         return decision
     # Hints of the others stay as they are: proxies take none of them while one is missing, and no slice is
     # rewritten for an endpoint that comes and goes.
-    return context.inactive(refusal.reason, refusal.message, assignment=decision.assignment)
+    return context.build_inactive(refusal.reason, refusal.message, assignment=decision.assignment)
 
 
 def as_upstream(context: DecisionContext) -> Decision:
@@ -82,7 +82,7 @@ def as_upstream(context: DecisionContext) -> Decision:
     ranges = upstream.zone_ranges(context.demand, number)
     if isinstance(ranges, upstream.Refusal):
         context.rules.ask("upstream-allocation", False, ranges.detail)
-        return context.inactive(ranges.reason, ranges.detail)
+        return context.build_inactive(ranges.reason, ranges.detail)
     context.rules.ask(
         "upstream-allocation",
         True,
@@ -91,7 +91,7 @@ def as_upstream(context: DecisionContext) -> Decision:
     refusal = _zone_refusal(context)
     if refusal is not None:
         return refusal
-    return context.decided(
+    return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
         message="hints as upstream sets them",
@@ -110,12 +110,12 @@ def _node_refusal(context: DecisionContext) -> Decision | None:
         not without_zone,
         describe_without(without_zone, "node", "zone label") or "every ready node has a zone",
     ):
-        return context.inactive(Reason.NODE_WITHOUT_ZONE, describe_without(without_zone, "node", "zone label"))
+        return context.build_inactive(Reason.NODE_WITHOUT_ZONE, describe_without(without_zone, "node", "zone label"))
     detail = describe_without(without_cpu, "node", "allocatable CPU")
     if without_cpu and demand.unit == "nodes":
         context.rules.ask("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
     elif not context.rules.ask("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
-        return context.inactive(Reason.NODE_WITHOUT_CPU, detail)
+        return context.build_inactive(Reason.NODE_WITHOUT_CPU, detail)
     return None
 
 
@@ -124,7 +124,7 @@ def _count_refusal(context: DecisionContext) -> Decision | None:
     detail = f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}"
     if context.rules.ask("enough-endpoints", number >= zones, detail):
         return None
-    return context.inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
+    return context.build_inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
 
 
 def _zone_refusal(context: DecisionContext) -> Decision | None:
@@ -134,7 +134,7 @@ def _zone_refusal(context: DecisionContext) -> Decision | None:
     detail = describe_without(without, "endpoint", "zone", number=number)
     if context.rules.ask("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
         return None
-    return context.inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
+    return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
 
 
 # --- the allocation ---------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def _allocated(context: DecisionContext, heuristic: Heuristic, threshold: Fracti
         f"{counted(at_home, 'endpoint')} serve their own zone, {away} another; {placed.moved} moved",
     )
     groups = allocation.groups
-    return context.decided(
+    return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
         message=_message(context, heuristic, allocation),

@@ -18,7 +18,7 @@ from zoneward.routing.demand.demand import Demand
 from zoneward.routing.hysteresis import are_enough, endpoints_needed
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
-from zoneward.routing.placement.groups import Group, own_group
+from zoneward.routing.placement.groups import ZoneGroup, own_group
 from zoneward.routing.placement.homes import Homes, homes_of
 from zoneward.routing.placement.placement import Placement, PlacementUnit, place
 from zoneward.routing.reasons import Reason
@@ -35,10 +35,10 @@ def balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Groups by one of the five algorithms (KEP-2004 § Auto Approach)."""
     demand = _demand(context)
     refusal = (
-        context.external_policy_refusal()
-        or context.ready_nodes_refusal()
-        or context.one_zone_refusal(demand)
-        or context.ready_endpoints_refusal()
+        context.check_external_policy()
+        or context.check_ready_nodes()
+        or context.check_zones(demand)
+        or context.check_ready_endpoints()
         or _encoding_refusal(context, heuristic)
         or _threshold_refusal(context, len(demand.zones))
     )
@@ -53,14 +53,14 @@ def balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     limit = format_percent(context.configuration.subsetting.overload_threshold)
     numbers = f"{counted(context.ready_count, 'endpoint')} for {counted(len(demand.zones), 'zone')}"
     if not context.rules.ask("overload-threshold", groups is not None, f"{heuristic.name}: {numbers}, below {limit}"):
-        return context.inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
+        return context.build_inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
     assert groups is not None
     return _decided(context, heuristic, homes, groups)
 
 
 def required(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Every endpoint into its own zone's group, whatever the load (KEP-2004 § Future Expansion, ``RequireZone``)."""
-    refusal = context.external_policy_refusal() or context.ready_endpoints_refusal()
+    refusal = context.check_external_policy() or context.check_ready_endpoints()
     if refusal is not None:
         return refusal
     demand = _demand(context)
@@ -68,7 +68,7 @@ def required(context: DecisionContext, heuristic: Heuristic) -> Decision:
     if not zones:
         number, without = count_and_first_names(context.endpoint_index.ready_buckets())
         context.rules.ask("endpoint-zones", False, describe_without(without, "endpoint", "zone", number=number))
-        return context.inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
+        return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
     homes = homes_of(context, demand, tuple(sorted(zones)), kept=False)
     groups = _rebalanced(context, heuristic, homes)
     assert groups is not None, f"{heuristic.name} refused, though it has no threshold"
@@ -99,7 +99,7 @@ def _encoding_refusal(context: DecisionContext, heuristic: Heuristic) -> Decisio
         return None
     if context.rules.ask("hint-weights", not heuristic.weighs, f"hints for {heuristic.name}, which have no weights"):
         return None
-    return context.inactive(Reason.HINTS_WITHOUT_WEIGHTS, f"{heuristic.name} needs weights, and hints have none")
+    return context.build_inactive(Reason.HINTS_WITHOUT_WEIGHTS, f"{heuristic.name} needs weights, and hints have none")
 
 
 def _threshold_refusal(context: DecisionContext, zones: int) -> Decision | None:
@@ -118,7 +118,7 @@ def _threshold_refusal(context: DecisionContext, zones: int) -> Decision | None:
     if context.rules.ask("starting-threshold", are_enough(context.ready_count, needed, padding, kept=kept), detail):
         return None
     # What stops here must start again: to say so at once spares the conditions a second write.
-    return context.inactive(Reason.BELOW_STARTING_THRESHOLD, f"{number}, {bound(kept=False)}")
+    return context.build_inactive(Reason.BELOW_STARTING_THRESHOLD, f"{number}, {bound(kept=False)}")
 
 
 # --- homes and groups -------------------------------------------------------------------------------------------------
@@ -211,10 +211,10 @@ def _placed(homes: Homes, allocation: Allocation) -> _Groups:
     return _Groups(allocation, placed, placed.moved + lost)
 
 
-def _shared(groups: Iterable[Group | None]) -> list[Group]:
+def _shared(groups: Iterable[ZoneGroup | None]) -> list[ZoneGroup]:
     """The groups that several zones share, in order; of those that differ by weights alone, the one that weighs most,
     as after a write of several slices that was cut off."""
-    found: dict[tuple[str, ...], Group] = {}
+    found: dict[tuple[str, ...], ZoneGroup] = {}
     for group in groups:
         if group is not None and len(group.zones) > 1:
             other = found.get(group.zones)
@@ -237,8 +237,8 @@ def _decided(context: DecisionContext, heuristic: Heuristic, homes: Homes, group
         most = max((len(group.zones) for group in allocation.groups), default=0)
         detail = f"{counted(most, 'zone')} in a hint, {MAX_ZONE_HINTS} at most"
         if not context.rules.ask("hint-zones", most <= MAX_ZONE_HINTS, detail):
-            return context.inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
-    told: Sequence[Group | None] = allocation.groups
+            return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
+    told: Sequence[ZoneGroup | None] = allocation.groups
     whole, apart = _told(groups.placed, told)
     if not as_hints:
         # What all zones consume alike needs no label: a proxy of any age reads such slices.
@@ -254,7 +254,7 @@ def _decided(context: DecisionContext, heuristic: Heuristic, homes: Homes, group
     away = sum(number for (unit, group), number in parts.items() if allocation.groups[group].zones != (unit.zone,))
     own = counted(context.ready_count - away, "endpoint")
     context.rules.ask("placement", True, f"{own} in their own zone's group, {away} in another; {groups.moved} moved")
-    return context.decided(
+    return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
         message=_message(context, heuristic, homes, allocation),
@@ -267,8 +267,8 @@ def _decided(context: DecisionContext, heuristic: Heuristic, homes: Homes, group
 
 
 def _told(
-    placed: Placement, groups: Sequence[Group | None]
-) -> tuple[dict[Bucket, Group | None], dict[IndexedEndpoint, Group | None]]:
+    placed: Placement, groups: Sequence[ZoneGroup | None]
+) -> tuple[dict[Bucket, ZoneGroup | None], dict[IndexedEndpoint, ZoneGroup | None]]:
     """A placement as buckets and single endpoints with their groups."""
     whole = {
         unit.members: groups[number] for unit, number in placed.unit_groups.items() if isinstance(unit.members, Bucket)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from zoneward.kube.objects import EndpointPort, EndpointSlice
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.slices.endpoints import PodEndpoint, ServiceEndpoints
 from zoneward.slices.existing import GroupKey
 from zoneward.slices.ports import PortKey
@@ -19,7 +19,7 @@ from zoneward.slices.ports import PortKey
 class CleanSlices:
     """Slices of one group, by name, that hold exactly what they should."""
 
-    group: Group | None
+    group: ZoneGroup | None
     slices: dict[str, EndpointSlice]
 
 
@@ -44,7 +44,7 @@ class AssignedGroup:
     """
 
     ports: tuple[EndpointPort, ...]
-    group: Group | None
+    group: ZoneGroup | None
     clean: Mapping[str, EndpointSlice] = field(default_factory=dict)
     endpoints: list[PodEndpoint] = field(default_factory=list)
 

@@ -36,8 +36,8 @@ def decide(
     heuristic, refusal = context.request.heuristic, context.request.refusal
     if heuristic is None:
         if refusal is None:
-            return context.inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
-        return context.inactive(refusal, context.request.refusal_detail)
+            return context.build_inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
+        return context.build_inactive(refusal, context.request.refusal_detail)
     if heuristic.subsets:
         function = subsetting.balanced if heuristic.balances else subsetting.required
         return function(context, heuristic)

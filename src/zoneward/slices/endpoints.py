@@ -22,12 +22,12 @@ from zoneward.kube.objects import (
     says_ready,
 )
 from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
 
 IPV4: Final = "IPv4"
 IPV6: Final = "IPv6"
-PreviousGroups = Callable[[Identity], Group | None]
+PreviousGroups = Callable[[Identity], ZoneGroup | None]
 """Returns the group that an endpoint was in."""
 
 _FINISHED: Final = ("Failed", "Succeeded")
@@ -138,7 +138,7 @@ class PodEndpoint(IndexedEndpoint):
 
     __slots__ = ("ports",)
 
-    def __init__(self, endpoint: Endpoint, key: Identity, previous_group: Group | None, ports: PortKey) -> None:
+    def __init__(self, endpoint: Endpoint, key: Identity, previous_group: ZoneGroup | None, ports: PortKey) -> None:
         # Without a call of the other `__init__`: there are tens of thousands of endpoints.
         self.endpoint = endpoint
         self.identity = key
@@ -242,7 +242,7 @@ class ServiceEndpoints:
         if not group.pods:
             del self.port_groups[ports]
 
-    def update(self, member: PodEndpoint, endpoint: Endpoint, previous_group: Group | None) -> None:
+    def update(self, member: PodEndpoint, endpoint: Endpoint, previous_group: ZoneGroup | None) -> None:
         """Replace an endpoint, or the group that it was in. Its identity and its ports stay the same."""
         counted = self.port_groups[member.ports].counted
         if counted:

@@ -12,7 +12,7 @@ from typing import Final
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Hints, Identity, Service, identity
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.placement.groups import EVERY_ZONE, Group, own_group
+from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, own_group
 from zoneward.routing.selection.slice_groups import group_of_slice
 from zoneward.routing.subsetting import BALANCED
 from zoneward.slices.ports import PortKey
@@ -50,7 +50,7 @@ class ExistingSlice:
         self.rank = rank
         self.slice = slice_
         self.identities: list[Identity] = []
-        self.group: Group | None = None
+        self.group: ZoneGroup | None = None
         self.has_placement = self.has_approach = False
         self.clean: GroupKey | None = None
 
@@ -95,7 +95,7 @@ class ExistingSlices:
             return ()
         return tuple(found) if isinstance(found, list) else (found,)
 
-    def previous_groups(self, keys: Iterable[Identity] | None = None) -> dict[Identity, Group]:
+    def previous_groups(self, keys: Iterable[Identity] | None = None) -> dict[Identity, ZoneGroup]:
         """The group that each endpoint was in: of some endpoints, or of all that are listed."""
         slices: Iterable[ExistingSlice]
         if keys is None:
@@ -105,7 +105,7 @@ class ExistingSlices:
             own = self.own.keys()
             listing = {each for key in keys for each in self.with_endpoint(key)}
             slices = sorted(listing, key=lambda each: (each.slice.metadata.name in own, each.rank))
-        found: dict[Identity, Group] = {}
+        found: dict[Identity, ZoneGroup] = {}
         for each in slices:
             if each.has_placement:
                 keys = each.identities
@@ -222,10 +222,10 @@ class _GroupReader:
     __slots__ = ("_hinted", "_labelled")
 
     def __init__(self) -> None:
-        self._hinted: dict[tuple[str, ...], Group] = {}
-        self._labelled: dict[Group, Group] = {}
+        self._hinted: dict[tuple[str, ...], ZoneGroup] = {}
+        self._labelled: dict[ZoneGroup, ZoneGroup] = {}
 
-    def of_slice(self, slice_: EndpointSlice) -> Group | None:
+    def of_slice(self, slice_: EndpointSlice) -> ZoneGroup | None:
         """The group of one of our slices by its label; None where only the hints of its endpoints show it."""
         group = group_of_slice(slice_)
         if group is not None:
@@ -234,7 +234,7 @@ class _GroupReader:
             return None
         return EVERY_ZONE
 
-    def of_endpoint(self, endpoint: Endpoint, group: Group | None) -> Group | None:
+    def of_endpoint(self, endpoint: Endpoint, group: ZoneGroup | None) -> ZoneGroup | None:
         """The group of an endpoint: that of its slice, or else the one in its hints."""
         if group is not None or endpoint.hints is None:
             return group
@@ -242,7 +242,7 @@ class _GroupReader:
         if zones is None:
             return None
         if zones not in self._hinted:
-            self._hinted[zones] = own_group(zones[0]) if len(zones) == 1 else Group(zones, (1.0,) * len(zones))
+            self._hinted[zones] = own_group(zones[0]) if len(zones) == 1 else ZoneGroup(zones, (1.0,) * len(zones))
         return self._hinted[zones]
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, Pod, identity
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.slices.assign import CleanSlices, PendingWork
 from zoneward.slices.endpoints import EndpointBuilder, PodEndpoint, ServiceEndpoints
 from zoneward.slices.existing import ExistingSlice, ExistingSlices, GroupKey
@@ -30,7 +30,7 @@ class FamilyState:
         self._pending_endpoints: set[PodEndpoint] = set(endpoints.by_identity.values())
         self._pending_slices: dict[str, ExistingSlice] = dict(slices.own)
         self._clean: dict[GroupKey, CleanSlices] = {}
-        self._bucket_groups: Mapping[Bucket, Group | None] = {}
+        self._bucket_groups: Mapping[Bucket, ZoneGroup | None] = {}
         self._fingerprint: object = None
 
     @property
@@ -94,7 +94,7 @@ class FamilyState:
             self._pending_endpoints.remove(member)
         self.endpoints.remove_pod(pod, member)
 
-    def _update(self, member: PodEndpoint, endpoint: Endpoint, previous_group: Group | None) -> None:
+    def _update(self, member: PodEndpoint, endpoint: Endpoint, previous_group: ZoneGroup | None) -> None:
         self._invalidate_slices_of(member)
         self.endpoints.update(member, endpoint, previous_group)
 
@@ -113,7 +113,7 @@ class FamilyState:
                 # It stays in the first slice by name, which may be another one now.
                 self._invalidate_slices_of(member)
 
-    def _previous_group(self, key: Identity) -> Group | None:
+    def _previous_group(self, key: Identity) -> ZoneGroup | None:
         return self.slices.previous_groups((key,)).get(key)
 
     # --- pending and clean --------------------------------------------------------------------------------------------

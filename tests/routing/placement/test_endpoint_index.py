@@ -15,7 +15,7 @@ from zoneward.routing.placement.endpoint_index import (
     IndexedEndpoint,
     count_and_first_names,
 )
-from zoneward.routing.placement.groups import Group, own_group
+from zoneward.routing.placement.groups import ZoneGroup, own_group
 
 ALONE = an_endpoint("10.0.0.1", pod="alone")
 FIRST = an_endpoint("10.1.0.1", pod="a")
@@ -29,7 +29,7 @@ def nowhere(_: Identity) -> None:
 
 def index_endpoints(
     endpoints: Iterable[Endpoint],
-    previous_group: Callable[[Identity], Group | None] = nowhere,
+    previous_group: Callable[[Identity], ZoneGroup | None] = nowhere,
     *,
     merge_addresses: bool = True,
 ) -> EndpointIndex:
@@ -122,14 +122,14 @@ def shape(endpoint_index: EndpointIndex) -> tuple[object, ...]:
     )
 
 
-GROUPS: tuple[Group | None, ...] = (None, own_group("a"), own_group("b"))
+GROUPS: tuple[ZoneGroup | None, ...] = (None, own_group("a"), own_group("b"))
 some = st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.booleans(), st.integers(0, 3), st.sampled_from(GROUPS))
 
 
 @examples(100)
 @given(st.lists(some, max_size=25), st.booleans())
 def test_an_updated_index_is_the_same_as_a_new_one(
-    changes: list[tuple[int, str, bool, int, Group | None]], merge_addresses: bool
+    changes: list[tuple[int, str, bool, int, ZoneGroup | None]], merge_addresses: bool
 ) -> None:
     """Endpoints come, change and go; two of them may share an address."""
     endpoint_index = EndpointIndex(merge_addresses=merge_addresses)

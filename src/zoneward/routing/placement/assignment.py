@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from zoneward.routing.placement.endpoint_index import Bucket, EndpointIndex, IndexedEndpoint
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 
 AssignmentKind = Literal["nothing", "hints", "groups"]
 
@@ -26,8 +26,8 @@ class Assignment:
         endpoint_index: EndpointIndex,
         kind: AssignmentKind = "nothing",
         *,
-        bucket_groups: Mapping[Bucket, Group | None] | None = None,
-        endpoint_groups: Mapping[IndexedEndpoint, Group | None] | None = None,
+        bucket_groups: Mapping[Bucket, ZoneGroup | None] | None = None,
+        endpoint_groups: Mapping[IndexedEndpoint, ZoneGroup | None] | None = None,
         node_hints: bool = False,
     ) -> None:
         self.kind = kind
@@ -36,7 +36,7 @@ class Assignment:
         self.node_hints = node_hints
         self.endpoint_index = endpoint_index
 
-    def group_of(self, member: IndexedEndpoint) -> Group | None:
+    def group_of(self, member: IndexedEndpoint) -> ZoneGroup | None:
         """The slice group of an endpoint; None for the slices that all zones consume."""
         member = self.endpoint_index.shared_address.get(member, member)
         if member in self.endpoint_groups:

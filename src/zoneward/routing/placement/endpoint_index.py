@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Final
 
 from zoneward.kube.objects import Endpoint, Identity, is_ready
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 
 _IDENTITY: Final = attrgetter("identity")
 _FIRST_NAMES: Final = 3
@@ -32,7 +32,7 @@ class IndexedEndpoint:
 
     __slots__ = ("bucket", "endpoint", "identity", "previous_group")
 
-    def __init__(self, endpoint: Endpoint, identity: Identity, previous_group: Group | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, identity: Identity, previous_group: ZoneGroup | None = None) -> None:
         self.endpoint = endpoint
         self.identity = identity
         self.previous_group = previous_group
@@ -50,7 +50,7 @@ class Bucket:
 
     __slots__ = ("_first_names", "_ordered", "members", "previous_group", "ready", "without_node", "zone")
 
-    def __init__(self, zone: str, previous_group: Group | None, ready: bool) -> None:
+    def __init__(self, zone: str, previous_group: ZoneGroup | None, ready: bool) -> None:
         self.zone = zone
         self.previous_group = previous_group
         self.ready = ready
@@ -126,7 +126,7 @@ class EndpointIndex:
         """The buckets of endpoints that are not ready, without empty ones."""
         return [bucket for bucket in self._buckets.values() if not bucket.ready and bucket.members]
 
-    def previous_groups(self) -> Iterator[Group]:
+    def previous_groups(self) -> Iterator[ZoneGroup]:
         """Every group that some endpoint was in, some of them more than once."""
         for bucket in self._buckets.values():
             if bucket.previous_group is not None and bucket.members:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from zoneward.routing.decision_context import DecisionContext, describe_without
 from zoneward.routing.demand.demand import Demand
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
-from zoneward.routing.placement.groups import EVERY_ZONE, Group, among
+from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, restrict_to_zones
 from zoneward.routing.placement.placement import PlacementUnit
 
 
@@ -25,8 +25,8 @@ class Home:
 
     members: Bucket | IndexedEndpoint
     zone: int
-    previous_group: Group | None
-    remaining_group: Group | None
+    previous_group: ZoneGroup | None
+    remaining_group: ZoneGroup | None
 
     def __len__(self) -> int:
         return len(self.members) if isinstance(self.members, Bucket) else 1
@@ -52,27 +52,27 @@ class Homes:
     weights: tuple[int, ...]
     ready: tuple[Home, ...]
     unready: tuple[Home, ...]
-    remaining_groups: Mapping[int, Group | None]
+    remaining_groups: Mapping[int, ZoneGroup | None]
     supply: tuple[int, ...]
 
 
 def homes_of(context: DecisionContext, demand: Demand, zones: tuple[str, ...], *, kept: bool) -> Homes:
-    """Give every endpoint a home among some zones.
+    """Give every endpoint a home restrict_to_zones some zones.
 
     ``kept``: the same decision made the groups in force. Otherwise an endpoint that all zones consumed was in no group.
     """
     index = {zone: number for number, zone in enumerate(zones)}
-    everybody = Group(zones, (1.0,) * len(zones)) if kept else None
-    remaining: dict[int, Group | None] = {}
+    everybody = ZoneGroup(zones, (1.0,) * len(zones)) if kept else None
+    remaining: dict[int, ZoneGroup | None] = {}
     for previous in context.endpoint_index.previous_groups():
         if id(previous) not in remaining:
-            remaining[id(previous)] = everybody if previous is EVERY_ZONE else among(previous, index)
+            remaining[id(previous)] = everybody if previous is EVERY_ZONE else restrict_to_zones(previous, index)
 
     def at_home(members: Bucket | IndexedEndpoint, zone: int) -> Home:
         group = None if members.previous_group is EVERY_ZONE and not kept else members.previous_group
         return Home(members, zone, group, remaining[id(group)] if group is not None else None)
 
-    def group_of_homeless(bucket: Bucket) -> Group | None:
+    def group_of_homeless(bucket: Bucket) -> ZoneGroup | None:
         return at_home(bucket, -1).remaining_group if bucket.previous_group is not EVERY_ZONE else None
 
     supply = [0] * len(zones)
@@ -115,7 +115,7 @@ def homes_of(context: DecisionContext, demand: Demand, zones: tuple[str, ...], *
 
 
 def neediest(weights: Sequence[int], located: Sequence[int], total: int) -> int:
-    """The zone that expects most beyond what is located there; the first by name among equals."""
+    """The zone that expects most beyond what is located there; the first by name restrict_to_zones equals."""
     everything = sum(weights)
     return max(
         range(len(weights)), key=lambda zone: (total * weights[zone] - located[zone] * max(everything, 1), -zone)

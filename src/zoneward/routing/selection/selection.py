@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, is_ready, is_serving, is_terminating
 from zoneward.routing.configuration import Gates
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.request.approach import topology_annotation
 from zoneward.routing.selection.slice_groups import ZoneSlices, group_of_slice
 
@@ -167,11 +167,11 @@ def hints_heeded(service: Service, consumer: Consumer, gates: Gates) -> HintsHee
     )
 
 
-def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: Gates) -> dict[int, Group]:
+def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: Gates) -> dict[int, ZoneGroup]:
     """The group of every endpoint (by ``id``) that a consumer takes to be in one; the others are for all zones."""
     if consumer.zone_slices == "ignored" or not gates.topology_aware_subsetting:
         return {}
-    found: dict[int, Group] = {}
+    found: dict[int, ZoneGroup] = {}
     for each in slices:
         group = group_of_slice(each, reads=consumer.zone_slices)
         if group is not None:
@@ -257,7 +257,7 @@ def select(
     heeded: HintsHeeded,
     node: str,
     zone: str | None,
-    groups: Mapping[int, Group] = MappingProxyType({}),
+    groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
 ) -> Selection:
     """Choose for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label.
 
@@ -308,13 +308,13 @@ def select(
     )
 
 
-def _meant(ready: tuple[Endpoint, ...], groups: Mapping[int, Group], zone: str) -> tuple[Endpoint, ...]:
+def _meant(ready: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup], zone: str) -> tuple[Endpoint, ...]:
     """Endpoints of groups that the zone consumes, and those in none; all where that leaves nothing."""
     meant = tuple(endpoint for endpoint in ready if (group := groups.get(id(endpoint))) is None or zone in group.zones)
     return meant or ready
 
 
-def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, Group], zone: str) -> tuple[float, ...] | None:
+def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup], zone: str) -> tuple[float, ...] | None:
     """Weights of what was chosen; None where all are alike, also where it is what other zones consume."""
     found = tuple(
         group.weight(zone) if (group := groups.get(id(endpoint))) is not None else 1.0 for endpoint in cluster

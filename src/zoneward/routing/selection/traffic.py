@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from zoneward.kube.objects import Endpoint, is_ready, is_serving, is_terminating
 from zoneward.routing.demand.demand import Demand
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.selection import HintsHeeded, Policies, select
 
 
@@ -55,7 +55,7 @@ def predict(
     demand: Demand,
     policies: Policies,
     heeded: HintsHeeded,
-    groups: Mapping[int, Group] = MappingProxyType({}),
+    groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
 ) -> Traffic | None:
     """Predict for the endpoints of a Service (each address once) and their slice groups. None where no demand is known.
 
