@@ -25,7 +25,7 @@ from zoneward.kube.objects import (
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.request.approach import as_if_asked
-from zoneward.slices.plan import ClusterState
+from zoneward.slices.cluster_state import ClusterState
 
 _ZONES: Final = ("a", "b", "c")
 _CPU: Final = {"a": "40", "b": "32", "c": "28"}

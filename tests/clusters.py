@@ -49,8 +49,9 @@ from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.selection import HintsHeeded, Policies
 from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
+from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.encode import HintEncoder
-from zoneward.slices.plan import ClusterState, FamilyPlan, ServicePlan, plan_service
+from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
 NAMESPACE: Final = "shop"
 SERVICE: Final = "cart"

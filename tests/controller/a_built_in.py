@@ -30,7 +30,8 @@ from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.serving import Serving
 from zoneward.sandbox.server.store import Change
-from zoneward.slices.plan import ClusterState, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
 
 Object = dict[str, Any]
 KEY = ("default", "cart")

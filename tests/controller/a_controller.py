@@ -32,7 +32,8 @@ from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.serving import Serving
 from zoneward.sandbox.server.store import Change
-from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 Object = dict[str, Any]

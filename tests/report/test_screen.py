@@ -13,7 +13,8 @@ from zoneward.report.screen import screen
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.sample import cluster
-from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 REVERSE = re.compile(r"\x1b\[(?:[0-9;]*;)?7(?:;[0-9;]*)?m")

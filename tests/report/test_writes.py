@@ -13,7 +13,8 @@ from zoneward.report.writes import Written, told, written
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.sample import cluster
-from zoneward.slices.plan import ClusterState, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 NOT_READY = (NodeCondition(type="Ready", status="False"),)

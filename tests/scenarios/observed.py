@@ -19,7 +19,8 @@ from zoneward.routing.configuration import Configuration, Gates
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.selection.selection import CONSUMERS
 from zoneward.routing.selection.slice_groups import group_of_slice
-from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 

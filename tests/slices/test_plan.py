@@ -36,7 +36,8 @@ from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.reasons import Reason
 from zoneward.routing.rules import Rule
 from zoneward.routing.selection.selection import CONSUMERS
-from zoneward.slices.plan import ClusterState, ServicePlan
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan
 
 AUTO: Final = "Hints/ProportionalZoneCPU"
 NOW: Final = "2026-11-21T08:00:00Z"

@@ -27,9 +27,10 @@ from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.events import Event, upstream_events_of
 from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
 from zoneward.slices import upstream_hints
+from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide
 from zoneward.slices.pack import PackedSlices
-from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
+from zoneward.slices.plan import ServicePlan, plan_service
 
 UPSTREAM: Final = Configuration().as_upstream()
 

@@ -16,7 +16,8 @@ from zoneward.report.decision_changes import DecisionChange
 from zoneward.report.decisions import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 Rank = Callable[[Service], int | None]
 """Where a Service comes among those that were asked for; None for one that was not."""

@@ -40,8 +40,8 @@ from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.saving import write_all
 from zoneward.sandbox.server.serving import Serving
+from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.comparison import compare_service
-from zoneward.slices.plan import ClusterState
 
 _AFTER: Final = 3.0
 """Seconds of the play from its last step to its end."""

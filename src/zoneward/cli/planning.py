@@ -12,7 +12,8 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.request.approach import as_if_asked
 from zoneward.routing.selection.selection import CONSUMERS
-from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 

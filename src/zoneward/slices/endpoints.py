@@ -1,6 +1,6 @@
 """Step 1 of a plan, *endpoints*: the Pods of a Service to its endpoints, as current Kubernetes builds them.
 
-`endpoint_of` builds one endpoint from one Pod; `ServiceEndpoints` has all of them, counted for decisions.
+`collect_endpoints` is the step, and `endpoint_of` builds one endpoint from one Pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +23,8 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
 from zoneward.routing.placement.groups import ZoneGroup
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.existing import ExistingSlices, in_order
 from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
 
 IPV4: Final = "IPv4"
@@ -264,6 +266,47 @@ class ServiceEndpoints:
         if group.counted:
             self.index.add(member)
         return member
+
+
+def collect_endpoints(
+    address_type: str,
+    service: Service,
+    pods: Iterable[Pod],
+    existing: ExistingSlices,
+    cluster_state: ClusterState,
+) -> ServiceEndpoints:
+    """Collect the endpoints of one address family from Pods, or from the slices where no Pods are known."""
+    upstream = cluster_state.configuration.upstream
+    endpoints = ServiceEndpoints(
+        address_type,
+        endpoint_builder(service, cluster_state),
+        merge_addresses=not upstream,
+        # A Pod that has none of the ports serves nobody: slices list it, and no proxy ever picks it.
+        count_without_ports=upstream or not service.spec.ports,
+    )
+    previous_group = existing.previous_groups().get
+    if cluster_state.pods_known:
+        for pod in pods:
+            endpoints.add_pod(pod, previous_group)
+    else:
+        listing = (*in_order(existing.replaced), *in_order(existing.own))
+        endpoints.add_from_slices((each.slice for each in listing if each.has_placement), previous_group)
+    return endpoints
+
+
+def endpoint_builder(service: Service, cluster_state: ClusterState) -> EndpointBuilder:
+    """Without any Node in a snapshot, nothing says that the Node of a Pod is gone."""
+    zones = cluster_state.node_zones
+    keep = not zones and not cluster_state.configuration.upstream
+    return EndpointBuilder(service, node_zones=zones, keep_without_node=keep)
+
+
+def planned_address_types(service: Service, pods: Iterable[Pod], cluster_state: ClusterState) -> tuple[str, ...]:
+    """The address families to plan."""
+    spec = service.spec
+    if spec.ip_families or spec.cluster_ip or cluster_state.configuration.upstream:
+        return address_types(service)
+    return address_types(service, pods)
 
 
 def without_hints(endpoint: Endpoint) -> Endpoint:

@@ -1,8 +1,7 @@
 """The plan of a Service: from its Pods, the zones' demand and its existing slices to a decision and the slices to
 write. Start reading here.
 
-`plan_family` is the pipeline. Each step is a module with one function of that name, and each takes a value and returns
-one:
+`plan_family` is the pipeline. Each step is a module of its name; it takes a value and returns one:
 
 =========  ===============================================================================  ======================
 step       does                                                                             returns
@@ -27,15 +26,11 @@ from functools import cached_property
 from zoneward.kube.adoption import selector_of
 from zoneward.kube.objects import Condition, EndpointSlice, Pod, Service, is_ready
 from zoneward.routing.conditions import conditions_of
-from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand
 from zoneward.routing.events import Event, events_of, upstream_events_of
 from zoneward.routing.outcome import speaker
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.selection.selection import (
-    ZONEWARD,
-    Consumer,
     endpoints_of_all_ports,
     hints_heeded,
     is_proxied,
@@ -46,44 +41,23 @@ from zoneward.routing.selection.traffic import Traffic, predict
 from zoneward.slices import upstream_hints
 from zoneward.slices.assign import PendingWork, assign
 from zoneward.slices.changes import SliceChanges, changes_of
+from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.decide import decide, decide_without_selector, without_slice_groups
 from zoneward.slices.encode import encode, slice_template
-from zoneward.slices.endpoints import IPV4, IPV6, EndpointBuilder, ServiceEndpoints, address_types
+from zoneward.slices.endpoints import (
+    IPV4,
+    IPV6,
+    ServiceEndpoints,
+    address_types,
+    collect_endpoints,
+    planned_address_types,
+)
 from zoneward.slices.existing import ExistingSlices, in_order
 from zoneward.slices.family_state import FamilyState
 from zoneward.slices.pack import pack
 from zoneward.slices.slice_rules import managers_of, rules_of_others, rules_of_slices
 
 # --- what goes in and what comes out ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterState:
-    """What all Services of a cluster share.
-
-    ``node_zones`` has every Node that exists, with its zone or None; the mapping never changes, a new one replaces it.
-    ``pods_known`` is off where a snapshot holds no Pods: endpoints then come from its slices. ``consumer`` is the kind
-    of proxy that traffic is predicted for.
-    """
-
-    demand: Demand
-    node_zones: Mapping[str, str | None]
-    configuration: Configuration
-    pods_known: bool = True
-    consumer: Consumer = ZONEWARD
-
-    def affects_all_services(self, new: "ClusterState") -> bool:
-        """Whether every Service needs a new plan when this state becomes the ``new`` one.
-
-        The zones of single Nodes do not matter here: they affect the Services that have Pods there. But without any
-        Node, Pods count without one.
-        """
-        return (
-            self.demand != new.demand
-            or bool(self.node_zones) != bool(new.node_zones)
-            or self.configuration != new.configuration
-            or (self.pods_known, self.consumer) != (new.pods_known, new.consumer)
-        )
 
 
 @dataclass(frozen=True)
@@ -300,50 +274,6 @@ def _surplus(service: Service, existing: Sequence[ExistingSlices]) -> tuple[Endp
     replaced = {name: each for slices in existing for name, each in slices.replaced.items()}
     kinds = (own,) if is_deleting(service) else (own, replaced)
     return tuple(each.slice for kind in kinds for each in in_order(kind))
-
-
-# --- the first step ---------------------------------------------------------------------------------------------------
-
-
-def collect_endpoints(
-    address_type: str,
-    service: Service,
-    pods: Iterable[Pod],
-    existing: ExistingSlices,
-    cluster_state: ClusterState,
-) -> ServiceEndpoints:
-    """Collect the endpoints of one address family from Pods, or from the slices where no Pods are known."""
-    upstream = cluster_state.configuration.upstream
-    endpoints = ServiceEndpoints(
-        address_type,
-        endpoint_builder(service, cluster_state),
-        merge_addresses=not upstream,
-        # A Pod that has none of the ports serves nobody: slices list it, and no proxy ever picks it.
-        count_without_ports=upstream or not service.spec.ports,
-    )
-    previous_group = existing.previous_groups().get
-    if cluster_state.pods_known:
-        for pod in pods:
-            endpoints.add_pod(pod, previous_group)
-    else:
-        listing = (*in_order(existing.replaced), *in_order(existing.own))
-        endpoints.add_from_slices((each.slice for each in listing if each.has_placement), previous_group)
-    return endpoints
-
-
-def endpoint_builder(service: Service, cluster_state: ClusterState) -> EndpointBuilder:
-    """Without any Node in a snapshot, nothing says that the Node of a Pod is gone."""
-    zones = cluster_state.node_zones
-    keep = not zones and not cluster_state.configuration.upstream
-    return EndpointBuilder(service, node_zones=zones, keep_without_node=keep)
-
-
-def planned_address_types(service: Service, pods: Iterable[Pod], cluster_state: ClusterState) -> tuple[str, ...]:
-    """The address families to plan."""
-    spec = service.spec
-    if spec.ip_families or spec.cluster_ip or cluster_state.configuration.upstream:
-        return address_types(service)
-    return address_types(service, pods)
 
 
 # --- Services without Pods --------------------------------------------------------------------------------------------

@@ -13,19 +13,11 @@ slices.
 from collections.abc import Container, Hashable, Iterable, Mapping
 
 from zoneward.kube.objects import EndpointSlice, Pod, Service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.endpoints import collect_endpoints, endpoint_builder, planned_address_types
 from zoneward.slices.existing import ExistingSlices
 from zoneward.slices.family_state import FamilyState
-from zoneward.slices.plan import (
-    ClusterState,
-    ServicePlan,
-    collect_endpoints,
-    endpoint_builder,
-    is_deleting,
-    is_managed,
-    plan_families,
-    plan_unmanaged,
-    planned_address_types,
-)
+from zoneward.slices.plan import ServicePlan, is_deleting, is_managed, plan_families, plan_unmanaged
 
 
 class ServicePlanner:

@@ -39,7 +39,8 @@ from zoneward.kube.adoption import (
 from zoneward.kube.objects import EndpointConditions, EndpointSlice, Node, ObjectMeta, Pod, Service, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
-from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 SELECTOR = {"app": "cart"}
 MARK = '{"app":"cart"}'

@@ -31,7 +31,8 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
-from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 OTHER = ("default", "other")
 PORTS = (EndpointPort(name="", port=80, protocol="TCP"),)

@@ -23,7 +23,8 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.events import DISABLED, ENABLED
 from zoneward.sandbox.server.beginning import begun
-from zoneward.slices.plan import ClusterState, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 QUIET_WITHIN: Final = 200.0

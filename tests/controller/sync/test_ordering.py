@@ -15,7 +15,8 @@ from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.asked import Approach
 from zoneward.slices.changes import SliceChanges
-from zoneward.slices.plan import ClusterState, FamilyPlan, ServicePlan
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 NAMES = tuple("abcd")
 OLD, NEW = ((EndpointPort(name="", port=number, protocol="TCP"),) for number in (80, 81))

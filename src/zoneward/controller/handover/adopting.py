@@ -38,7 +38,8 @@ from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
-from zoneward.slices.plan import ClusterState, ServicePlan, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 LIMIT: Final = 60.0
 """Seconds for all of it. It takes a few, most of them waiting for controllers."""

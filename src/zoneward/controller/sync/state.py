@@ -20,7 +20,8 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.demand.demand_changes import changes_demand
 from zoneward.routing.selection.selection import ZONEWARD, Consumer
-from zoneward.slices.plan import ClusterState, ServicePlan
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan
 from zoneward.slices.planner import ServicePlanner
 
 

@@ -12,8 +12,8 @@ WEIGHT_DIGITS: Final = 6
 class ZoneGroup:
     """The zones that consume the same endpoints, in name order, each with a weight.
 
-    A weight is the share of a zone's traffic that an endpoint gets beside the endpoints of other groups that the zone
-    consumes. It is almost always 1.
+    A weight says how much of a zone's traffic an endpoint gets, compared with the endpoints of other groups that the
+    zone consumes. It is almost always 1.
     """
 
     zones: tuple[str, ...]
