@@ -139,11 +139,13 @@ def plan_service(
     ``taken`` holds names of slices elsewhere in the namespace that new ones must avoid; ``trigger_time`` (RFC 3339)
     goes into whatever is written.
     """
-    pods, slices = tuple(pods), tuple(slices)
+    # Each object once: the last of those with the same name counts.
+    by_name = {each.metadata.name: each for each in slices}
+    pods = {(pod.metadata.namespace, pod.metadata.name): pod for pod in pods}.values()
     if not is_managed(service):
-        return plan_unmanaged(service, slices, cluster_state)
+        return plan_unmanaged(service, by_name.values(), cluster_state)
     by_family: dict[str, ExistingSlices] = {}
-    for rank, slice_ in enumerate(slices):
+    for rank, slice_ in enumerate(by_name.values()):
         address_type = slice_.address_type
         if address_type not in by_family:
             by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
@@ -153,8 +155,9 @@ def plan_service(
         if address_type not in by_family:
             by_family[address_type] = ExistingSlices(service, cluster_state.configuration, indexed=False)
         endpoints.append(collect_endpoints(address_type, service, pods, by_family[address_type], cluster_state))
-    names = frozenset(each.metadata.name for each in slices)
-    return plan_families(service, endpoints, by_family, cluster_state, trigger_time=trigger_time, taken=(taken, names))
+    return plan_families(
+        service, endpoints, by_family, cluster_state, trigger_time=trigger_time, taken=(taken, by_name)
+    )
 
 
 # --- the pipeline -----------------------------------------------------------------------------------------------------
