@@ -16,11 +16,11 @@ from zoneward.client.resources import Place as Kind
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.rivals import Rivals
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Operation, SyncResult
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status.telling import Teller
-from zoneward.daemon.log import Told
+from zoneward.controller.sync_counts import Operation, SyncResult
+from zoneward.daemon.log import LogValue
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
@@ -37,17 +37,17 @@ class Lines:
     """A log that is kept."""
 
     def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, Told]]] = []
+        self.lines: list[tuple[str, dict[str, LogValue]]] = []
 
-    def bind(self, **_fields: Told) -> Self:
+    def bind(self, **_fields: LogValue) -> Self:
         return self
 
-    def error(self, event: str, **fields: Told) -> None:
+    def error(self, event: str, **fields: LogValue) -> None:
         self.lines.append((event, fields))
 
     debug = info = warning = error
 
-    def about(self, words: str) -> list[dict[str, Told]]:
+    def about(self, words: str) -> list[dict[str, LogValue]]:
         return [fields for event, fields in self.lines if words in event]
 
 
@@ -122,7 +122,7 @@ def test_one_that_becomes_an_external_name_loses_its_slices() -> None:
         await until(lambda: not place.slices())
         place.missing.clear()
         await settle(place, controller)
-        assert len(controller.metrics.accounts) == 0
+        assert len(controller.metrics.totals) == 0
 
     run(work)
 
@@ -441,7 +441,7 @@ def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_i
         assert len(pauses) == 12
         assert controller.metrics.syncs[SyncResult.ERROR] == 12
 
-    run(work, log=lines, workers=2, back_off=BackOff(first=0.01, longest=0.05, with_news=0.05))
+    run(work, log=lines, workers=2, back_off=RequeueDelay(first=0.01, longest=0.05, with_news=0.05))
 
 
 class Terminating(Writer):
@@ -616,7 +616,7 @@ def test_while_the_gate_of_hints_is_off_none_is_written_however_subsetting_is_en
                 endpoints = [one for each in place.slices() for one in each.endpoints or ()]
                 assert len(endpoints) == 12
                 assert not [one for one in endpoints if one.hints is not None]
-                assert not controller.metrics.accounts.hinted.total()
+                assert not controller.metrics.totals.hinted.total()
                 (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
                 conditions = {each["type"]: each for each in service["status"]["conditions"]}
                 for type_ in (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION):

@@ -15,9 +15,9 @@ from zoneward.client.writer import Writer
 from zoneward.controller.handover.alone import alone
 from zoneward.controller.handover.rivals import GRACE, MEMORY, QUIET, STILL, Rivals, Verdict, is_sign_of_life, look
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.status.telling import Teller
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
     Endpoint,

@@ -5,11 +5,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.schedule import PATIENCE, Depth, Given, Schedule, Urgency, urgency_of
 
 BATCHING = Batching(period=1.0, writes_per_second=4, burst=2, longest=2.0)
-BACK_OFF = BackOff(first=0.5, longest=8, with_news=1)
+BACK_OFF = RequeueDelay(first=0.5, longest=8, with_news=1)
 
 
 def a_schedule(batching: Batching = BATCHING) -> Schedule[str]:

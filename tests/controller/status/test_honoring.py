@@ -20,7 +20,7 @@ from zoneward.client.writer import Writer, encoded
 from zoneward.controller.loop import Controller
 from zoneward.controller.status import honoring
 from zoneward.controller.status.telling import Teller
-from zoneward.daemon.unreadable import UNREADABLE
+from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.sandbox.server.kinds import Kind

@@ -8,10 +8,11 @@ from tests.client.a_writer import SLICE, SLICES_KEPT, kept, with_registry
 
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
-from zoneward.controller.metrics import Metrics, Operation
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.ordering import Step
 from zoneward.controller.sync.reconciling import Ending, Reconciler
 from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import EndpointSlice
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
 
@@ -37,8 +38,8 @@ def somebody_deletes(registry: Registry) -> None:
     registry.delete(registry.kinds[SLICES_KEPT], KEY[0], SLICE.metadata.name, Deletion())
 
 
-def a_reconciler(writer: Writer) -> tuple[Reconciler, Tracker, Metrics]:
-    tracker, metrics = Tracker(), Metrics()
+def a_reconciler(writer: Writer) -> tuple[Reconciler, Tracker, ControllerMetrics]:
+    tracker, metrics = Tracker(), ControllerMetrics()
     return Reconciler(writer, tracker=tracker, metrics=metrics), tracker, metrics
 
 

@@ -13,16 +13,15 @@ from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.cache import Cache
 from zoneward.client.resources import ENDPOINTS, Key, LegacyEndpoints
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.legacy_endpoints import is_kept, renewed
 from zoneward.controller.leader.leading import Leading
-from zoneward.controller.metrics import Metrics
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.queue import Queue
-from zoneward.daemon.log import Log
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, UnexpectedErrorLog
 
 BATCHING: Final = Batching(period=1.0)
-BACK_OFF: Final = BackOff(first=0.5, longest=300.0, with_news=10.0)
+BACK_OFF: Final = RequeueDelay(first=0.5, longest=300.0, with_news=10.0)
 
 
 class EndpointsKeeper:
@@ -34,12 +33,12 @@ class EndpointsKeeper:
         writer: Writer,
         *,
         leading: Leading,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         log: Log,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
     ) -> None:
         self._cache, self._writer = cache, writer.once()
-        self._leading, self._metrics, self._log, self._mistakes = leading, metrics, log, MistakeLog(log)
+        self._leading, self._metrics, self._log, self._unexpected = leading, metrics, log, UnexpectedErrorLog(log)
         self.queue: Final = Queue[Key](batching=BATCHING, back_off=back_off or BACK_OFF)
         self._there: dict[Key, LegacyEndpoints] = {}
         """As they were last read or written."""
@@ -91,7 +90,7 @@ class EndpointsKeeper:
             except CallFailed as error:
                 if self._cache.services.get(*key) is not None:
                     self.reread(key)
-                self._metrics.call_failed(error, kind=ENDPOINTS.plural)
+                self._metrics.record_api_error(error, kind=ENDPOINTS.plural)
                 if outcome_of(error) is Outcome.TERMINATING:
                     self.queue.done(key)
                     continue
@@ -109,7 +108,7 @@ class EndpointsKeeper:
                 # What is kept may be spoilt by it.
                 if self._cache.services.get(*key) is not None:
                     self.reread(key)
-                self._mistakes.tell("a mistake in the program kept Endpoints from being written", key, error)
+                self._unexpected.error("a mistake in the program kept Endpoints from being written", key, error)
                 self.queue.failed(key)
             else:
                 self.queue.done(key, writes=writes)

@@ -9,8 +9,7 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.resources import Key
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Adopting, Link, NothingToDo
-from zoneward.daemon.log import Log
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
 
@@ -42,7 +41,7 @@ class Releases:
         self._sleep = sleep
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self._mistakes = MistakeLog(log)
+        self._unexpected = UnexpectedErrorLog(log)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -97,6 +96,6 @@ class Releases:
                 log.warning("a Service could not be given back", error=str(error))
                 return False
             except Exception as error:
-                self._mistakes.tell("a mistake in the program kept a Service from being given back", key, error)
+                self._unexpected.error("a mistake in the program kept a Service from being given back", key, error)
                 return False
         return True

@@ -21,13 +21,12 @@ from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.queue.queue import Queue
 from zoneward.controller.status.conditions import means_the_same, ours, patch_of, says_the_same, timed, with_ours
-from zoneward.daemon.events import Recorder
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
-from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
+from zoneward.daemon.event_recorder import EventRecorder
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
+from zoneward.daemon.unreadable_objects import reference_to, regarding, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing import events as routing_events
@@ -97,7 +96,7 @@ class Teller:
         *,
         instance: str,
         rate: TellingRate | None = None,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
         calm: float = CALM,
         log: Log | None = None,
         on_trouble: _Trouble = lambda _key, _trouble: None,
@@ -107,10 +106,10 @@ class Teller:
     ) -> None:
         self._writer, self._rate, self._on_trouble = writer, rate or TellingRate(), on_trouble
         self._now, self._sleep, self._calm = now, sleep, calm
-        self._mistakes = MistakeLog(log or Silent())
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self._clock = clock or asyncio.get_running_loop().time
-        self._queue = Queue[Key](back_off=back_off or BackOff(), clock=self._clock)
-        self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
+        self._queue = Queue[Key](back_off=back_off or RequeueDelay(), clock=self._clock)
+        self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._matters: dict[Key, _Matter] = {}
         self._paid = 0.0
         self._nothing_waits = asyncio.Event()
@@ -161,7 +160,7 @@ class Teller:
 
     def tell_unreadable(self, found: Unreadable) -> None:
         """An object of any kind cannot be read."""
-        about = stand_in(found)
+        about = reference_to(found)
         # No Service has a key like that.
         key = "", f"{found.resource.kind}/{found.namespace}/{found.name}"
         matter = self._matters.setdefault(key, _Matter(about))
@@ -263,7 +262,7 @@ class Teller:
                 self._queue.failed(key, retry_after=asked)
                 continue
             except Exception as error:
-                self._mistakes.tell("a mistake in the program kept something from being told", key, error)
+                self._unexpected.error("a mistake in the program kept something from being told", key, error)
                 self._queue.failed(key)
                 continue
             if pause > 0 and self._matters.get(key) is matter and not matter.events:

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.controller.metrics import Operation
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, identity
 from zoneward.routing.selection.slice_groups import group_of_slice
 from zoneward.slices.changes import slice_name

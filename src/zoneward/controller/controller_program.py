@@ -21,25 +21,24 @@ from zoneward.client.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyRe
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
-from zoneward.controller.exposition import MetricsPage
+from zoneward.controller.controller_configuration import ControllerConfiguration
+from zoneward.controller.controller_metrics import ControllerMetrics, Moment
 from zoneward.controller.handover.alone import alone
 from zoneward.controller.leader.candidate import Candidate, new_identity
 from zoneward.controller.leader.observing import Observer
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Metrics, Moment
 from zoneward.controller.mode import Mode
 from zoneward.controller.predictions import ByFamily, Predictions, predictions_of
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.settings import Settings
 from zoneward.controller.status.telling import LONGEST_TRUCE, Teller
 from zoneward.controller.sync.permissions import RIGHTS, RIGHTS_OF_MARKED, check_rights
 from zoneward.controller.sync.unanswered import Unanswered
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
-from zoneward.daemon.log import Log
+from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metric_text import CONTENT_TYPE
-from zoneward.daemon.repetition import Repetition
+from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.status_server import StatusServer, Work
-from zoneward.daemon.unreadable import numbers
+from zoneward.daemon.unreadable_objects import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
@@ -60,7 +59,7 @@ class _Link(Standing):
         self.send = transport.send
 
 
-class Replica:
+class ControllerProgram:
     """`run` it once. ``lease`` is the Lease's namespace and name, ``instance`` the name of this process among its kind,
     ``as_json`` what `/debug/decisions` shows of a plan.
     """
@@ -70,7 +69,7 @@ class Replica:
         access: Access,
         *,
         configuration: Configuration,
-        settings: Settings,
+        settings: ControllerConfiguration,
         lease: Key,
         instance: str,
         log: Log,
@@ -84,7 +83,7 @@ class Replica:
         self._refusal: CallFailed | None = None
         self._has_seen_lease = False
         self._lease_fault: str | None = None
-        self._refused_words = Repetition(burst=1, period=LONGEST_TRUCE)
+        self._refused_words = RepeatFilter(burst=1, period=LONGEST_TRUCE)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set. Raises InputError where the status port can't be had, CallFailed where the server
@@ -111,7 +110,9 @@ class Replica:
         else:
             writer = Writer(self._unanswered, limit=settings.timing.write, may_write=self._candidate.may_write)
         self._predictions = Predictions() if settings.predictions else None
-        metrics = Metrics(max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions)
+        metrics = ControllerMetrics(
+            max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions
+        )
         self._teller = Teller(writer, instance=self._instance, log=log, on_trouble=self._not_told)
         self._controller = Controller(
             self._standing,
@@ -298,7 +299,7 @@ class Replica:
         if isinstance(error, Conflict):
             # Another was faster.
             return
-        self._controller.metrics.call_failed(error, kind=LEASES.plural)
+        self._controller.metrics.record_api_error(error, kind=LEASES.plural)
         self._has_seen_lease = self._has_seen_lease or bool(self._candidate.leader)
         if isinstance(error, Forbidden | Unauthorized) and not self._has_seen_lease:
             # It would stand by for ever, and look well.
@@ -319,14 +320,14 @@ class Replica:
         if resource.kind != LEASES.kind:
             # Without those of nodes' proxies slices are as right as with them.
             self._standing.trouble(resource, error)
-        self._controller.metrics.watch_failed(error, kind=resource.plural)
+        self._controller.metrics.record_watch_error(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
         write("a list or watch broke off", kind=resource.plural, reason=_kind(error), error=self._said(error))
 
     def _not_told(self, service: Key, error: CallFailed) -> None:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
         kind = EVENTS.plural if is_event else SERVICES.plural
-        self._controller.metrics.call_failed(error, kind=kind)
+        self._controller.metrics.record_api_error(error, kind=kind)
         outcome = outcome_of(error)
         if outcome in (Outcome.REFUSED, Outcome.TERMINATING):
             self._refused_to_tell(service, error, kind, outcome)
