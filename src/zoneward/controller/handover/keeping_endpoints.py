@@ -10,6 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.cache import Cache
 from zoneward.client.resources import ENDPOINTS, Key, LegacyEndpoints
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
@@ -21,7 +22,7 @@ from zoneward.controller.queue.queue import Queue
 from zoneward.daemon.log import Log, UnexpectedErrorLog
 
 BATCHING: Final = Batching(period=1.0)
-BACK_OFF: Final = RequeueDelay(first=0.5, longest=300.0, with_news=10.0)
+BACK_OFF: Final = RequeueDelay(backoff=Backoff(initial=0.5, cap=300.0, jitter=0.5), with_news=10.0)
 
 
 class EndpointsKeeper:
@@ -38,7 +39,12 @@ class EndpointsKeeper:
         back_off: RequeueDelay | None = None,
     ) -> None:
         self._cache, self._writer = cache, writer.once()
-        self._leading, self._metrics, self._log, self._unexpected = leading, metrics, log, UnexpectedErrorLog(log)
+        self._leading, self._metrics, self._log, self._unexpected = (
+            leading,
+            metrics,
+            log,
+            UnexpectedErrorLog(log),
+        )
         self.queue: Final = Queue[Key](batching=BATCHING, back_off=back_off or BACK_OFF)
         self._there: dict[Key, LegacyEndpoints] = {}
         """As they were last read or written."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from zoneward.client.api_errors import CallFailed
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import Key
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Adopting, Link, NothingToDo
@@ -15,9 +16,8 @@ from zoneward.routing.configuration import Configuration
 
 AT_ONCE: Final = 4
 """Services that are given back at the same time: each may wait long for the built-in controller."""
-PAUSE: Final = 5.0
-"""Seconds after a release that failed for the first time. It doubles each time."""
-LONGEST_PAUSE: Final = 60.0
+BACKOFF: Final = Backoff(initial=5.0, cap=60.0)
+"""After a release that failed."""
 
 
 class Releases:
@@ -72,10 +72,10 @@ class Releases:
 
     async def _release(self, key: Key) -> None:
         log = self._log.bind(service="/".join(key))
-        pause = PAUSE
+        failures = 0
         while not await self._is_released(key, log):
-            await self._sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            failures += 1
+            await self._sleep(BACKOFF.delay(failures))
 
     async def _is_released(self, key: Key, log: Log) -> bool:
         """Try it once. False: it has to be tried again."""

@@ -167,7 +167,7 @@ class Schedule(Generic[K]):
         entry = self._worked_on(key)
         entry.pace = self._batching.after(entry.pace, given=entry.given, writes=writes)
         entry.failures, entry.stale = entry.failures + 1, False
-        due = now + self._back_off.pause(failed=entry.failures, chance=chance, retry_after=retry_after)
+        due = now + self._back_off.backoff.delay(entry.failures, random=chance, retry_after=retry_after)
         entry.not_before, entry.asked = now + (retry_after or 0.0), retry_after is not None
         has_news = entry.changed is not None
         self._merge(entry)

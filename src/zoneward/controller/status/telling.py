@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
@@ -26,7 +27,8 @@ from zoneward.controller.queue.queue import Queue
 from zoneward.controller.status.conditions import means_the_same, ours, patch_of, says_the_same, timed, with_ours
 from zoneward.daemon.event_recorder import EventRecorder
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
-from zoneward.daemon.unreadable_objects import reference_to, regarding, unreadable_event
+from zoneward.daemon.rate_limiter import RateLimiter
+from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing import events as routing_events
@@ -111,7 +113,7 @@ class Teller:
         self._queue = Queue[Key](back_off=back_off or RequeueDelay(), clock=self._clock)
         self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._matters: dict[Key, _Matter] = {}
-        self._paid = 0.0
+        self._limiter = RateLimiter(per_second=self._rate.per_second, burst=self._rate.burst, now=self._clock())
         self._nothing_waits = asyncio.Event()
         self._nothing_waits.set()
         self._waiting: set[Key] = set()
@@ -165,7 +167,7 @@ class Teller:
         key = "", f"{found.resource.kind}/{found.namespace}/{found.name}"
         matter = self._matters.setdefault(key, _Matter(about))
         event = unreadable_event(found)
-        self._add_event(matter, self._recorder.record(about, event, **regarding(found)))
+        self._add_event(matter, self._recorder.record(about, event, **involved_kind(found)))
         self._note(key, matter)
 
     def forget(self, key: Key) -> None:
@@ -220,8 +222,8 @@ class Teller:
         matter.written = None
         matter.taken_away += 1
         # The first time it may have been a person, or somebody who wrote over it unseen.
-        pause = 0.0 if matter.taken_away == 1 else min(LONGEST_TRUCE, 2.0 ** min(matter.taken_away, 20))
-        matter.not_before = self._clock() + pause
+        backoff = Backoff(initial=2.0, cap=LONGEST_TRUCE)
+        matter.not_before = self._clock() + (0.0 if matter.taken_away == 1 else backoff.delay(matter.taken_away))
 
     def _note(self, key: Key, matter: _Matter) -> None:
         if matter.waits:
@@ -396,7 +398,5 @@ class Teller:
             del self._written_at[oldest]
 
     async def _pace(self) -> None:
-        now = self._clock()
-        self._paid = max(self._paid, now - self._rate.burst / self._rate.per_second) + 1 / self._rate.per_second
-        if self._paid > now:
-            await self._sleep(self._paid - now)
+        if (wait := self._limiter.reserve(self._clock())) > 0:
+            await self._sleep(wait)
