@@ -69,12 +69,14 @@ def assign(assignment: Assignment, endpoints: ServiceEndpoints, pending: Pending
         if assignment.kind != "groups" or not port_group.counted:
             found.setdefault((ports, ()), AssignedGroup(port_group.ports, None)).endpoints.extend(members)
             continue
+        by_zones: dict[tuple[str, ...], list[PodEndpoint]] = {}
         for member in members:
             group = assignment.group_of(member)
-            key = ports, group.zones if group is not None else ()
-            if key not in found:
-                found[key] = AssignedGroup(port_group.ports, group)
-            found[key].endpoints.append(member)
+            zones = group.zones if group is not None else ()
+            if zones not in by_zones:
+                assigned = found.setdefault((ports, zones), AssignedGroup(port_group.ports, group))
+                by_zones[zones] = assigned.endpoints
+            by_zones[zones].append(member)
     for ports in port_groups.keys() - {key[0] for key in found}:
         found[ports, ()] = AssignedGroup(port_groups[ports].ports, None)
     return found
