@@ -32,8 +32,8 @@ from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, cluster
 
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus
-from zoneward.routing.configuration import Algorithm, Configuration, SubsettingSettings
-from zoneward.routing.selection.traffic import Traffic
+from zoneward.routing.configuration import Configuration, SubsettingSettings
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 NOW = "2026-11-21T08:00:00Z"
@@ -77,7 +77,7 @@ def from_a_file(cluster: Cluster) -> Cluster:
     return cluster.with_(service=replace(cluster.service, metadata=replace(cluster.service.metadata, uid="")))
 
 
-def subsetting(algorithm: Algorithm) -> Configuration:
+def subsetting(algorithm: str) -> Configuration:
     """Settings with which a few endpoints are enough to start, and an update is made whatever it costs."""
     settings = SubsettingSettings(
         algorithm=algorithm, starting_threshold=Fraction(1), padding=0, in_zone_tolerance=Fraction(1)
@@ -265,7 +265,7 @@ def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random
             that.decision.reason,
         )
         assert endpoint_answers(this.decision) == endpoint_answers(that.decision)
-    assert (one.events, one.surplus, one.speaker) == (other.events, other.surplus, other.speaker)
+    assert (one.events, one.surplus, one.worst_family) == (other.events, other.surplus, other.worst_family)
 
 
 @examples(80)
@@ -302,7 +302,7 @@ def without_new_names(plan: ServicePlan) -> ServicePlan:
     return dataclasses.replace(plan, families=tuple(map(without, plan.families)))
 
 
-def traffic_of(plan: ServicePlan) -> list[Traffic | None]:
+def traffic_of(plan: ServicePlan) -> list[ExpectedTraffic | None]:
     """Without what hangs on the order of names: sums of doubles differ by it."""
     return [rounded(family.traffic) if family.traffic else None for family in plan.families]
 

@@ -16,10 +16,10 @@ from tests.clusters import (
     pods_in,
 )
 
-from zoneward.routing.configuration import Configuration, Gates, HintsSettings, SubsettingSettings
+from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 
 AUTO: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 1}))
 AS_HINTS: Final = Configuration(subsetting=SubsettingSettings(encoding="hints"))
@@ -44,7 +44,7 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
         "service.kubernetes.io/topology-mode: 'Banana' is not a known value",
     ),
     Reason.FEATURE_GATE_OFF: (
-        AUTO.with_(configuration=Configuration(gates=Gates(topology_aware_hints=False))),
+        AUTO.with_(configuration=Configuration(gates=FeatureGates(topology_aware_hints=False))),
         "the feature gate TopologyAwareHints is off",
     ),
     Reason.TOPOLOGY_KEYS: (

@@ -8,7 +8,7 @@ from tests.clusters import DUAL_STACK, a_pod, a_service, hints, nodes_in
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, Hints, ServicePort
 from zoneward.routing.configuration import Configuration, SubsettingSettings
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.routing.placement.groups import ZoneGroup, own_group
 from zoneward.slices.assign import PendingWork, assign
 from zoneward.slices.decide import decide
@@ -41,7 +41,7 @@ def encoded(
     decision = decide(
         a_service(mode, distribution=distribution, subsetting=subsetting),
         found.index,
-        demand=demand_of(nodes_in({"a": 1, "b": 2})),
+        demand=compute_demand(nodes_in({"a": 1, "b": 2})),
         in_force=None,
         configuration=SMALL,
     )

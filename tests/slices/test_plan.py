@@ -32,10 +32,9 @@ from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, ServicePort
 from zoneward.routing.configuration import Configuration, HintsSettings
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.reasons import Reason
-from zoneward.routing.rules import Rule
-from zoneward.routing.selection.selection import CONSUMERS
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.rules import Reason, Rule
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan
 
@@ -268,7 +267,7 @@ def test_an_external_name_has_no_slices() -> None:
     ours = CLUSTER.settled().slices
     cluster = CLUSTER.with_(service=a_service("Auto", type_="ExternalName"), slices=(*BUILT_IN, *ours))
     plan = cluster.plan()
-    assert (plan.families, plan.conditions, plan.events, plan.surplus, plan.speaker) == ((), (), (), ours, None)
+    assert (plan.families, plan.conditions, plan.events, plan.surplus, plan.worst_family) == ((), (), (), ours, None)
 
 
 MANUAL: Final = a_slice(
@@ -408,8 +407,8 @@ def test_the_speaker_is_the_family_with_the_graver_outcome() -> None:
     pods = (*pods_in({"a": 1}, dual_stack=True), *CLUSTER.pods[1:])
     plan = CLUSTER.with_(service=a_service("Auto", families=DUAL_STACK), pods=pods).plan()
     assert [family.decision.active for family in plan.families] == [True, False]
-    assert plan.speaker == "IPv6"
-    assert CLUSTER.plan().speaker == "IPv4"
+    assert plan.worst_family == "IPv6"
+    assert CLUSTER.plan().worst_family == "IPv4"
 
 
 def test_conditions_of_others_and_of_ours_do_not_change_a_plan() -> None:
@@ -429,11 +428,13 @@ def test_other_nodes_than_those_of_demand_still_have_pods() -> None:
 # --- changes of the cluster -------------------------------------------------------------------------------------------
 
 TWO_NODES = [a_node("n1", "a"), a_node("n2", "b")]
-STATE = ClusterState(demand=demand_of(TWO_NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
+STATE = ClusterState(demand=compute_demand(TWO_NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
 
 
 def test_the_same_state_affects_no_service() -> None:
-    again = ClusterState(demand=demand_of(TWO_NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
+    again = ClusterState(
+        demand=compute_demand(TWO_NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration()
+    )
     assert not STATE.affects_all_services(again)
 
 
@@ -444,8 +445,8 @@ def test_a_node_that_does_not_count_affects_only_services_with_pods_there() -> N
 def test_demand_the_first_node_and_settings_affect_all_services() -> None:
     """Where no Node is known, Pods count without one."""
     others = [
-        with_fields(STATE, demand=demand_of([a_node("n1", "a", cpu=8), TWO_NODES[1]])),
-        with_fields(STATE, demand=demand_of([*TWO_NODES, a_node("n3", "a")])),
+        with_fields(STATE, demand=compute_demand([a_node("n1", "a", cpu=8), TWO_NODES[1]])),
+        with_fields(STATE, demand=compute_demand([*TWO_NODES, a_node("n3", "a")])),
         with_fields(STATE, node_zones={}),
         with_fields(STATE, configuration=Configuration(max_endpoints_per_slice=7)),
         with_fields(STATE, pods_known=False),

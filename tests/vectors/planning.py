@@ -20,11 +20,11 @@ from zoneward.kube.objects import (
     identity,
     zone_of,
 )
-from zoneward.routing.conditions import conditions_of
+from zoneward.routing.service_conditions import conditions_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.events import Event, upstream_events_of
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.service_events import ServiceEvent, upstream_events_of
 from zoneward.routing.placement.endpoint_index import EndpointIndex, IndexedEndpoint
 from zoneward.slices import upstream_hints
 from zoneward.slices.cluster_state import ClusterState
@@ -36,7 +36,7 @@ UPSTREAM: Final = Configuration().as_upstream()
 
 
 def upstream_demand(nodes: Iterable[Node]) -> Demand:
-    return demand_of(nodes, missing_cpu="disable")
+    return compute_demand(nodes, missing_cpu="disable")
 
 
 def plan(
@@ -74,7 +74,7 @@ class Hinted:
 
     packed: PackedSlices
     decision: Decision
-    events: tuple[Event, ...]
+    events: tuple[ServiceEvent, ...]
     told: tuple[Condition, ...]
 
 
@@ -104,7 +104,7 @@ def set_hints(
     return Hinted(
         packed=upstream_hints.set_hints(packed, decision),
         decision=decision,
-        events=upstream_events_of(decisions, told=told),
+        events=upstream_events_of(decisions, conditions=told),
         told=conditions_of(decisions),
     )
 

@@ -1,18 +1,15 @@
 """What a decision depends on, and the list of rules that it has asked so far."""
 
-from fractions import Fraction
-
 from zoneward.kube.objects import Service
-from zoneward.routing import upstream
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import EndpointIndex
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.approach import asked_for
-from zoneward.routing.rules import Rules, counted, listed
+from zoneward.routing.request.approach import requested_approach
+from zoneward.routing.rules import Reason, RuleLog, counted
+from zoneward.routing.upstream_ranges import ZoneRange
 
 
 class DecisionContext:
@@ -36,8 +33,8 @@ class DecisionContext:
         self.demand = demand
         self.in_force = in_force
         self.configuration = configuration
-        self.rules = Rules()
-        self.request = asked_for(service, configuration, self.rules)
+        self.rules = RuleLog()
+        self.request = requested_approach(service, configuration, self.rules)
         self.hints = self.request.hints or configuration.hints
 
     # --- rules of several approaches: the refusal where one is not met, or None ---------------------------------------
@@ -45,7 +42,7 @@ class DecisionContext:
     def check_external_policy(self) -> Decision | None:
         """Endpoints may not serve other zones where traffic from outside stays on their node."""
         policy = self.service.spec.external_traffic_policy or "Cluster"
-        if self.rules.ask("external-traffic-policy", policy != "Local", f"externalTrafficPolicy is {policy}"):
+        if self.rules.record("external-traffic-policy", policy != "Local", f"externalTrafficPolicy is {policy}"):
             return None
         return self.build_inactive(
             Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL,
@@ -54,20 +51,20 @@ class DecisionContext:
 
     def check_ready_nodes(self) -> Decision | None:
         number = len(self.demand.nodes)
-        if self.rules.ask("ready-nodes", bool(number), counted(number, "ready node")):
+        if self.rules.record("ready-nodes", bool(number), counted(number, "ready node")):
             return None
         return self.build_inactive(Reason.NO_READY_NODES, "no node is ready")
 
     def check_ready_endpoints(self) -> Decision | None:
         number = self.ready_count
         detail = f"{counted(number, 'endpoint')} ready of {self.endpoint_index.total_count}"
-        if self.rules.ask("ready-endpoints", bool(number), detail):
+        if self.rules.record("ready-endpoints", bool(number), detail):
             return None
         return self.build_inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
 
     def check_zones(self, demand: Demand) -> Decision | None:
         zones = len(demand.zones)
-        if self.rules.ask("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
+        if self.rules.record("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
             return None
         return self.build_inactive(Reason.ONE_ZONE, f"nodes are only ready in {counted(zones, 'zone')}")
 
@@ -86,7 +83,7 @@ class DecisionContext:
         assignment: Assignment | None = None,
         allocation: Allocation | None = None,
         moved: int = 0,
-        ranges: dict[str, upstream.ZoneRange] | None = None,
+        ranges: dict[str, ZoneRange] | None = None,
     ) -> Decision:
         request = self.request
         assignment = Assignment(self.endpoint_index) if assignment is None else assignment
@@ -108,13 +105,3 @@ class DecisionContext:
             has_endpoints=self.endpoint_index.total_count > 0,
             assignment=assignment,
         )
-
-
-def format_percent(share: Fraction) -> str:
-    return f"{float(share * 100):.3g} %"
-
-
-def describe_without(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
-    """``2 nodes without zone label (n1, n2)``, or nothing. ``number``: of all; ``names`` may be the first few."""
-    number = len(names) if number is None else number
-    return f"{counted(number, noun)} without {what} ({listed(names, number=number)})" if names else ""

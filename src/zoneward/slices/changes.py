@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, ObjectMeta, Service
-from zoneward.routing.selection.slice_groups import group_of_slice
+from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.existing import is_owned
 from zoneward.slices.pack import PackedSlices, merged_annotations
 from zoneward.slices.ports import PortKey, port_key

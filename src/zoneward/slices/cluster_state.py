@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand
-from zoneward.routing.selection.selection import ZONEWARD, Consumer
+from zoneward.routing.demand import Demand
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,21 @@
 """Step 2 of a plan, *decide*: the endpoints of a Service in one address family to the decision about them.
 
 What a Service asks for is read in `zoneward.routing.request`. Each approach then has its own rules: those for hints are
-in `zoneward.routing.hinting`, those for slice groups in `zoneward.routing.subsetting`.
+in `zoneward.routing.hints_decision`, those for slice groups in `zoneward.routing.subsetting_decision`.
 """
 
 from dataclasses import replace
 
 from zoneward.kube.objects import Service
-from zoneward.routing import hinting, subsetting
+from zoneward.routing import hints_decision, subsetting_decision
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.decision_context import DecisionContext
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import EndpointIndex
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.rules import Rule, listed
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason, Rule, listed
 
 
 def decide(
@@ -39,11 +38,17 @@ def decide(
             return context.build_inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
         return context.build_inactive(refusal, context.request.refusal_detail)
     if heuristic.subsets:
-        function = subsetting.balanced if heuristic.balances else subsetting.required
+        function = (
+            subsetting_decision.decide_balanced if heuristic.balances else subsetting_decision.decide_require_zone
+        )
         return function(context, heuristic)
     if heuristic.balances:
-        return hinting.as_upstream(context) if configuration.upstream else hinting.balanced(context, heuristic)
-    return hinting.own_zone(context, heuristic)
+        return (
+            hints_decision.decide_as_upstream(context)
+            if configuration.upstream
+            else hints_decision.decide_balanced(context, heuristic)
+        )
+    return hints_decision.decide_own_zone(context, heuristic)
 
 
 def decide_without_selector(*, ready: int, managers: tuple[str, ...], rules: tuple[Rule, ...]) -> Decision:

@@ -21,7 +21,7 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint
 from zoneward.routing.placement.groups import ZoneGroup
-from zoneward.routing.selection.slice_groups import zones_annotation
+from zoneward.routing.selection.group_labels import zones_annotation
 from zoneward.slices.assign import AssignedGroup
 from zoneward.slices.existing import GroupKey
 
@@ -148,7 +148,7 @@ class HintEncoder:
 
 def encode_group(template: SliceTemplate, group: ZoneGroup | None) -> tuple[dict[str, str], dict[str, str | None]]:
     """The labels and annotations of slices of a group: the zone label names its first zone, the annotation lists all
-    its zones and weights where the label does not say enough (`zoneward.routing.selection.slice_groups` reads both)."""
+    its zones and weights where the label does not say enough (`zoneward.routing.selection.group_labels` reads both)."""
     labels = dict(template.labels)
     if group is not None:
         labels[names.ZONE_LABEL] = group.label_zone

@@ -13,8 +13,8 @@ from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Hints, Identity, Service, identity
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, own_group
-from zoneward.routing.selection.slice_groups import group_of_slice
-from zoneward.routing.subsetting import BALANCED
+from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.routing.subsetting_decision import BALANCED_GROUPS
 from zoneward.slices.ports import PortKey
 
 _REPLACED_MANAGERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
@@ -230,7 +230,7 @@ class _GroupReader:
         group = group_of_slice(slice_)
         if group is not None:
             return self._labelled.setdefault(group, group)
-        if approach_of_slice(slice_) not in BALANCED or _has_hints(slice_.endpoints):
+        if approach_of_slice(slice_) not in BALANCED_GROUPS or _has_hints(slice_.endpoints):
             return None
         return EVERY_ZONE
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 from msgspec.structs import replace
 
 from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, OwnerReference, identity
-from zoneward.routing.selection.slice_groups import group_of_slice
+from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, mirrored_labels
 from zoneward.slices.endpoints import without_hints
 from zoneward.slices.existing import GroupKey, is_owned

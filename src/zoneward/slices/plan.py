@@ -25,19 +25,18 @@ from functools import cached_property
 
 from zoneward.kube.adoption import selector_of
 from zoneward.kube.objects import Condition, EndpointSlice, Pod, Service, is_ready
-from zoneward.routing.conditions import conditions_of
 from zoneward.routing.decision import Decision
-from zoneward.routing.events import Event, events_of, upstream_events_of
-from zoneward.routing.outcome import speaker
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.selection.selection import (
+from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_all_ports,
-    hints_heeded,
+    honored_hints,
     is_proxied,
     policies_of,
     slice_groups,
 )
-from zoneward.routing.selection.traffic import Traffic, predict
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
+from zoneward.routing.service_conditions import conditions_of, worst_family
+from zoneward.routing.service_events import ServiceEvent, events_of, upstream_events_of
 from zoneward.slices import upstream_hints
 from zoneward.slices.assign import PendingWork, assign
 from zoneward.slices.changes import SliceChanges, changes_of
@@ -89,17 +88,17 @@ class FamilyPlan:
         return (*self.changes.after, *self.others)
 
     @cached_property
-    def traffic(self) -> Traffic | None:
+    def traffic(self) -> ExpectedTraffic | None:
         """What proxies do with these slices. None for a Service that they ignore (headless), and without demand."""
         if not is_proxied(self.service):
             return None
         gates, consumer = self.cluster_state.configuration.gates, self.cluster_state.consumer
         slices = self.slices
-        return predict(
+        return predict_traffic(
             endpoints_of_all_ports(slices),
             demand=self.cluster_state.demand,
             policies=policies_of(self.service, gates),
-            heeded=hints_heeded(self.service, consumer, gates),
+            honored=honored_hints(self.service, consumer, gates),
             groups=slice_groups(slices, consumer, gates),
         )
 
@@ -114,13 +113,13 @@ class ServicePlan:
     service: Service
     families: tuple[FamilyPlan, ...]
     conditions: tuple[Condition, ...]
-    events: tuple[Event, ...]
+    events: tuple[ServiceEvent, ...]
     surplus: tuple[EndpointSlice, ...] = ()
 
     @property
-    def speaker(self) -> str | None:
+    def worst_family(self) -> str | None:
         """The address type whose decision stands for the Service."""
-        spoken = speaker({family.address_type: family.decision for family in self.families})
+        spoken = worst_family({family.address_type: family.decision for family in self.families})
         return spoken[0] if spoken else None
 
 
@@ -262,8 +261,8 @@ def plan_families(
         created.update(slice_.metadata.name for slice_ in family.changes.create)
     decisions = {address_type: family.decision for address_type, family in families.items()}
     if cluster_state.configuration.upstream:
-        told = (service.status.conditions or ()) if service.status else ()
-        events = upstream_events_of(decisions, told=told)
+        conditions = (service.status.conditions or ()) if service.status else ()
+        events = upstream_events_of(decisions, conditions=conditions)
     else:
         in_force = {each: existing[each].in_force if each in existing else None for each in (IPV4, IPV6)}
         events = events_of(service, decisions, in_force=in_force)

@@ -10,12 +10,12 @@ from dataclasses import replace as with_fields
 from msgspec.structs import replace
 
 from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.decision import Decision
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.upstream import ZoneRange
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.upstream_ranges import ZoneRange
 from zoneward.slices.pack import PackedSlices
 
 HintsOf = Callable[[Endpoint], Hints | None]

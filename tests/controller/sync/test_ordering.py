@@ -11,9 +11,9 @@ from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 from zoneward.slices.changes import SliceChanges
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import FamilyPlan, ServicePlan
@@ -31,7 +31,7 @@ DECISION = Decision(
     allocation=None,
     rules=(),
 )
-CLUSTER_STATE = ClusterState(demand=demand_of(()), node_zones={}, configuration=Configuration())
+CLUSTER_STATE = ClusterState(demand=compute_demand(()), node_zones={}, configuration=Configuration())
 Places = Mapping[int, str]
 """The slice that each endpoint is in."""
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from zoneward.routing.decision_context import DecisionContext, describe_without
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.decision_context import DecisionContext
+from zoneward.routing.demand import Demand
 from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
 from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, restrict_to_zones
 from zoneward.routing.placement.placement import PlacementUnit
+from zoneward.routing.rules import describe_without
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def homes_of(context: DecisionContext, demand: Demand, zones: tuple[str, ...], *
     if homeless:
         number, names = count_and_first_names(homeless)
         detail = describe_without(names, "endpoint", "zone where traffic starts", number=number)
-        context.rules.ask("endpoint-zones", True, f"{detail}: to the zone in greatest need")
+        context.rules.record("endpoint-zones", True, f"{detail}: to the zone in greatest need")
     weights = tuple(demand.reduced.get(zone, 0) for zone in zones)
 
     new: list[IndexedEndpoint] = []
