@@ -26,7 +26,7 @@ from zoneward.proxy.ruleset.ruleset_options import ruleset_options
 from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.report.plan_json import decisions_document
 from zoneward.routing.configuration import Configuration, FeatureGates
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 GOOD: Key = ("default", "good")
 LISTED, CHANGED, LAST = 100, 200_000, 900_000
