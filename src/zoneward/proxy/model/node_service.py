@@ -1,7 +1,7 @@
 """What one node serves of a Service: the addresses that it takes traffic for, and the endpoints that it sends to.
 
-`zoneward.routing.selection.endpoint_selection` selects the endpoints; here are the addresses and the policies beside them, in
-each family. KEP-2004 § Kube-Proxy; kube-proxy's ``BaseServicePortInfo``.
+`zoneward.routing.selection.endpoint_selection` selects the endpoints. This module has the addresses and the policies
+beside them, in each family. KEP-2004 § Kube-Proxy; kube-proxy's ``BaseServicePortInfo``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
