@@ -22,14 +22,15 @@ from zoneward.controller.handover.adopting import Adopting, Link
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
 
 Object = dict[str, Any]
 KEY = ("default", "cart")
@@ -139,8 +140,8 @@ class Shop:
             service,
             pods=msgspec.convert(self.objects("pods"), list[Pod]),
             slices=msgspec.convert(self.objects(KEPT), list[EndpointSlice]),
-            surroundings=Surroundings(
-                demand=demand_of(nodes),
+            cluster_state=ClusterState(
+                demand=compute_demand(nodes),
                 node_zones={node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) for node in nodes},
                 configuration=Configuration().as_upstream(),
             ),

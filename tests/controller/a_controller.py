@@ -25,14 +25,15 @@ from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 Object = dict[str, Any]
@@ -119,15 +120,15 @@ class Place:
             slices=tuple(msgspec.convert(self.objects(KEPT), list[EndpointSlice])),
             lists_pods=True,
         )
-        surroundings = Surroundings(
-            demand=demand_of(snapshot.nodes),
+        cluster_state = ClusterState(
+            demand=compute_demand(snapshot.nodes),
             node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
             configuration=configuration,
         )
         for service in snapshot.services:
             if service.spec.selector:
                 pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-                yield plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
+                yield plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
 
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":

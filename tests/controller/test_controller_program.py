@@ -28,7 +28,7 @@ from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.events import Event
+from zoneward.routing.service_events import ServiceEvent
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
 
@@ -347,7 +347,7 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             await run.until("the cluster is listed")
             service = run.replica.controller.cache.services.get("doomed", "held")
             assert service is not None
-            event = Event("Warning", "EndpointSlicesContested", "twice")
+            event = ServiceEvent("Warning", "EndpointSlicesContested", "twice")
             run.replica._teller.tell(service, conditions=(), events=[event])
             await run.until("Events or conditions are refused")
             path = events.format("shop")

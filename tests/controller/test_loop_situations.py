@@ -25,7 +25,7 @@ from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
-from zoneward.routing.configuration import Configuration, Gates, SubsettingSettings
+from zoneward.routing.configuration import Configuration, FeatureGates, SubsettingSettings
 from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.slices.plan import ServicePlan
 
@@ -543,7 +543,7 @@ def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_writt
         writes = place.registry.store.version
         # What is kept of a Service, spoilt.
         kept = controller._state._kept[KEY]
-        kept.service.pod(("default", "cart-1"), None)
+        kept.service.update_pod(("default", "cart-1"), None)
         syncs = counter_total(controller.metrics.syncs)
         await until(lambda: counter_total(controller.metrics.syncs) >= syncs + 4)
         assert place.registry.store.version == writes
@@ -607,7 +607,7 @@ def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None
 def test_while_the_gate_of_hints_is_off_none_is_written_however_subsetting_is_encoded() -> None:
     """And nobody is told that they are there."""
     configuration = Configuration(
-        gates=Gates(topology_aware_hints=False), subsetting=SubsettingSettings(encoding="hints")
+        gates=FeatureGates(topology_aware_hints=False), subsetting=SubsettingSettings(encoding="hints")
     )
 
     async def scene() -> None:

@@ -15,8 +15,8 @@ from zoneward.client.node_leases import lease_name
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.log import SilentLog
 from zoneward.proxy import node_lease
-from zoneward.proxy.kernel.applying import NftProcess
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
+from zoneward.proxy.kernel.nft_client import NftClient
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.proxy_program import ProxyProgram
 from zoneward.routing.configuration import Configuration
@@ -46,7 +46,7 @@ def a_proxy(access: Access, kernel: Kernel, *, lease_namespace: str = "kube-syst
         settings=ProxyConfiguration(listen=ListenAddress("127.0.0.1", 0), healthz_listen=None),
         lease_namespace=lease_namespace,
         log=SilentLog(),
-        kernel=lambda _told: cast(NftProcess, kernel),
+        kernel=lambda _told: cast(NftClient, kernel),
     )
 
 
@@ -90,7 +90,7 @@ async def until(met: Callable[[], bool]) -> None:
 
 
 def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: Asked, monkeypatch: Any) -> None:
-    monkeypatch.setattr(node_lease, "LEAST", 0.05)
+    monkeypatch.setattr(node_lease, "WRITE_PERIOD", 0.05)
     monkeypatch.setattr(node_lease, "RENEWED", 0.1)
 
     async def run() -> None:
@@ -99,7 +99,7 @@ def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: As
             # A server that does not stream lists, then one that does.
             for asked.is_older in (True, False):
                 kernel, stop = Kernel(), asyncio.Event()
-                kernel.faults.refused.add("10.96.0.77")
+                kernel.faults.refused_words.add("10.96.0.77")
                 running = asyncio.create_task(a_proxy(access_to(server.address), kernel).run(stop))
                 await until(lambda: place.lease() is not None)
                 await until(partial(place.is_renewed_since, place.renewed()))

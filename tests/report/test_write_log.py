@@ -11,9 +11,10 @@ from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Servi
 from zoneward.kube.reading import read
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.sample import cluster
-from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 NOT_READY = (NodeCondition(type="Ready", status="False"),)
@@ -35,10 +36,10 @@ class Cluster:
         self.slices: tuple[EndpointSlice, ...] = ()
 
     def plan(self) -> WrittenPlan:
-        demand = demand_of(self.nodes)
+        demand = compute_demand(self.nodes)
         zones = snapshot().node_zones
-        surroundings = Surroundings(demand=demand, node_zones=zones, configuration=Configuration())
-        plan = plan_service(self.service, pods=self.pods, slices=self.slices, surroundings=surroundings)
+        cluster_state = ClusterState(demand=demand, node_zones=zones, configuration=Configuration())
+        plan = plan_service(self.service, pods=self.pods, slices=self.slices, cluster_state=cluster_state)
         # As an API server would give them back.
         self.slices = tuple(
             replace(each, metadata=replace(each.metadata, uid=each.metadata.name, resource_version="1"))

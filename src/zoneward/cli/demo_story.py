@@ -9,7 +9,7 @@ from zoneward.client.resources import Key
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.report.screens import LogLine
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 
 class Story:

@@ -15,7 +15,7 @@ from zoneward.client.cache import Cache
 from zoneward.kube.objects import says_ready
 from zoneward.report.screens import ZoneStatus, demo_screen, log_text, total_traffic
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of, is_ready
+from zoneward.routing.demand import compute_demand, is_node_ready
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -112,7 +112,7 @@ class Drawn:
             zones=zones_now(self._cache),
             status=self._status(is_last=is_last),
             log=story.log,
-            demand=demand_of(self._cache.nodes),
+            demand=compute_demand(self._cache.nodes),
             configuration=Configuration(),
             terminal=Terminal(width, height, wants_color(Options())),
         )
@@ -142,7 +142,7 @@ def _table(story: Story, cache: Cache, width: int) -> Sequence["RenderableType"]
     from zoneward.report.plan_table import plan_table
     from zoneward.report.terminal_text import StyledText, join_lines
 
-    table = plan_table(story.plans, demand=demand_of(cache.nodes), configuration=Configuration(), width=width)
+    table = plan_table(story.plans, demand=compute_demand(cache.nodes), configuration=Configuration(), width=width)
     assert isinstance(table, Group)
     *above, legend = table.renderables
     assert isinstance(legend, StyledText)
@@ -151,7 +151,7 @@ def _table(story: Story, cache: Cache, width: int) -> Sequence["RenderableType"]
 
 def zones_now(cache: Cache) -> Sequence[ZoneStatus]:
     """Every zone that has a Node, with what is ready there."""
-    demand = demand_of(cache.nodes)
+    demand = compute_demand(cache.nodes)
     return tuple(_zone_now(cache, zone, demand.share(zone)) for zone in cache.zones())
 
 
@@ -162,7 +162,7 @@ def _zone_now(cache: Cache, zone: str, share: float) -> ZoneStatus:
         zone=zone,
         share=share,
         nodes=len(nodes),
-        ready_nodes=sum(map(is_ready, nodes)),
+        ready_nodes=sum(map(is_node_ready, nodes)),
         pods=len(pods),
         ready_pods=sum(pod.metadata.deletion_timestamp is None and says_ready(pod.status.conditions) for pod in pods),
     )

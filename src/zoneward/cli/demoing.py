@@ -30,8 +30,8 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
 from zoneward.report.comparison_report import totals
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.request.approach import NO_APPROACH
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.sandbox.play.driver import play as perform
 from zoneward.sandbox.play.play_file import play_from
@@ -39,8 +39,8 @@ from zoneward.sandbox.play.play_model import Outage, Play
 from zoneward.sandbox.server.persistence import new_registry, save_objects
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
+from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.comparison import compare_service
-from zoneward.slices.planned import Surroundings
 
 _AFTER: Final = 3.0
 """Seconds of the play from its last step to its end."""
@@ -163,10 +163,10 @@ async def _perform(play: Play, registry: Registry, controller: Controller, story
 
 async def _follow(controller: Controller, story: Story) -> None:
     """Where traffic starts may change what becomes of a Service that needs no write for it."""
-    known = demand_of(controller.cache.nodes)
+    known = compute_demand(controller.cache.nodes)
     while True:
         await asyncio.sleep(_LOOK)
-        demand = demand_of(controller.cache.nodes)
+        demand = compute_demand(controller.cache.nodes)
         if demand != known and controller.is_settled:
             known = demand
             _look(controller, story)
@@ -182,8 +182,8 @@ def _look(controller: Controller, story: Story) -> None:
 def _summary(controller: Controller, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
     writes, cache = controller.metrics.writes, controller.cache
-    surroundings = Surroundings(
-        demand=demand_of(cache.nodes),
+    cluster_state = ClusterState(
+        demand=compute_demand(cache.nodes),
         node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
         configuration=Configuration(),
     )
@@ -195,7 +195,7 @@ def _summary(controller: Controller, story: Story) -> list[str]:
             approaches=(NO_APPROACH,),
             pods=cache.pods_of(plan.service.metadata.namespace, plan.service.metadata.name),
             slices=cache.slices_of(plan.service.metadata.namespace, plan.service.metadata.name),
-            surroundings=surroundings,
+            cluster_state=cluster_state,
         )
     ]
     kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")

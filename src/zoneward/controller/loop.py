@@ -42,7 +42,7 @@ from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption import Course, with_selector
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.selection.selection import ZONEWARD, Consumer
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
 from zoneward.slices.plan import ServicePlan, plan_service
 
 WORKERS: Final = 4
@@ -221,12 +221,12 @@ class Controller:
         self._refresh()
         pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
         slices = sorted(self.cache.slices_of(namespace, name), key=lambda each: each.metadata.name)
-        surroundings, trigger_time = self._state.surroundings, self._state.times.time((namespace, name))
+        cluster_state, trigger_time = self._state.cluster_state, self._state.times.time((namespace, name))
         return lambda: plan_service(
             with_selector(service),
             pods=pods,
             slices=slices,
-            surroundings=surroundings,
+            cluster_state=cluster_state,
             trigger_time=trigger_time,
             taken=SliceNames(self.cache, namespace),
         )

@@ -39,7 +39,7 @@ from zoneward.lab.datasets import (
     stratified_sample,
 )
 from zoneward.lab.scoring import machine_code_cache
-from zoneward.routing.compiled import compiled
+from zoneward.routing.numba_compiler import compile_function
 
 MOST_ROWS: Final = 999_999_999
 """Rows of a file that is scored whole."""
@@ -368,7 +368,7 @@ def _parse_plain(text: bytes, ends: Integers, zones: int) -> tuple[list[str], In
 
 @cache
 def _compiled_parser() -> Callable[..., None]:
-    return compiled(parse_plain_rows, kept_in=machine_code_cache(), kept_as="parse_plain_rows")
+    return compile_function(parse_plain_rows, cache_dir=machine_code_cache(), cache_name="parse_plain_rows")
 
 
 def parse_plain_rows(

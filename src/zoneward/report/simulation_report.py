@@ -11,7 +11,7 @@ from rich.progress import ProgressColumn, Task
 from zoneward.kube.csv_cells import safe_cell
 from zoneward.report.plan_json import round_share
 from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
-from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
 
 _HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
 _FIELDS: Final = ("total", "inZone", "maxOverload", "meanOverload", "overload", "slices")
