@@ -18,7 +18,7 @@ from zoneward.client.resources import PODS
 from zoneward.client.synthetic_detail import decorate_node, decorate_pod
 from zoneward.client.watch_events import Bookmark, parse
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching

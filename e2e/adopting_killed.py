@@ -11,7 +11,7 @@ import sys
 from zoneward.client.kubeconfig import find_access
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.adopting import Adopting
+from zoneward.controller.handover.service_handover import Adopting
 from zoneward.routing.configuration import Configuration
 
 

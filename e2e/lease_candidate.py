@@ -13,8 +13,8 @@ from contextlib import suppress
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.kubeconfig import find_access
 from zoneward.client.transport import Transport
-from zoneward.controller.leader.candidate import Candidate, since_boot
 from zoneward.controller.leader.election import Timing
+from zoneward.controller.leader.leader_elector import Candidate, since_boot
 
 QUICK = Timing(lease_duration=3, renew_deadline=2, retry_period=0.5)
 

@@ -23,7 +23,7 @@ from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node
 
 from zoneward.client.kubeconfig import find_access
 from zoneward.client.transport import Transport
-from zoneward.controller.handover.adopting import Adopting
+from zoneward.controller.handover.service_handover import Adopting
 from zoneward.kube import names
 from zoneward.kube.adoption import MARKS, SKIP_MIRROR_LABEL
 from zoneward.routing.configuration import Configuration

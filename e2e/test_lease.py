@@ -15,7 +15,7 @@ from e2e.processes import Process
 from tests.contract.api import Api
 from tests.contract.objects import a_namespace
 
-from zoneward.controller.leader.candidate import since_boot
+from zoneward.controller.leader.leader_elector import since_boot
 
 NAMESPACE = "leading"
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ from zoneward.client.resources import PODS, SERVICES, LivePod, Resource
 from zoneward.client.store import Store
 from zoneward.client.unreadable import Unreadable, decoded_list
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.schedule import Given, Urgency

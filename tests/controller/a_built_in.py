@@ -18,7 +18,7 @@ from tests.contract.objects import a_node, a_pod, a_service
 from zoneward.client.resources import SLICES
 from zoneward.client.retries import Retries
 from zoneward.client.writer import encoded
-from zoneward.controller.handover.adopting import Adopting, Link
+from zoneward.controller.handover.service_handover import Adopting, Link
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration

@@ -17,8 +17,8 @@ from zoneward.client.resources import LivePod
 from zoneward.client.retries import Retries
 from zoneward.client.store import Store
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.adopting import Link
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.handover.service_handover import Link
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import BackOff
 from zoneward.kube import names

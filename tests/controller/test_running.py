@@ -19,9 +19,9 @@ from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import Outcome, Writer
 from zoneward.controller import running
-from zoneward.controller.leader.observing import LONGEST_ROUND, Observer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.mode import Mode
+from zoneward.controller.replica_observer import LONGEST_ROUND, Observer
 from zoneward.controller.running import Replica
 from zoneward.controller.settings import Settings
 from zoneward.daemon.health import faults

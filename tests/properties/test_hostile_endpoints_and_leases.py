@@ -18,10 +18,10 @@ from zoneward.client.resources import ENDPOINTS, LEASES, Lease, LiveNode, LivePo
 from zoneward.client.store import Store
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer
-from zoneward.controller.handover import keeping_endpoints
-from zoneward.controller.handover.adopting import Adopting
-from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
-from zoneward.controller.leader.candidate import Candidate
+from zoneward.controller.handover import endpoints_object as keeping_endpoints
+from zoneward.controller.handover.endpoints_object import EndpointsKeeper
+from zoneward.controller.handover.service_handover import Adopting
+from zoneward.controller.leader.leader_elector import Candidate
 from zoneward.controller.leader.leading import always
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import Batching

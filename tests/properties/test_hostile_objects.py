@@ -15,7 +15,7 @@ from zoneward.client.following import Followed
 from zoneward.client.reflector import Reflector
 from zoneward.client.resources import LEASES, RESOURCES, AnyResource, Key
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.mode import Mode
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.planning import whole

@@ -26,10 +26,10 @@ from zoneward.client.access import Access
 from zoneward.client.store import Store
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.metrics import SyncResult
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import Teller
 from zoneward.routing.configuration import Configuration
 
 _LIMIT: Final = 30.0

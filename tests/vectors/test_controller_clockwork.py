@@ -19,8 +19,8 @@ from zoneward.client.cache import Cache
 from zoneward.client.resources import Key, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.controller.queue.batching import BackOff, Batching
 from zoneward.controller.queue.schedule import Schedule
-from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
-from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync.demand_impact import Counted, counted, services_to_requeue
+from zoneward.controller.sync.endpointslice_tracker import Tracker
 from zoneward.controller.sync.trigger_time import TriggerTimes
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import EndpointSlice, Node, ObjectMeta, PodIP, Service, ServiceSpec

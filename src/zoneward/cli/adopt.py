@@ -8,7 +8,7 @@ from zoneward.cli.handing_over import Way, handing_over_options
 from zoneward.cli.options import Options
 
 if TYPE_CHECKING:
-    from zoneward.controller.handover.adoption import Legacy
+    from zoneward.controller.handover.handover_steps import Legacy
 
 
 @click.command("adopt")
@@ -32,7 +32,7 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool, le
     zoneward adopt shop/cart
     """
     from zoneward.cli.handing_over import hand_over
-    from zoneward.controller.handover.adoption import next_adoption
+    from zoneward.controller.handover.handover_steps import next_adoption
 
     way = Way(
         run=lambda adopting: adopting.adopt(legacy=legacy),

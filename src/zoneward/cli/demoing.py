@@ -20,11 +20,11 @@ from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import Teller
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
 from zoneward.report.comparisons import totals

@@ -20,8 +20,8 @@ from zoneward.kube.visible import visible
 if TYPE_CHECKING:
     from zoneward.client.access import Access
     from zoneward.client.resources import Key
-    from zoneward.controller.handover.adopting import Adopting
-    from zoneward.controller.handover.adoption import Following, Step
+    from zoneward.controller.handover.handover_steps import Following, Step
+    from zoneward.controller.handover.service_handover import Adopting
     from zoneward.kube.objects import EndpointSlice
 
 _TIMEOUT: Final = 60.0
@@ -78,7 +78,7 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
     from zoneward.client.api_errors import CallFailed
     from zoneward.client.error_messages import complaint
     from zoneward.client.transport import Transport
-    from zoneward.controller.handover.adopting import Adopting
+    from zoneward.controller.handover.service_handover import Adopting
 
     configuration = configuration_for(options)
     if configuration.keep_built_in_label:
@@ -133,7 +133,7 @@ def _where(service: str, options: Options) -> "tuple[Access, Key]":
 
 
 async def _show(adopting: "Adopting", way: Way, name: str) -> None:
-    from zoneward.controller.handover.adoption import steps
+    from zoneward.controller.handover.handover_steps import steps
 
     there = await adopting.look()
     for number, step in enumerate(steps(there, way.following(adopting)), start=1):
@@ -142,7 +142,7 @@ async def _show(adopting: "Adopting", way: Way, name: str) -> None:
 
 def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
     """A step as a comment, and what it writes as YAML documents behind it."""
-    from zoneward.controller.handover.adoption import Await, ChangeService, DeleteSlices, WriteSlices
+    from zoneward.controller.handover.handover_steps import Await, ChangeService, DeleteSlices, WriteSlices
     from zoneward.report.manifests import as_yaml, slice_document
 
     lines = [f"{number}. {'wait for ' if isinstance(step, Await) else ''}{step.about}"]

@@ -19,7 +19,7 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool) ->
     zoneward release shop/cart
     """
     from zoneward.cli.handing_over import hand_over
-    from zoneward.controller.handover.adoption import next_release
+    from zoneward.controller.handover.handover_steps import next_release
 
     way = Way(
         run=lambda adopting: adopting.release(),

@@ -21,17 +21,17 @@ from zoneward.client.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyRe
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.exposition import MetricsPage
 from zoneward.controller.handover.alone import alone
-from zoneward.controller.leader.candidate import Candidate, new_identity
-from zoneward.controller.leader.observing import Observer
-from zoneward.controller.loop import Controller
+from zoneward.controller.leader.leader_elector import Candidate, new_identity
 from zoneward.controller.metrics import Metrics, Moment
 from zoneward.controller.mode import Mode
 from zoneward.controller.predictions import ByFamily, Predictions, predictions_of
 from zoneward.controller.queue.batching import Batching
+from zoneward.controller.replica_observer import Observer
 from zoneward.controller.settings import Settings
-from zoneward.controller.status.telling import LONGEST_TRUCE, Teller
+from zoneward.controller.status.status_writer import LONGEST_TRUCE, Teller
 from zoneward.controller.sync.permissions import RIGHTS, RIGHTS_OF_MARKED, check_rights
 from zoneward.controller.sync.unanswered import Unanswered
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced

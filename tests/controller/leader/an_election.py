@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from zoneward.client.api_errors import Unreachable, api_error
-from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.election import Timing
+from zoneward.controller.leader.leader_elector import Candidate
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.refusals import Refusal
 from zoneward.sandbox.server.registry import Deletion, Registry, Write

@@ -13,12 +13,12 @@ from tests.controller.model.network import Link, Network
 from zoneward.client import api_errors, listing
 from zoneward.client import writer as writing
 from zoneward.client.resources import RESOURCES, Key
-from zoneward.controller.leader.candidate import Candidate
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.leader.election import Timing
-from zoneward.controller.loop import Controller
+from zoneward.controller.leader.leader_elector import Candidate
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import Teller
 from zoneward.kube.objects import Service, says_ready
 from zoneward.routing.configuration import Configuration
 

@@ -17,9 +17,9 @@ from zoneward.client.resources import LEASES, Key
 from zoneward.client.transport import Transport
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer, encoded
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.status import honoring
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import Teller
 from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import Service

@@ -14,8 +14,8 @@ from zoneward.client.writer import Writer
 from zoneward.controller.leader.leading import always
 from zoneward.controller.status.honoring import Honoring
 from zoneward.controller.status.node_proxies import GRACE
-from zoneward.controller.status.telling import Teller
-from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.sync.endpointslice_tracker import Tracker
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, ObjectMeta, Service, ServiceSpec
 from zoneward.routing.conditions import condition_of

@@ -8,7 +8,7 @@ from typing import Final
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.resources import Key
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.adopting import Adopting, Link, NothingToDo
+from zoneward.controller.handover.service_handover import Adopting, Link, NothingToDo
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube.input_error import InputError

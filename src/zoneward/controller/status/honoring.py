@@ -28,11 +28,11 @@ from zoneward.client.resources import LEASES, Key, key_of, version_of
 from zoneward.client.unreadable import OnUnreadable
 from zoneward.controller.leader.leading import Leading
 from zoneward.controller.status.conditions import ours
-from zoneward.controller.status.honored import HonoredReason, condition, is_of, reason_of, revision_of
+from zoneward.controller.status.honored_condition import HonoredReason, condition, is_of, reason_of, revision_of
 from zoneward.controller.status.needs import Need, Needs
 from zoneward.controller.status.node_proxies import NONE, UNHEARD, NodeProxies, Presence, Proxies
-from zoneward.controller.status.telling import Teller
-from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.sync.endpointslice_tracker import Tracker
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube import names

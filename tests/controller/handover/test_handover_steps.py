@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import convert, structs
 
 from zoneward.client.resources import LegacyEndpoints
-from zoneward.controller.handover.adoption import (
+from zoneward.controller.handover.handover_steps import (
     Await,
     ChangeService,
     DeleteEndpoints,

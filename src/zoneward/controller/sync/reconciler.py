@@ -11,22 +11,22 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.cache import Cache
 from zoneward.client.listing import list_all
 from zoneward.client.resources import SERVICES, SLICES, Key, service_of
-from zoneward.controller.handover.adopting import Link
-from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
+from zoneward.controller.handover.conflict_detector import Rivals, Verdict, is_built_in, look
+from zoneward.controller.handover.endpoints_object import EndpointsKeeper
 from zoneward.controller.handover.releases import Releases
-from zoneward.controller.handover.rivals import Rivals, Verdict, is_built_in, look
+from zoneward.controller.handover.service_handover import Link
 from zoneward.controller.leader.leading import Leading
 from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.queue import Queue
 from zoneward.controller.queue.schedule import Given
+from zoneward.controller.queue.work_queue import Queue
 from zoneward.controller.status.conditions import ours
 from zoneward.controller.status.honoring import Honoring
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.sync.endpointslice_tracker import Tracker
 from zoneward.controller.sync.ordering import Step, steps_of
-from zoneward.controller.sync.reconciling import Ending, Reconciled, Reconciler
-from zoneward.controller.sync.state import SliceNames, State, is_own
-from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync.service_states import SliceNames, State, is_own
+from zoneward.controller.sync.slice_writer import Ending, Reconciled, Reconciler
 from zoneward.daemon.log import Log
 from zoneward.kube.adoption import Course, course_of, selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from zoneward.client.resources import Key
 from zoneward.client.store import Store
-from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync.endpointslice_tracker import Tracker
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 

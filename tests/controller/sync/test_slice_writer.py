@@ -9,9 +9,9 @@ from tests.client.a_writer import SLICE, SLICES_KEPT, kept, with_registry
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.metrics import Metrics, Operation
+from zoneward.controller.sync.endpointslice_tracker import Tracker
 from zoneward.controller.sync.ordering import Step
-from zoneward.controller.sync.reconciling import Ending, Reconciler
-from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync.slice_writer import Ending, Reconciler
 from zoneward.kube.objects import EndpointSlice
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
 

@@ -12,12 +12,21 @@ from tests.controller.a_controller import LIMIT, at_work
 
 from zoneward.client.resources import LivePod
 from zoneward.client.writer import Writer
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.handover.alone import alone
-from zoneward.controller.handover.rivals import GRACE, MEMORY, QUIET, STILL, Rivals, Verdict, is_sign_of_life, look
-from zoneward.controller.loop import Controller
+from zoneward.controller.handover.conflict_detector import (
+    GRACE,
+    MEMORY,
+    QUIET,
+    STILL,
+    Rivals,
+    Verdict,
+    is_sign_of_life,
+    look,
+)
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import Teller
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
     Endpoint,

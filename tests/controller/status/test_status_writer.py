@@ -18,9 +18,9 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.resources import SERVICES, Key
 from zoneward.client.writer import Writer, encoded
 from zoneward.controller.queue.batching import BackOff
-from zoneward.controller.status import telling
+from zoneward.controller.status import status_writer as telling
 from zoneward.controller.status.conditions import ours, patch_of
-from zoneward.controller.status.telling import MOST_WAITING, Teller, TellingRate
+from zoneward.controller.status.status_writer import MOST_WAITING, Teller, TellingRate
 from zoneward.daemon.events import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.controller.leader.an_election import Network, Place, a_place, in_no_time, seconds
 
-from zoneward.controller.leader.candidate import new_identity, since_boot
 from zoneward.controller.leader.election import Timing
+from zoneward.controller.leader.leader_elector import new_identity, since_boot
 
 BAD = Network(delay=1.0, lost_requests=0.1, lost_answers=0.15, server_errors=0.15, conflicts=0.1, hangs=0.05)
 

@@ -12,8 +12,8 @@ from typing import Final, NoReturn
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.watch_health import Standing
-from zoneward.controller.leader.candidate import Candidate
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.leader.leader_elector import Candidate
 from zoneward.daemon.log import Log
 
 LOOK: Final = 0.5

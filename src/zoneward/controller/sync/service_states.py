@@ -10,7 +10,7 @@ from typing import Final
 
 from zoneward.client.cache import Cache
 from zoneward.client.resources import Key, LiveNode, LivePod, key_of, service_of
-from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
+from zoneward.controller.sync.demand_impact import Counted, counted, services_to_requeue
 from zoneward.controller.sync.trigger_time import TriggerTimes
 from zoneward.kube.adoption import selector_of, with_selector
 from zoneward.kube.names import MANAGED_BY_LABEL

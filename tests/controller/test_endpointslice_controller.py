@@ -14,10 +14,10 @@ from tests.controller.a_controller import KEPT, LIMIT, PODS, Place, a_place, add
 from zoneward.client.reflector import Timing
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import Teller
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration

@@ -17,7 +17,7 @@ from zoneward.controller.handover.legacy_endpoints import is_kept, renewed
 from zoneward.controller.leader.leading import Leading
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.queue import Queue
+from zoneward.controller.queue.work_queue import Queue
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistake_log import MistakeLog
 

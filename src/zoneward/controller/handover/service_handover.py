@@ -15,7 +15,7 @@ from zoneward.client.connection import Connection
 from zoneward.client.listing import list_all, one_list
 from zoneward.client.resources import ENDPOINTS, NODES, PODS, SERVICES, SLICES, Key, LiveNode, LivePod, Resource, T
 from zoneward.client.writer import Outcome, Sender, Writer, outcome_of
-from zoneward.controller.handover.adoption import (
+from zoneward.controller.handover.handover_steps import (
     Await,
     ChangeService,
     DeleteEndpoints,

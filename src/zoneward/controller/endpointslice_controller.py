@@ -19,23 +19,23 @@ from zoneward.client.resources import LEASES, SLICES, AnyResource, Key, LiveNode
 from zoneward.client.store import Handler
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.adopting import Link
-from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
+from zoneward.controller.handover.conflict_detector import Rivals, is_built_in, is_sign_of_life
+from zoneward.controller.handover.endpoints_object import EndpointsKeeper
 from zoneward.controller.handover.releases import Releases
-from zoneward.controller.handover.rivals import Rivals, is_built_in, is_sign_of_life
+from zoneward.controller.handover.service_handover import Link
 from zoneward.controller.leader.leading import Leading, always
 from zoneward.controller.metrics import Metrics, SyncResult
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.queue import Queue
 from zoneward.controller.queue.resync import PERIOD, Resync
 from zoneward.controller.queue.schedule import Given, Urgency, urgency_of
+from zoneward.controller.queue.work_queue import Queue
 from zoneward.controller.status.honoring import Honoring
-from zoneward.controller.status.telling import Teller
-from zoneward.controller.sync.reconciling import Ending, Reconciled, Reconciler
-from zoneward.controller.sync.state import SliceNames, State
-from zoneward.controller.sync.syncing import Syncer
-from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.sync.endpointslice_tracker import Tracker
+from zoneward.controller.sync.reconciler import Syncer
+from zoneward.controller.sync.service_states import SliceNames, State
+from zoneward.controller.sync.slice_writer import Ending, Reconciled, Reconciler
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import log_unreadable

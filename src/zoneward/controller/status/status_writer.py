@@ -22,7 +22,7 @@ from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, vers
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
 from zoneward.controller.queue.batching import BackOff
-from zoneward.controller.queue.queue import Queue
+from zoneward.controller.queue.work_queue import Queue
 from zoneward.controller.status.conditions import means_the_same, ours, patch_of, says_the_same, timed, with_ours
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent

@@ -15,8 +15,8 @@ from zoneward.client.access import Access, Cluster, User
 from zoneward.client.resources import SLICES
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Withheld, Writer
-from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.election import Timing
+from zoneward.controller.leader.leader_elector import Candidate
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Faults, parse_fault

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.clusters import Cluster, a_node, a_service, demand_in, nodes_in, pods_in
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
-from zoneward.controller.sync.demand_changes import Counted, counted, may_differ, services_to_requeue
+from zoneward.controller.sync.demand_impact import Counted, counted, may_differ, services_to_requeue
 from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import Allocatable, Node, NodeCondition
 from zoneward.routing.allocation import Allocation

@@ -8,9 +8,9 @@ from typing import Any
 from tests.controller.a_controller import LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
 from zoneward.client.writer import Writer
-from zoneward.controller.leader.candidate import Candidate
+from zoneward.controller.endpointslice_controller import Controller
 from zoneward.controller.leader.election import Timing
-from zoneward.controller.loop import Controller
+from zoneward.controller.leader.leader_elector import Candidate
 from zoneward.routing.configuration import Configuration
 
 QUICK = Timing(lease_duration=1, renew_deadline=0.6, retry_period=0.15)

@@ -16,8 +16,8 @@ from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.resources import SLICES, Key, service_of
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
 from zoneward.controller.metrics import Metrics, Operation
+from zoneward.controller.sync.endpointslice_tracker import Tracker
 from zoneward.controller.sync.ordering import Step
-from zoneward.controller.sync.tracker import Tracker
 from zoneward.kube.objects import EndpointSlice
 
 

@@ -13,10 +13,10 @@ from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import ApiError, api_error
 from zoneward.client.writer import Writer
-from zoneward.controller.handover import keeping_endpoints
-from zoneward.controller.handover.adopting import Link
+from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.handover import endpoints_object as keeping_endpoints
 from zoneward.controller.handover.legacy_endpoints import renewed
-from zoneward.controller.loop import Controller
+from zoneward.controller.handover.service_handover import Link
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION

@@ -14,12 +14,12 @@ from zoneward.client.api_errors import api_error
 from zoneward.client.resources import SLICES
 from zoneward.client.resources import Place as Kind
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.rivals import Rivals
-from zoneward.controller.loop import Controller
+from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.handover.conflict_detector import Rivals
 from zoneward.controller.metrics import Operation, SyncResult
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import BackOff
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import Teller
 from zoneward.daemon.log import Told
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION

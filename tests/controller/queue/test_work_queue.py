@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.queue import Queue
 from zoneward.controller.queue.schedule import Given, Urgency
+from zoneward.controller.queue.work_queue import Queue
 
 Test = Callable[[], Awaitable[None]]
 
