@@ -18,7 +18,7 @@ from zoneward.client.resources import PODS
 from zoneward.client.synthetic_detail import decorate_node, decorate_pod
 from zoneward.client.watch_events import Bookmark, parse
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
@@ -72,7 +72,7 @@ async def _flips(approach: str, size: int) -> tuple[list[float], list[float], li
     numbers = tuple(flipping(size, flips=_FLIPS))
     begin, pods = _objects(approach, size, kept=set(numbers))
     link, metrics = AnsweringLink(begin, version=_START), _Told()
-    controller = Controller(
+    controller = EndpointSliceController(
         link,
         configuration=Configuration(),
         mode=Mode.TAKE_OVER,

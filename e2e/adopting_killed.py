@@ -11,7 +11,7 @@ import sys
 from zoneward.client.kubeconfig import find_access
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.service_handover import Adopting
+from zoneward.controller.handover.service_handover import ServiceHandover
 from zoneward.routing.configuration import Configuration
 
 
@@ -27,7 +27,7 @@ async def run(kubeconfig: str, way: str, key: str, writes: int) -> None:
 
     namespace, _, name = key.partition("/")
     async with Transport(access) as transport:
-        adopting = Adopting(
+        adopting = ServiceHandover(
             transport,
             (namespace, name),
             configuration=Configuration(),

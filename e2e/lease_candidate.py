@@ -13,10 +13,10 @@ from contextlib import suppress
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.kubeconfig import find_access
 from zoneward.client.transport import Transport
-from zoneward.controller.leader.election import Timing
-from zoneward.controller.leader.leader_elector import Candidate, since_boot
+from zoneward.controller.leader.election import LeaseTiming
+from zoneward.controller.leader.leader_elector import LeaderElector, since_boot
 
-QUICK = Timing(lease_duration=3, renew_deadline=2, retry_period=0.5)
+QUICK = LeaseTiming(lease_duration=3, renew_deadline=2, retry_period=0.5)
 
 
 def tell(leads: bool) -> None:
@@ -31,7 +31,7 @@ def complain(trouble: CallFailed) -> None:
 async def run(kubeconfig: str, namespace: str, name: str, identity: str) -> None:
     access = find_access(kubeconfig=kubeconfig, environment=os.environ)
     async with Transport(access, is_terminal=False) as transport:
-        candidate = Candidate(
+        candidate = LeaderElector(
             transport, key=(namespace, name), identity=identity, timing=QUICK, on_change=tell, on_trouble=complain
         )
         running = asyncio.create_task(candidate.run())

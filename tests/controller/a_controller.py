@@ -17,8 +17,8 @@ from zoneward.client.resources import LivePod
 from zoneward.client.retries import Retries
 from zoneward.client.store import Store
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import Controller
-from zoneward.controller.handover.service_handover import Link
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import BackOff
 from zoneward.kube import names
@@ -50,7 +50,7 @@ class Place:
     """``missing``: addresses that were taken away while their Pod was ready."""
 
     registry: Registry
-    link: Link
+    link: ReadWriteConnection
     missing: list[set[str]] = field(default_factory=list)
     _listed: set[str] = field(default_factory=set)
     _ready_since: dict[str, float] = field(default_factory=dict)
@@ -166,14 +166,16 @@ async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
 
 class HasLink(Protocol):
     @property
-    def link(self) -> Link: ...
+    def link(self) -> ReadWriteConnection: ...
 
 
 @asynccontextmanager
-async def at_work(place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any) -> AsyncIterator[Controller]:
+async def at_work(
+    place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any
+) -> AsyncIterator[EndpointSliceController]:
     """A controller that runs; it is over when the block is."""
     given: Object = {"configuration": Configuration(), "writer": Writer(place.link), "back_off": HASTE}
-    controller = Controller(place.link, mode=mode, **(given | options))
+    controller = EndpointSliceController(place.link, mode=mode, **(given | options))
     running = asyncio.create_task(controller.run())
     try:
         yield controller
@@ -184,7 +186,7 @@ async def at_work(place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any
             await running
 
 
-async def settle(place: Place, controller: Controller) -> None:
+async def settle(place: Place, controller: EndpointSliceController) -> None:
     """Until the cache has all that the server has, and all that it leads to is written."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
@@ -195,7 +197,7 @@ async def settle(place: Place, controller: Controller) -> None:
     raise AssertionError(f"not settled after {LIMIT:g} s: {controller.queue.depth()}")
 
 
-def _has_seen(place: Place, controller: Controller) -> bool:
+def _has_seen(place: Place, controller: EndpointSliceController) -> bool:
     cache = controller.cache
     stores: Mapping[str, Store[Any]] = {
         "pods": cache.pods,

@@ -14,10 +14,10 @@ from tests.controller.a_controller import KEPT, LIMIT, PODS, Place, a_place, add
 from zoneward.client.reflector import Timing
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
@@ -26,7 +26,7 @@ from zoneward.sandbox.play.reading import read_play
 from zoneward.sandbox.server.in_process import InProcess
 
 Object = dict[str, Any]
-Work = Callable[[Place, Controller], Coroutine[Any, Any, None]]
+Work = Callable[[Place, EndpointSliceController], Coroutine[Any, Any, None]]
 SUBSETS = {names.SUBSETTING_ANNOTATION: names.SUBSETTING_REQUIRE}
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plays"
 
@@ -53,7 +53,7 @@ def is_as_planned(place: Place, configuration: Configuration | None = None) -> b
 
 
 def test_a_service_with_pods_gets_its_slices() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         assert place.listed() == addresses(*range(PODS))
         assert is_as_planned(place)
         (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
@@ -68,7 +68,7 @@ def test_a_service_with_pods_gets_its_slices() -> None:
 
 
 def test_readiness_and_scaling_are_followed() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         place.make_ready(3, False)
         await settle(place, controller)
         assert place.listed() == addresses(*range(PODS)) - addresses(3)
@@ -85,7 +85,7 @@ def test_readiness_and_scaling_are_followed() -> None:
 
 
 def test_zones_of_nodes_and_what_a_service_asks_for_are_followed() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         def move(node: Object) -> Object:
             labels = node["metadata"]["labels"] | {names.ZONE_LABEL: "d"}
             return node | {"metadata": node["metadata"] | {"labels": labels}}
@@ -124,7 +124,7 @@ def test_a_second_controller_finds_nothing_to_write() -> None:
 
 
 def test_demand_brings_back_only_services_that_it_may_change() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         place.service("hinted", annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
         await settle(place, controller)
         syncs = sum(controller.metrics.syncs.values())
@@ -177,7 +177,7 @@ def test_nothing_ready_is_missing_while_endpoints_move_between_slices() -> None:
 
 
 def test_own_writes_are_no_news() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         plans = sum(controller.metrics.syncs.values())
         place.make_ready(1, False)
         await settle(place, controller)
@@ -189,7 +189,7 @@ def test_own_writes_are_no_news() -> None:
 
 
 def test_what_others_do_to_our_slices_is_mended() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         (slice_,) = place.slices()
         place.change(KEPT, "default", slice_.metadata.name, lambda old: old | {"endpoints": []})
         place.missing.clear()
@@ -204,7 +204,7 @@ def test_what_others_do_to_our_slices_is_mended() -> None:
 
 
 def test_with_its_service_all_goes() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         place.store.delete(place.registry.kinds["services"], "default", "cart")
         place.missing.clear()
         await settle(place, controller)
@@ -221,7 +221,7 @@ def test_with_its_service_all_goes() -> None:
     "faults", [("conflict@0.3",), ("lost-answer@0.3",), ("conflict@0.2", "lost-answer@0.2", "500@0.1")]
 )
 def test_conflicts_and_lost_answers_only_cost_time(faults: tuple[str, ...]) -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         for number in range(PODS, 30):
             place.pod(number, node=f"node-{'abc'[number % 3]}")
             place.make_ready(number - PODS, number % 2 == 0)
@@ -234,7 +234,7 @@ def test_conflicts_and_lost_answers_only_cost_time(faults: tuple[str, ...]) -> N
 
 
 def test_marked_services_alone_are_ours_where_it_is_asked_for() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         assert place.slices() == []
         place.service("other", selector=None, annotations={SELECTOR_ANNOTATION: '{"app": "cart"}'})
         await settle(place, controller)
@@ -292,7 +292,7 @@ def test_what_is_decided_is_told_once() -> None:
         async with a_place() as place:
             fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
             for _ in range(2):
-                teller = Teller(Writer(place.link), instance="test")
+                teller = StatusWriter(Writer(place.link), instance="test")
                 async with at_work(place, teller=teller) as controller:
                     await settle(place, controller)
                     assert await teller.settled(5)
@@ -301,7 +301,7 @@ def test_what_is_decided_is_told_once() -> None:
             assert [each["type"] for each in service["status"]["conditions"]]
             assert len(place.objects("events")) == 1
             version = place.registry.store.version
-            async with at_work(place, teller=Teller(Writer(place.link), instance="test")) as controller:
+            async with at_work(place, teller=StatusWriter(Writer(place.link), instance="test")) as controller:
                 await settle(place, controller)
             assert place.registry.store.version == version
 
@@ -312,7 +312,7 @@ def test_a_service_that_is_ours_no_more_has_none_of_our_conditions() -> None:
     async def scene() -> None:
         async with a_place() as place:
             fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-            teller = Teller(Writer(place.link), instance="test")
+            teller = StatusWriter(Writer(place.link), instance="test")
             async with at_work(place, teller=teller) as controller:
                 await settle(place, controller)
                 place.change("services", "default", "cart", without_selector)

@@ -8,12 +8,12 @@ from typing import Any
 from tests.controller.a_controller import LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import Controller
-from zoneward.controller.leader.election import Timing
-from zoneward.controller.leader.leader_elector import Candidate
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.leader.election import LeaseTiming
+from zoneward.controller.leader.leader_elector import LeaderElector
 from zoneward.routing.configuration import Configuration
 
-QUICK = Timing(lease_duration=1, renew_deadline=0.6, retry_period=0.15)
+QUICK = LeaseTiming(lease_duration=1, renew_deadline=0.6, retry_period=0.15)
 
 
 def test_on_standby_nothing_is_written_until_we_lead() -> None:
@@ -112,9 +112,9 @@ class Candidacy:
 
     def __init__(self, place: Place, name: str, sent: Sent, pair: "list[Candidacy]") -> None:
         self.name = name
-        self.controller: Controller | None = None
+        self.controller: EndpointSliceController | None = None
         key = "kube-system", "zoneward-controller"
-        self.candidate = Candidate(place.link, key=key, identity=name, timing=QUICK, on_change=self._changed)
+        self.candidate = LeaderElector(place.link, key=key, identity=name, timing=QUICK, on_change=self._changed)
         self.writer = Noting(
             place.link,
             lambda: sent.append((name, [each.name for each in pair if each.candidate.leads])),

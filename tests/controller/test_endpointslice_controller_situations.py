@@ -8,18 +8,18 @@ import msgspec
 import pytest
 from tests.contract.objects import a_node, a_pod, a_service, an_endpoint_slice
 from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
-from tests.controller.test_loop import is_as_planned, run
+from tests.controller.test_endpointslice_controller import is_as_planned, run
 
 from zoneward.client.api_errors import api_error
 from zoneward.client.resources import SLICES
 from zoneward.client.resources import Place as Kind
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import Controller
-from zoneward.controller.handover.conflict_detector import Rivals
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.handover.conflict_detector import ConflictDetector
 from zoneward.controller.metrics import Operation, SyncResult
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import BackOff
-from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.log import Told
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
@@ -95,7 +95,9 @@ def managers(place: Place) -> set[str]:
     return {(each.metadata.labels or {})[names.MANAGED_BY_LABEL] for each in place.slices()}
 
 
-def serving(prepare: Callable[[Place], None], check: Callable[[Place, Controller], None], **options: Any) -> None:
+def serving(
+    prepare: Callable[[Place], None], check: Callable[[Place, EndpointSliceController], None], **options: Any
+) -> None:
     """What comes of some objects."""
 
     async def scene() -> None:
@@ -113,7 +115,7 @@ def serving(prepare: Callable[[Place], None], check: Callable[[Place, Controller
 
 
 def test_one_that_becomes_an_external_name_loses_its_slices() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         def change(service: Object) -> Object:
             spec = {"type": "ExternalName", "externalName": "example.com", "selector": LABELS}
             return service | {"spec": spec}
@@ -130,7 +132,7 @@ def test_one_that_becomes_an_external_name_loses_its_slices() -> None:
 def test_a_mark_without_a_selector_is_told_and_the_slices_stay() -> None:
     lines = Lines()
 
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         assert place.listed() == addresses(*range(PODS))
         place.annotate("cart", {SELECTOR_ANNOTATION: "{"})
         place.make_ready(1, False)
@@ -159,7 +161,7 @@ def test_a_mark_that_is_lost_is_told_once_and_the_slices_stay() -> None:
         async with a_place() as place:
             adopted = {SELECTOR_ANNOTATION: '{"app": "cart"}', names.TOPOLOGY_MODE_ANNOTATION: "Auto"}
             fill(place, selector=None, annotations=adopted)
-            teller = Teller(Writer(place.link), instance="test")
+            teller = StatusWriter(Writer(place.link), instance="test")
             async with at_work(place, mode=Mode.ONLY_MARKED, log=lines, teller=teller) as controller:
                 await settle(place, controller)
                 assert await teller.settled(5)
@@ -183,7 +185,7 @@ def test_both_families_get_slices_of_their_own() -> None:
         create_pod(place, "four", status={"podIP": "10.1.0.2", "podIPs": [{"ip": "10.1.0.2"}]})
         create(place, "services", with_spec(ipFamilyPolicy="RequireDualStack"))
 
-    def check(place: Place, _controller: Controller) -> None:
+    def check(place: Place, _controller: EndpointSliceController) -> None:
         found = {each.address_type: {one.addresses for one in each.endpoints or ()} for each in place.slices()}
         assert found == {"IPv4": {("10.1.0.1",), ("10.1.0.2",)}, "IPv6": {("fd00::1",)}}
         assert is_as_planned(place)
@@ -200,7 +202,7 @@ def test_pods_that_are_over_are_not_listed_and_such_as_are_not_ready_where_it_is
         create(place, "services", with_spec("cart"))
         create(place, "services", with_spec("all", publishNotReadyAddresses=True))
 
-    def check(place: Place, _controller: Controller) -> None:
+    def check(place: Place, _controller: EndpointSliceController) -> None:
         listed = {one.addresses for each in place.slices() for one in each.endpoints or ()}
         assert listed == {("10.1.0.2",)}
         assert ready(place) == set()
@@ -216,7 +218,7 @@ def test_slices_of_a_headless_service_say_so() -> None:
         create(place, "services", with_spec("other"))
         create(place, "services", with_spec("portless", clusterIP="None", ports=[]))
 
-    def check(place: Place, _controller: Controller) -> None:
+    def check(place: Place, _controller: EndpointSliceController) -> None:
         for service, is_headless in (("cart", True), ("other", False), ("portless", True)):
             (slice_,) = place.slices(service)
             assert (names.HEADLESS_LABEL in (slice_.metadata.labels or {})) == is_headless
@@ -233,7 +235,7 @@ def test_a_name_that_means_other_ports_in_other_pods_makes_slices_apart() -> Non
             create_pod(place, f"pod-{number}", containers=containers, status={"podIP": ip, "podIPs": [{"ip": ip}]})
         create(place, "services", with_spec())
 
-    def check(place: Place, _controller: Controller) -> None:
+    def check(place: Place, _controller: EndpointSliceController) -> None:
         found = {
             port.port: {address for one in each.endpoints or () for address in one.addresses or ()}
             for each in place.slices()
@@ -253,7 +255,7 @@ def test_a_service_of_another_proxy_gets_its_slices_and_they_say_so() -> None:
         service["metadata"]["labels"] = {PROXY_NAME: "other"}
         create(place, "services", service)
 
-    def check(place: Place, _controller: Controller) -> None:
+    def check(place: Place, _controller: EndpointSliceController) -> None:
         (slice_,) = place.slices()
         assert (slice_.metadata.labels or {})[PROXY_NAME] == "other"
         assert ready(place) == {"10.1.0.1"}
@@ -378,7 +380,7 @@ def _serves(place: Place) -> Object:
 
 
 def test_under_the_built_in_label_a_service_without_pods_has_a_slice_that_goes_with_it() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         place.service("nobody", selector={"app": "nobody"})
         await settle(place, controller)
         (slice_,) = place.slices("nobody")
@@ -392,7 +394,7 @@ def test_under_the_built_in_label_a_service_without_pods_has_a_slice_that_goes_w
 
 
 def test_a_service_that_is_made_anew_gets_slices_anew() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         (before,) = place.slices()
         place.store.delete(place.registry.kinds["services"], "default", "cart")
         place.service()
@@ -415,7 +417,7 @@ def test_a_service_that_is_made_anew_gets_slices_anew() -> None:
 def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_it() -> None:
     lines = Lines()
 
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         place.service("other")
         await settle(place, controller)
         plan, tries = controller._state.plan, 0
@@ -436,7 +438,7 @@ def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_i
         (told,) = lines.about("a mistake in the program")
         assert told["service"] == "default/cart"
         assert told["error"] == "ZeroDivisionError: a mistake"
-        assert str(told["at"]).startswith("test_loop_situations.py:")
+        assert str(told["at"]).startswith("test_endpointslice_controller_situations.py:")
         pauses = [fields["again_in"] for fields in lines.about("could not be synced")]
         assert len(pauses) == 12
         assert controller.metrics.syncs[SyncResult.ERROR] == 12
@@ -492,7 +494,7 @@ def test_a_namespace_that_goes_takes_all_with_it() -> None:
 
 
 def test_a_slice_that_nobody_will_ever_see_is_awaited_only_until_it_is_looked_for() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         stale = controller.queue.stale
         controller.queue.stale = lambda key: stale(key, limit=0.1)  # type: ignore[method-assign, assignment, misc]
         labels = {names.SERVICE_NAME_LABEL: "cart"}
@@ -531,7 +533,7 @@ def test_what_was_refused_for_its_load_is_decided_anew_before_it_is_sent_again()
 
 
 def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_written() -> None:
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         place.service("other")
         await settle(place, controller)
         writes = place.registry.store.version
@@ -553,7 +555,7 @@ def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_writt
 def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices() -> None:
     """As where the watch of Services has broken off, and another controller's slices are heard of before."""
 
-    async def work(place: Place, controller: Controller) -> None:
+    async def work(place: Place, controller: EndpointSliceController) -> None:
         service = controller.cache.services.get(*KEY)
         assert service is not None
         controller.cache.services.delete(service)
@@ -587,7 +589,7 @@ def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None
     async def scene() -> None:
         async with a_place() as place:
             fill(place)
-            async with at_work(place, rivals=Rivals(together=True, still=still)) as controller:
+            async with at_work(place, rivals=ConflictDetector(together=True, still=still)) as controller:
                 await settle(place, controller)
                 await work(place)
             assert place.missing == []
@@ -607,7 +609,7 @@ def test_while_the_gate_of_hints_is_off_none_is_written_however_subsetting_is_en
     async def scene() -> None:
         async with a_place() as place:
             fill(place, pods=12, annotations={names.SUBSETTING_ANNOTATION: "Auto"})
-            teller = Teller(Writer(place.link), instance="test")
+            teller = StatusWriter(Writer(place.link), instance="test")
             async with at_work(place, configuration=configuration, teller=teller) as controller:
                 telling = asyncio.create_task(teller.run())
                 await settle(place, controller)

@@ -13,12 +13,12 @@ from zoneward.client.api_errors import Conflict, Unreachable
 from zoneward.controller.exposition import OURS, UPSTREAM, MetricsPage
 from zoneward.controller.metrics import Metrics, Moment, Operation, SyncResult
 from zoneward.controller.predictions import Prediction, Predictions
-from zoneward.controller.queue.schedule import Depth
+from zoneward.controller.queue.schedule import QueueDepth
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics-and-events.md"
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
 MOMENT = Moment(
-    depth=Depth(due=1, gathering=2, working=3),
+    depth=QueueDepth(due=1, gathering=2, working=3),
     oldest=1.5,
     leads=True,
     watch_trouble=0.25,

@@ -19,9 +19,9 @@ from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import Outcome, Writer
 from zoneward.controller import running
-from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
-from zoneward.controller.replica_observer import LONGEST_ROUND, Observer
+from zoneward.controller.replica_observer import LONGEST_ROUND, ReplicaObserver
 from zoneward.controller.running import Replica
 from zoneward.controller.settings import Settings
 from zoneward.daemon.health import faults
@@ -270,10 +270,12 @@ def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
         now, log = 0.0, Lines()
         async with a_place() as place:
             standing = Standing(place.link, clock=lambda: now)
-            controller = Controller(
+            controller = EndpointSliceController(
                 place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
             )
-            observer = Observer(controller, standing=standing, candidate=None, log=log, said=str, clock=lambda: now)
+            observer = ReplicaObserver(
+                controller, standing=standing, candidate=None, log=log, said=str, clock=lambda: now
+            )
             standing.trouble(SLICES, Unreachable("no connection"))
             for _ in range(4):
                 observer._look()
@@ -313,11 +315,13 @@ def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_b
     async def test() -> None:
         now = 100.0
         async with a_place() as place:
-            controller = Controller(
+            controller = EndpointSliceController(
                 place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
             )
             standing = Standing(place.link, clock=lambda: now)
-            observer = Observer(controller, standing=standing, candidate=None, log=Lines(), said=str, clock=lambda: now)
+            observer = ReplicaObserver(
+                controller, standing=standing, candidate=None, log=Lines(), said=str, clock=lambda: now
+            )
             gc.disable()
             try:
                 now += LONGEST_ROUND - 0.1

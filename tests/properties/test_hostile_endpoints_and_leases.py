@@ -19,10 +19,10 @@ from zoneward.client.store import Store
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
-from zoneward.controller.handover.endpoints_object import EndpointsKeeper
-from zoneward.controller.handover.service_handover import Adopting
-from zoneward.controller.leader.leader_elector import Candidate
-from zoneward.controller.leader.leading import always
+from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
+from zoneward.controller.handover.service_handover import ServiceHandover
+from zoneward.controller.leader.leader_elector import LeaderElector
+from zoneward.controller.leader.leading import always_leading
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.node_proxies import NodeProxies
@@ -93,7 +93,7 @@ def a_cache(names: Iterable[str]) -> Cache:
 async def keep(bad: Iterable[Object]) -> None:
     server, log = Kept({name(each): written(each) for each in bad}), Lines()
     every = {*server.bodies, GOOD[1]}
-    keeper = EndpointsKeeper(a_cache(every), Writer(server), leading=always(), metrics=Metrics(), log=log)
+    keeper = EndpointsObjectWriter(a_cache(every), Writer(server), leading=always_leading(), metrics=Metrics(), log=log)
     for each in sorted(every):
         keeper.add((NAMESPACE, each))
     task = asyncio.create_task(keeper.run())
@@ -123,7 +123,7 @@ def test_a_release_beside_hostile_endpoints_goes_on_or_fails_as_a_call_does() ->
         for each in hostile(ENDPOINTS.plural):
             server = Kept({name(each): written(each)})
             key = NAMESPACE, name(each)
-            adopting = Adopting(server, key, configuration=Configuration(), tell=lambda _line: None)
+            adopting = ServiceHandover(server, key, configuration=Configuration(), tell=lambda _line: None)
             with suppress(CallFailed):
                 await adopting.look(plans=lambda _service: False)
             assert name(each) in server.read
@@ -141,7 +141,7 @@ class Enough(Exception):  # noqa: N818 -- it ends what has no end
 async def elect(bad: Object) -> None:
     """A candidate beside a hostile Lease, which somebody mends after 40 s where nobody leads by then."""
     server, seconds = Kept({name(bad): written(bad)}), 0.0
-    candidate: Candidate
+    candidate: LeaderElector
 
     async def sleep(_seconds: float) -> None:
         nonlocal seconds
@@ -153,7 +153,7 @@ async def elect(bad: Object) -> None:
             raise Enough
         assert seconds < 80, f"nobody leads: {bad}"
 
-    candidate = Candidate(
+    candidate = LeaderElector(
         server,
         key=(NAMESPACE, name(bad)),
         identity="us",

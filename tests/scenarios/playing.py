@@ -26,10 +26,10 @@ from zoneward.client.access import Access
 from zoneward.client.store import Store
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.metrics import SyncResult
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.routing.configuration import Configuration
 
 _LIMIT: Final = 30.0
@@ -61,8 +61,8 @@ class Play:
     history: History
     configuration: Configuration
     pace: Batching
-    controller: Controller | None = None
-    teller: Teller | None = None
+    controller: EndpointSliceController | None = None
+    teller: StatusWriter | None = None
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
     _working: AsyncExitStack = field(default_factory=AsyncExitStack)
     _told: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -88,7 +88,7 @@ class Play:
     # --- the controller -----------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        self.teller = Teller(Writer(self.link), instance="scenario")
+        self.teller = StatusWriter(Writer(self.link), instance="scenario")
         working = at_work(
             self,
             configuration=self.configuration,
@@ -217,7 +217,7 @@ class Play:
                 while not self._knows(self.controller, await self._lists()):
                     await asyncio.sleep(0.002)
 
-    def _knows(self, controller: Controller, lists: Lists) -> bool:
+    def _knows(self, controller: EndpointSliceController, lists: Lists) -> bool:
         """Whether its cache has what the server has, of nodes and of our namespace."""
         cache = controller.cache
         pairs: tuple[tuple[list[Object], Store[Any]], ...] = (

@@ -20,11 +20,11 @@ from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
 from zoneward.report.comparisons import totals
@@ -95,8 +95,8 @@ async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> 
         access = Access(cluster=Cluster(server=serving.address), user=User())
         transport = await stack.enter_async_context(Transport(access, is_terminal=False))
         writer = Writer(transport)
-        teller = Teller(writer, instance="demo")
-        controller = Controller(
+        teller = StatusWriter(writer, instance="demo")
+        controller = EndpointSliceController(
             transport,
             configuration=Configuration(),
             mode=Mode.TAKE_OVER,
@@ -135,7 +135,9 @@ def _moments(play: Play) -> Iterator[float]:
                 yield step.at + outage.duration
 
 
-async def _perform(play: Play, registry: Registry, controller: Controller, story: Story, *, until: float) -> None:
+async def _perform(
+    play: Play, registry: Registry, controller: EndpointSliceController, story: Story, *, until: float
+) -> None:
     """The play's own words go into the story."""
     seen = -1
 
@@ -163,7 +165,7 @@ async def _perform(play: Play, registry: Registry, controller: Controller, story
     )
 
 
-async def _follow(controller: Controller, story: Story) -> None:
+async def _follow(controller: EndpointSliceController, story: Story) -> None:
     """Where traffic starts may change what becomes of a Service that needs no write for it."""
     known = demand_of(controller.cache.nodes)
     while True:
@@ -174,14 +176,14 @@ async def _follow(controller: Controller, story: Story) -> None:
             _look(controller, story)
 
 
-def _look(controller: Controller, story: Story) -> None:
+def _look(controller: EndpointSliceController, story: Story) -> None:
     for plan in story.plans:
         fresh = controller.decision(plan.service.metadata.namespace, plan.service.metadata.name)
         if fresh is not None:
             story.looked(fresh)
 
 
-def _summary(controller: Controller, story: Story) -> list[str]:
+def _summary(controller: EndpointSliceController, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
     changes, cache = controller.metrics.changes, controller.cache
     surroundings = Surroundings(

@@ -19,23 +19,23 @@ from zoneward.client.resources import LEASES, SLICES, AnyResource, Key, LiveNode
 from zoneward.client.store import Handler
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.conflict_detector import Rivals, is_built_in, is_sign_of_life
-from zoneward.controller.handover.endpoints_object import EndpointsKeeper
-from zoneward.controller.handover.releases import Releases
-from zoneward.controller.handover.service_handover import Link
-from zoneward.controller.leader.leading import Leading, always
+from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_sign_of_life
+from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
+from zoneward.controller.handover.releases import ReleaseTasks
+from zoneward.controller.handover.service_handover import ReadWriteConnection
+from zoneward.controller.leader.leading import Leadership, always_leading
 from zoneward.controller.metrics import Metrics, SyncResult
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import BackOff, Batching
 from zoneward.controller.queue.resync import PERIOD, Resync
-from zoneward.controller.queue.schedule import Given, Urgency, urgency_of
+from zoneward.controller.queue.schedule import Urgency, WorkItem, urgency_of
 from zoneward.controller.queue.work_queue import Queue
-from zoneward.controller.status.honoring import Honoring
-from zoneward.controller.status.status_writer import Teller
-from zoneward.controller.sync.endpointslice_tracker import Tracker
-from zoneward.controller.sync.reconciler import Syncer
-from zoneward.controller.sync.service_states import SliceNames, State
-from zoneward.controller.sync.slice_writer import Ending, Reconciled, Reconciler
+from zoneward.controller.status.honoring import HonoredCondition
+from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.controller.sync.reconciler import ServiceReconciler
+from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates
+from zoneward.controller.sync.slice_writer import ReconcileResult, SliceWriter, SyncOutcome
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import log_unreadable
@@ -52,7 +52,7 @@ _LOOK: Final = 0.01
 """Seconds between two looks at whether all is done."""
 
 
-class Controller:
+class EndpointSliceController:
     """`run` it. ``writer`` must refuse writes once we no longer lead; ``leading`` None: there are no others.
 
     While somebody else leads the cache is kept current, changes wait, and nothing is written. Whoever learns that we
@@ -63,13 +63,13 @@ class Controller:
 
     def __init__(
         self,
-        connection: Link,
+        connection: ReadWriteConnection,
         *,
         configuration: Configuration,
         mode: Mode,
         writer: Writer,
-        leading: Leading | None = None,
-        teller: Teller | None = None,
+        leading: Leadership | None = None,
+        teller: StatusWriter | None = None,
         metrics: Metrics | None = None,
         log: Log | None = None,
         workers: int = WORKERS,
@@ -79,7 +79,7 @@ class Controller:
         timing: Timing | None = None,
         chance: Random | None = None,
         resync: float = PERIOD,
-        rivals: Rivals | None = None,
+        rivals: ConflictDetector | None = None,
         proxies: str | None = None,
         on_trouble: Trouble = lambda _resource, _trouble: None,
     ) -> None:
@@ -87,32 +87,32 @@ class Controller:
         self._teller, self._workers = teller, workers
         self._timing, self._on_trouble = timing, on_trouble
         self._chance = Random() if chance is None else chance
-        self._leading: Leading = always() if leading is None else leading
+        self._leading: Leadership = always_leading() if leading is None else leading
         self._log: Log = Silent() if log is None else log
         self.metrics: Final = Metrics() if metrics is None else metrics
         self.cache: Final = Cache(on_unreadable=self._set_aside)
         self._untold: dict[tuple[str, Key], Unreadable] = {}
         """Objects that cannot be read, of which no Event tells yet."""
         self.queue: Final = Queue[Key](batching=batching, back_off=back_off, chance=self._chance.random)
-        self._tracker = Tracker()
-        self._state = State(self.cache, configuration=configuration, consumer=consumer)
-        self._rivals = Rivals(together=mode is Mode.TAKE_OVER) if rivals is None else rivals
+        self._tracker = EndpointSliceTracker()
+        self._state = ServiceStates(self.cache, configuration=configuration, consumer=consumer)
+        self._rivals = ConflictDetector(together=mode is Mode.TAKE_OVER) if rivals is None else rivals
         self.contested: Final = self._rivals.contested
         """Services that the built-in controller writes too, which are therefore left to it. Always this very set."""
         self._resync = Resync(period=resync)
-        self._releases = Releases(
+        self._releases = ReleaseTasks(
             connection,
             configuration=configuration,
             writer=writer,
             log=self._log,
             over=lambda key: self.queue.add(key, urgency=Urgency.BACKGROUND),
         )
-        self._endpoints = EndpointsKeeper(
+        self._endpoints = EndpointsObjectWriter(
             self.cache, writer, leading=self._leading, metrics=self.metrics, log=self._log, back_off=back_off
         )
-        self._honoring: Honoring | None = None
+        self._honoring: HonoredCondition | None = None
         if proxies is not None and teller is not None:
-            self._honoring = Honoring(
+            self._honoring = HonoredCondition(
                 connection,
                 namespace=proxies,
                 cache=self.cache,
@@ -124,13 +124,13 @@ class Controller:
                 on_trouble=lambda error: on_trouble(LEASES, error),
                 on_unreadable=self._set_aside,
             )
-        self._syncer = Syncer(
+        self._syncer = ServiceReconciler(
             connection,
             cache=self.cache,
             queue=self.queue,
             state=self._state,
             tracker=self._tracker,
-            reconciler=Reconciler(writer, tracker=self._tracker, metrics=self.metrics, on_news=self.queue.add_all),
+            reconciler=SliceWriter(writer, tracker=self._tracker, metrics=self.metrics, on_news=self.queue.add_all),
             rivals=self._rivals,
             endpoints=self._endpoints,
             releases=self._releases,
@@ -228,7 +228,7 @@ class Controller:
             slices=slices,
             surroundings=surroundings,
             trigger_time=trigger_time,
-            taken=SliceNames(self.cache, namespace),
+            taken=ExistingSliceNames(self.cache, namespace),
         )
 
     @property
@@ -364,31 +364,31 @@ class Controller:
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
-    def _ended(self, given: Given[Key], result: Reconciled) -> None:
+    def _ended(self, given: WorkItem[Key], result: ReconcileResult) -> None:
         key = given.key
         match result.ending:
-            case Ending.WRITTEN:
+            case SyncOutcome.WRITTEN:
                 waited = self.queue.done(key, writes=result.writes)
                 if result.writes:
                     self.metrics.waited(waited)
-            case Ending.OUTDATED:
+            case SyncOutcome.OUTDATED:
                 self.metrics.not_synced(SyncResult.STALE)
                 self.queue.stale(key)
                 if not self._tracker.is_stale(key, self.cache.slices_of(*key)):
                     self.queue.wake(key)
-            case Ending.NO_PLACE:
+            case SyncOutcome.NO_PLACE:
                 self.metrics.not_synced()
                 self.queue.done(key, writes=result.writes)
             case _:
                 self._failed(given, result.writes, result.error)
 
-    def _broke(self, given: Given[Key], error: Exception) -> None:
+    def _broke(self, given: WorkItem[Key], error: Exception) -> None:
         """A mistake in the program, which is told with its place the first time. What is kept may be spoilt by it."""
         self._mistakes.tell("a mistake in the program kept a Service from its sync", given.key, error)
         self._state.renew(given.key)
         self._failed(given, 0, error)
 
-    def _failed(self, given: Given[Key], writes: int, error: Exception | None) -> None:
+    def _failed(self, given: WorkItem[Key], writes: int, error: Exception | None) -> None:
         self.metrics.not_synced()
         self.metrics.retried()
         asked = error.retry_after if isinstance(error, ApiError) else None

@@ -16,14 +16,14 @@ from zoneward.client.writer import Outcome, outcome_of
 from zoneward.controller.accounting import Accounts, FamilyCount, family_count
 from zoneward.controller.metric_labels import SyncLabels, hinted_by, sync_labels, traffic_distribution
 from zoneward.controller.predictions import Predictions
-from zoneward.controller.queue.schedule import Depth
+from zoneward.controller.queue.schedule import QueueDepth
 from zoneward.daemon.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.slices.planned import FamilyPlan, ServicePlan
 
-_EMPTY: Final = Depth()
+_EMPTY: Final = QueueDepth()
 _NO_PORTS: Final = object()
 """Unlike any tuple of ports, and unlike None, which stands for all ports."""
 
@@ -49,7 +49,7 @@ class Moment:
     """What is looked at when metrics are asked for. ``oldest`` and ``watch_trouble`` are in seconds: since the first
     change that is not written, and for how long we have not heard of some kind (0: we hear of all)."""
 
-    depth: Depth = _EMPTY
+    depth: QueueDepth = _EMPTY
     oldest: float = 0.0
     leads: bool = False
     is_synced: bool = False

@@ -12,8 +12,8 @@ from typing import Final, NoReturn
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.watch_health import Standing
-from zoneward.controller.endpointslice_controller import Controller
-from zoneward.controller.leader.leader_elector import Candidate
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.leader.leader_elector import LeaderElector
 from zoneward.daemon.log import Log
 
 LOOK: Final = 0.5
@@ -23,15 +23,15 @@ LONGEST_ROUND: Final = 60.0
 that: there may always be something to do."""
 
 
-class Observer:
+class ReplicaObserver:
     """``candidate`` None: there are no others. ``said`` words a failed call, ``clock`` is that of ``standing``."""
 
     def __init__(
         self,
-        controller: Controller,
+        controller: EndpointSliceController,
         *,
         standing: Standing,
-        candidate: Candidate | None,
+        candidate: LeaderElector | None,
         log: Log,
         said: Callable[[CallFailed], str],
         clock: Callable[[], float],

@@ -21,19 +21,19 @@ from zoneward.client.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyRe
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
-from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.exposition import MetricsPage
-from zoneward.controller.handover.alone import alone
-from zoneward.controller.leader.leader_elector import Candidate, new_identity
+from zoneward.controller.handover.alone import no_conflict_check
+from zoneward.controller.leader.leader_elector import LeaderElector, new_identity
 from zoneward.controller.metrics import Metrics, Moment
 from zoneward.controller.mode import Mode
 from zoneward.controller.predictions import ByFamily, Predictions, predictions_of
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.replica_observer import Observer
+from zoneward.controller.replica_observer import ReplicaObserver
 from zoneward.controller.settings import Settings
-from zoneward.controller.status.status_writer import LONGEST_TRUCE, Teller
-from zoneward.controller.sync.permissions import RIGHTS, RIGHTS_OF_MARKED, check_rights
-from zoneward.controller.sync.unanswered import Unanswered
+from zoneward.controller.status.status_writer import LONGEST_TRUCE, StatusWriter
+from zoneward.controller.sync.permissions import ADOPTION_PERMISSIONS, REQUIRED_PERMISSIONS, check_permissions
+from zoneward.controller.sync.unanswered import UnansweredWrites
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
 from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
@@ -105,15 +105,15 @@ class Replica:
         settings, log = self._settings, self._log
         self._standing = _Link(transport, clock=self._clock)
         self._candidate = self._made_candidate(transport) if settings.leader_elect else None
-        self._unanswered = Unanswered(transport, clock=self._clock)
+        self._unanswered = UnansweredWrites(transport, clock=self._clock)
         if self._candidate is None:
             writer = Writer(self._unanswered, limit=TIME_LIMIT)
         else:
             writer = Writer(self._unanswered, limit=settings.timing.write, may_write=self._candidate.may_write)
         self._predictions = Predictions() if settings.predictions else None
         metrics = Metrics(max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions)
-        self._teller = Teller(writer, instance=self._instance, log=log, on_trouble=self._not_told)
-        self._controller = Controller(
+        self._teller = StatusWriter(writer, instance=self._instance, log=log, on_trouble=self._not_told)
+        self._controller = EndpointSliceController(
             self._standing,
             configuration=self._configuration,
             mode=self._mode,
@@ -127,7 +127,7 @@ class Replica:
             proxies=self._lease[0],
             on_trouble=self._not_heard,
         )
-        self._observer = Observer(
+        self._observer = ReplicaObserver(
             self._controller,
             standing=self._standing,
             candidate=self._candidate,
@@ -138,8 +138,8 @@ class Replica:
         self._heartbeat = Heartbeat()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def _made_candidate(self, connection: Transport) -> Candidate:
-        return Candidate(
+    def _made_candidate(self, connection: Transport) -> LeaderElector:
+        return LeaderElector(
             connection,
             key=self._lease,
             identity=new_identity(),
@@ -153,7 +153,7 @@ class Replica:
         self._live: dict[str, Check] = {"event loop": self._heartbeat}
         self._ready: dict[str, Check] = {
             "cache": synced(controller.cache.synced.is_set),
-            "alone": alone(controller.contested),
+            "alone": no_conflict_check(controller.contested),
         }
         if self._candidate is not None:
             self._ready[_ELECTION] = self._lease_is_there
@@ -264,10 +264,10 @@ class Replica:
 
     async def _check_rights(self, connection: Transport) -> None:
         """Told once, in one line each, rather than with every Service that they are needed for."""
-        asked = RIGHTS + (RIGHTS_OF_MARKED if self._mode is Mode.ONLY_MARKED else ())
+        asked = REQUIRED_PERMISSIONS + (ADOPTION_PERMISSIONS if self._mode is Mode.ONLY_MARKED else ())
         for right in asked:
             try:
-                await check_rights(connection, [right], namespace="")
+                await check_permissions(connection, [right], namespace="")
             except Forbidden as error:
                 method, place, *rest = right
                 what = "/".join([place.plural, *rest])

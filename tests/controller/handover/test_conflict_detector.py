@@ -12,21 +12,21 @@ from tests.controller.a_controller import LIMIT, at_work
 
 from zoneward.client.resources import LivePod
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import Controller
-from zoneward.controller.handover.alone import alone
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.handover.alone import no_conflict_check
 from zoneward.controller.handover.conflict_detector import (
     GRACE,
     MEMORY,
     QUIET,
     STILL,
-    Rivals,
-    Verdict,
+    ConflictDetector,
+    ConflictVerdict,
     is_sign_of_life,
     look,
 )
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
     Endpoint,
@@ -46,82 +46,82 @@ OTHER = ("default", "other")
 PORTS = (EndpointPort(name="", port=80, protocol="TCP"),)
 
 
-def contested(rivals: Rivals, key: tuple[str, str] = KEY, *, now: float = 0.0) -> float:
+def contested(rivals: ConflictDetector, key: tuple[str, str] = KEY, *, now: float = 0.0) -> float:
     """Hold a Service, and find slices until it is contested; when that is."""
     rivals.holds(key)
-    assert rivals.found(key, now=now) is Verdict.DELETE
+    assert rivals.found(key, now=now) is ConflictVerdict.DELETE
     rivals.holds(key)
-    assert rivals.found(key, now=now + GRACE) is Verdict.DELETE
+    assert rivals.found(key, now=now + GRACE) is ConflictVerdict.DELETE
     rivals.holds(key)
-    assert rivals.found(key, now=now + GRACE) is Verdict.KEEP_OFF
+    assert rivals.found(key, now=now + GRACE) is ConflictVerdict.YIELD
     assert key in rivals.contested
     return now + GRACE
 
 
 def test_what_is_there_when_a_service_is_taken_over_is_no_rival() -> None:
-    rivals = Rivals(together=False)
+    rivals = ConflictDetector(together=False)
     for now in range(100):
-        assert rivals.found(KEY, now=now) is Verdict.DELETE
+        assert rivals.found(KEY, now=now) is ConflictVerdict.DELETE
     assert not rivals.contested
 
 
 def test_what_comes_back_twice_is_a_rival_and_one_late_sync_is_none() -> None:
-    rivals = Rivals(together=False)
+    rivals = ConflictDetector(together=False)
     rivals.holds(KEY)
-    assert rivals.found(KEY, now=10) is Verdict.DELETE
+    assert rivals.found(KEY, now=10) is ConflictVerdict.DELETE
     # The deletion failed, and is tried again.
-    assert rivals.found(KEY, now=11) is Verdict.DELETE
+    assert rivals.found(KEY, now=11) is ConflictVerdict.DELETE
     rivals.holds(KEY)
     # More of the same sync.
-    assert rivals.found(KEY, now=11) is Verdict.WAIT
-    assert rivals.found(KEY, now=12.5) is Verdict.WAIT
+    assert rivals.found(KEY, now=11) is ConflictVerdict.WAIT
+    assert rivals.found(KEY, now=12.5) is ConflictVerdict.WAIT
     assert rivals.due(now=12.9) == []
     assert rivals.due(now=10 + GRACE) == [KEY]
-    assert rivals.found(KEY, now=10 + GRACE) is Verdict.DELETE
+    assert rivals.found(KEY, now=10 + GRACE) is ConflictVerdict.DELETE
     rivals.holds(KEY)
     assert not rivals.contested
-    assert rivals.found(KEY, now=10 + GRACE) is Verdict.KEEP_OFF
+    assert rivals.found(KEY, now=10 + GRACE) is ConflictVerdict.YIELD
     assert rivals.contested == {KEY}
 
 
 def test_a_slice_that_was_just_written_is_not_deleted_before_its_writer_knows() -> None:
-    rivals = Rivals(together=False)
+    rivals = ConflictDetector(together=False)
     rivals.alive(KEY, now=10)
-    assert rivals.found(KEY, now=10 + STILL / 2) is Verdict.WAIT
+    assert rivals.found(KEY, now=10 + STILL / 2) is ConflictVerdict.WAIT
     assert rivals.due(now=10 + STILL / 2) == []
     assert rivals.due(now=10 + STILL) == [KEY]
-    assert rivals.found(KEY, now=10 + STILL) is Verdict.DELETE
+    assert rivals.found(KEY, now=10 + STILL) is ConflictVerdict.DELETE
     assert not rivals.contested
 
 
 def test_one_that_goes_on_writing_is_a_rival_though_nothing_was_deleted() -> None:
-    rivals = Rivals(together=False)
+    rivals = ConflictDetector(together=False)
     now = 10.0
     while now < 10 + GRACE:
         rivals.alive(KEY, now=now)
-        assert rivals.found(KEY, now=now) is Verdict.WAIT
+        assert rivals.found(KEY, now=now) is ConflictVerdict.WAIT
         now += STILL / 2
     rivals.alive(KEY, now=now)
-    assert rivals.found(KEY, now=now) is Verdict.KEEP_OFF
+    assert rivals.found(KEY, now=now) is ConflictVerdict.YIELD
 
 
 def test_finds_that_lie_far_apart_have_nothing_to_do_with_each_other() -> None:
-    rivals = Rivals(together=False)
+    rivals = ConflictDetector(together=False)
     rivals.holds(KEY)
     for number in range(10):
-        assert rivals.found(KEY, now=number * (MEMORY + 1)) is Verdict.DELETE
+        assert rivals.found(KEY, now=number * (MEMORY + 1)) is ConflictVerdict.DELETE
         rivals.holds(KEY)
 
 
 @pytest.mark.parametrize("together", [True, False])
 def test_one_contested_service_is_proof_for_others_where_all_are_ours(together: bool) -> None:
-    rivals = Rivals(together=together)
+    rivals = ConflictDetector(together=together)
     now = contested(rivals)
-    assert (rivals.found(OTHER, now=now) is Verdict.KEEP_OFF) == together
+    assert (rivals.found(OTHER, now=now) is ConflictVerdict.YIELD) == together
 
 
 def test_it_is_gone_when_it_leaves_one_service_as_it_ought_not_to_be_and_changes_none() -> None:
-    rivals = Rivals(together=True)
+    rivals = ConflictDetector(together=True)
     now = contested(rivals)
     rivals.found(OTHER, now=now)
     assert rivals.contested == {KEY, OTHER}
@@ -139,7 +139,7 @@ def test_it_is_gone_when_it_leaves_one_service_as_it_ought_not_to_be_and_changes
 
 
 def test_what_it_does_elsewhere_does_not_keep_a_service_from_being_given_back() -> None:
-    rivals = Rivals(together=True)
+    rivals = ConflictDetector(together=True)
     now = contested(rivals)
     rivals.found(OTHER, now=now)
     assert rivals.looked(OTHER, is_current=False, now=now) == []
@@ -147,13 +147,15 @@ def test_what_it_does_elsewhere_does_not_keep_a_service_from_being_given_back() 
     assert rivals.looked(OTHER, is_current=False, now=now + QUIET) == [OTHER]
     rivals.give_back([OTHER], now=now + QUIET)
     assert rivals.contested == {KEY}
-    assert rivals.found(OTHER, now=now + QUIET) is Verdict.DELETE, "that another one is contested proves nothing now"
+    assert rivals.found(OTHER, now=now + QUIET) is ConflictVerdict.DELETE, (
+        "that another one is contested proves nothing now"
+    )
     rivals.holds(OTHER)
     contested(rivals, OTHER, now=now + QUIET)
 
 
 def test_one_that_is_slow_is_waited_for_anew() -> None:
-    rivals = Rivals(together=True)
+    rivals = ConflictDetector(together=True)
     now = contested(rivals)
     rivals.looked(KEY, is_current=False, now=now)
     rivals.looked(KEY, is_current=True, now=now + QUIET - 1)
@@ -162,22 +164,22 @@ def test_one_that_is_slow_is_waited_for_anew() -> None:
 
 
 def test_who_comes_back_after_all_is_known_at_once_and_waited_for_longer() -> None:
-    rivals = Rivals(together=True)
+    rivals = ConflictDetector(together=True)
     now = contested(rivals)
     rivals.looked(KEY, is_current=False, now=now)
     assert rivals.looked(KEY, is_current=False, now=now + QUIET) == [KEY]
     now += QUIET
     rivals.give_back([KEY], now=now)
-    assert rivals.found(KEY, now=now) is Verdict.DELETE, "what it left behind"
+    assert rivals.found(KEY, now=now) is ConflictVerdict.DELETE, "what it left behind"
     rivals.holds(KEY)
-    assert rivals.found(KEY, now=now + 1) is Verdict.KEEP_OFF
+    assert rivals.found(KEY, now=now + 1) is ConflictVerdict.YIELD
     rivals.looked(KEY, is_current=False, now=now + 1)
     assert rivals.looked(KEY, is_current=False, now=now + 1 + QUIET) == []
     assert rivals.looked(KEY, is_current=False, now=now + 1 + 2 * QUIET) == [KEY]
 
 
 def test_nothing_is_remembered_of_a_service_that_is_gone_or_once_we_lead_no_more() -> None:
-    rivals = Rivals(together=True)
+    rivals = ConflictDetector(together=True)
     contested(rivals)
     rivals.looked(KEY, is_current=False, now=GRACE)
     rivals.forget(KEY)
@@ -276,8 +278,8 @@ def test_a_label_or_a_deletion_is_no_sign_of_life() -> None:
 # --- on a cluster -----------------------------------------------------------------------------------------------------
 
 
-def quick(*, together: bool = True) -> Rivals:
-    return Rivals(together=together, still=0.05, grace=0.2, quiet=0.5)
+def quick(*, together: bool = True) -> ConflictDetector:
+    return ConflictDetector(together=together, still=0.05, grace=0.2, quiet=0.5)
 
 
 async def until(holds: Callable[[], Any]) -> None:
@@ -291,7 +293,7 @@ def of(shop: Shop) -> tuple[bool, bool]:
     return bool(shop.slices(MANAGER)), bool(shop.slices(BUILT_IN_MANAGER))
 
 
-def is_ours(shop: Shop, controller: Controller) -> bool:
+def is_ours(shop: Shop, controller: EndpointSliceController) -> bool:
     return of(shop) == (True, False) and controller.is_settled
 
 
@@ -299,10 +301,10 @@ def is_ours(shop: Shop, controller: Controller) -> bool:
 def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_it_is_quiet(faults: tuple[str, ...]) -> None:
     async def scene() -> None:
         async with a_shop(*faults) as shop:
-            teller = Teller(Writer(shop.link), instance="test")
+            teller = StatusWriter(Writer(shop.link), instance="test")
             async with at_work(shop, teller=teller, rivals=quick()) as controller:
                 await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
-                assert alone(controller.contested)() is not None
+                assert no_conflict_check(controller.contested)() is not None
                 assert await teller.settled(5)
                 (event,) = shop.objects("events")
                 assert (event["type"], event["reason"]) == ("Warning", "EndpointSlicesContested")
@@ -319,7 +321,7 @@ def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_it_is_
                 shop.steady.discard("10.0.0.2")
                 shop.make_ready(2, False)
                 await until(lambda: not controller.contested and is_ours(shop, controller))
-                assert alone(controller.contested)() is None
+                assert no_conflict_check(controller.contested)() is None
                 assert shop.listed() == shop.steady
             assert shop.missing == []
 

@@ -13,10 +13,10 @@ from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import ApiError, api_error
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
 from zoneward.controller.handover.legacy_endpoints import renewed
-from zoneward.controller.handover.service_handover import Link
+from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
@@ -31,7 +31,7 @@ PATH = "/api/v1/namespaces/default/endpoints"
 class WithEndpoints:
     """A connection whose server has Endpoints too, in one namespace. ``refuses``: the status of answers to writes."""
 
-    link: Link
+    link: ReadWriteConnection
     objects: dict[str, Object] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     refuses: int | None = None
@@ -103,7 +103,7 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def kept(mode: Mode = Mode.ONLY_MARKED) -> AsyncIterator[tuple[Place, WithEndpoints, Controller]]:
+async def kept(mode: Mode = Mode.ONLY_MARKED) -> AsyncIterator[tuple[Place, WithEndpoints, EndpointSliceController]]:
     async with a_place() as place:
         place.link = server = WithEndpoints(place.link)
         fill(place, selector=None, annotations=MARKS)

@@ -11,21 +11,21 @@ from msgspec import convert, structs
 
 from zoneward.client.resources import LegacyEndpoints
 from zoneward.controller.handover.handover_steps import (
-    Await,
     ChangeService,
     DeleteEndpoints,
     DeleteSlices,
-    Done,
+    EndpointsPolicy,
+    HandoverDone,
+    HandoverState,
+    HandoverStep,
     LabelEndpoints,
-    Legacy,
-    Step,
-    There,
+    WaitForOthers,
     WriteSlices,
-    foreseen,
-    next_adoption,
-    next_release,
-    refusal,
-    steps,
+    all_steps,
+    next_adoption_step,
+    next_release_step,
+    reason_to_refuse,
+    state_after,
 )
 from zoneward.kube import names
 from zoneward.kube.adoption import (
@@ -83,7 +83,7 @@ def a_service(
     return convert({"metadata": metadata, "spec": spec}, Service)
 
 
-def planned(pods: Sequence[Pod]) -> Callable[[There], ServicePlan]:
+def planned(pods: Sequence[Pod]) -> Callable[[HandoverState], ServicePlan]:
     surroundings = Surroundings(
         demand=demand_of(NODES),
         node_zones={f"node-{zone}": zone for zone in ZONES},
@@ -110,34 +110,36 @@ def as_built_in(slices: Sequence[EndpointSlice]) -> tuple[EndpointSlice, ...]:
 
 PODS = [a_pod(number) for number in range(1, 7)]
 PLAN = planned(PODS)
-BARE = There(service=a_service(), manager=names.MANAGER)
+BARE = HandoverState(service=a_service(), manager=names.MANAGER)
 BUILT_IN = as_built_in([each for family in PLAN(BARE).families for each in family.changes.create])
 UNLABELLED = LegacyEndpoints(metadata=ObjectMeta(name="cart", namespace="shop", uid="e-1"))
 LABELLED = LegacyEndpoints(
     metadata=ObjectMeta(name="cart", namespace="shop", uid="e-1", labels={SKIP_MIRROR_LABEL: "true"})
 )
-BEGUN = There(service=a_service(), manager=names.MANAGER, slices=BUILT_IN, endpoints=UNLABELLED)
+BEGUN = HandoverState(service=a_service(), manager=names.MANAGER, slices=BUILT_IN, endpoints=UNLABELLED)
 
 
-def adoption(legacy: Legacy = "keep", pods: Sequence[Pod] = PODS) -> Callable[[There], Step]:
+def adoption(legacy: EndpointsPolicy = "keep", pods: Sequence[Pod] = PODS) -> Callable[[HandoverState], HandoverStep]:
     plan = planned(pods)
-    return lambda there: next_adoption(there, plan=plan, legacy=legacy)
+    return lambda there: next_adoption_step(there, plan=plan, legacy=legacy)
 
 
-def releasing(pods: Sequence[Pod] = PODS) -> Callable[[There], Step]:
+def releasing(pods: Sequence[Pod] = PODS) -> Callable[[HandoverState], HandoverStep]:
     plan = planned(pods)
-    return lambda there: next_release(there, plan=plan)
+    return lambda there: next_release_step(there, plan=plan)
 
 
-def walked(there: There, following: Callable[[There], Step]) -> tuple[list[Step], list[There]]:
+def walked(
+    there: HandoverState, following: Callable[[HandoverState], HandoverStep]
+) -> tuple[list[HandoverStep], list[HandoverState]]:
     """All steps to the end, and what is there before the first and after each."""
-    found, places = list(steps(there, following)), [there]
+    found, places = list(all_steps(there, following)), [there]
     for step in found:
-        places.append(foreseen(places[-1], step))
+        places.append(state_after(places[-1], step))
     return found, places
 
 
-def listed(there: There) -> set[str]:
+def listed(there: HandoverState) -> set[str]:
     endpoints = (one for each in there.slices for one in each.endpoints or () if is_ready(one))
     return {address for one in endpoints for address in one.addresses or ()}
 
@@ -149,12 +151,12 @@ def test_the_label_comes_before_the_selector_goes_and_ours_before_theirs_go() ->
     found, _ = walked(BEGUN, adoption("delete"))
     assert [type(step) for step in found] == [
         ChangeService,
-        Await,
+        WaitForOthers,
         ChangeService,
         WriteSlices,
         DeleteSlices,
         DeleteEndpoints,
-        Done,
+        HandoverDone,
     ]
     label, _, move, write, delete, *_ = found
     assert isinstance(label, ChangeService)
@@ -187,14 +189,14 @@ def test_adopted_it_is_ours_alone_and_nothing_more_is_to_be_done() -> None:
     assert (ADOPTED.service.metadata.annotations or {})[SELECTOR_ANNOTATION] == MARK
     assert ADOPTED.built_in == ()
     assert len(ADOPTED.own) == 1
-    assert isinstance(adoption()(ADOPTED), Done)
+    assert isinstance(adoption()(ADOPTED), HandoverDone)
 
 
 @pytest.mark.parametrize("labels", [None, {SKIP_MIRROR_LABEL: "true"}, {SKIP_MIRROR_LABEL: "false", "a": "b"}])
 @pytest.mark.parametrize("annotations", [None, {"a": "b"}])
 @pytest.mark.parametrize("legacy", ["keep", "delete"])
 def test_released_from_any_step_of_adopting_the_service_is_as_it_was(
-    labels: dict[str, str] | None, annotations: dict[str, str] | None, legacy: Legacy
+    labels: dict[str, str] | None, annotations: dict[str, str] | None, legacy: EndpointsPolicy
 ) -> None:
     service = a_service(labels=labels, annotations=annotations)
     _, places = walked(replace(BEGUN, service=service), adoption(legacy))
@@ -203,7 +205,7 @@ def test_released_from_any_step_of_adopting_the_service_is_as_it_was(
         assert back[-1].service == service
         assert back[-1].own == ()
         assert len(found) <= 5
-        assert isinstance(releasing()(back[-1]), Done)
+        assert isinstance(releasing()(back[-1]), HandoverDone)
 
 
 def test_adopted_from_any_step_of_releasing_the_service_is_ours() -> None:
@@ -232,7 +234,7 @@ def test_whatever_is_begun_and_cut_off_no_ready_endpoint_is_ever_missing(
         pods = before if number == 0 else [a_pod(place, ready=each) for place, each in enumerate(then, 1)]
         following = releasing(pods) if way == "back" else adoption(way, pods)  # type: ignore[arg-type]
         for _ in range(most):
-            there = foreseen(there, following(there))
+            there = state_after(there, following(there))
             assert steady <= listed(there)
 
 
@@ -244,13 +246,13 @@ def test_a_selector_that_comes_back_is_released_without_touching_it() -> None:
     back = structs.replace(ADOPTED.service, spec=structs.replace(ADOPTED.service.spec, selector=selector))
     pods = [structs.replace(pod, metadata=structs.replace(pod.metadata, labels=selector)) for pod in PODS]
     found, places = walked(replace(ADOPTED, service=back), releasing(pods))
-    assert [type(step) for step in found] == [Await, DeleteSlices, ChangeService, Done]
+    assert [type(step) for step in found] == [WaitForOthers, DeleteSlices, ChangeService, HandoverDone]
     assert places[-1].service == a_service(selector=selector)
 
 
 def test_where_the_marks_went_with_the_selector_coming_back_our_slices_go_all_the_same() -> None:
     found, places = walked(replace(ADOPTED, service=a_service()), releasing())
-    assert [type(step) for step in found] == [Await, DeleteSlices, Done]
+    assert [type(step) for step in found] == [WaitForOthers, DeleteSlices, HandoverDone]
     assert (places[-1].own, places[-1].service) == ((), a_service())
 
 
@@ -258,12 +260,14 @@ def test_where_the_marks_went_with_the_selector_coming_back_our_slices_go_all_th
 def test_ours_stay_while_the_built_in_controller_lacks_a_ready_endpoint(missing: int) -> None:
     short = [structs.replace(each, endpoints=tuple((each.endpoints or ())[1:] if missing else ())) for each in BUILT_IN]
     there = replace(ADOPTED, service=a_service(), slices=(*ADOPTED.slices, *short))
-    assert isinstance(releasing()(there), Await)
+    assert isinstance(releasing()(there), WaitForOthers)
 
 
 def test_ours_stay_while_the_built_in_controller_lists_an_endpoint_with_another_port() -> None:
     other = [structs.replace(each, ports=()) for each in BUILT_IN]
-    assert isinstance(releasing()(replace(ADOPTED, service=a_service(), slices=(*ADOPTED.slices, *other))), Await)
+    assert isinstance(
+        releasing()(replace(ADOPTED, service=a_service(), slices=(*ADOPTED.slices, *other))), WaitForOthers
+    )
 
 
 def test_ours_stay_while_the_built_in_controller_lists_an_endpoint_as_not_ready() -> None:
@@ -274,7 +278,7 @@ def test_ours_stay_while_the_built_in_controller_lists_an_endpoint_as_not_ready(
         )
 
     there = replace(ADOPTED, service=a_service(), slices=(*ADOPTED.slices, *map(unready, BUILT_IN)))
-    assert isinstance(releasing()(there), Await)
+    assert isinstance(releasing()(there), WaitForOthers)
 
 
 def test_a_slice_of_theirs_in_a_family_that_the_service_has_not_goes_with_the_others() -> None:
@@ -289,7 +293,7 @@ def test_a_slice_of_theirs_in_a_family_that_the_service_has_not_goes_with_the_ot
 def test_without_ready_endpoints_a_slice_of_the_built_in_controller_is_awaited_all_the_same() -> None:
     following = releasing([])
     there = replace(ADOPTED, service=a_service())
-    assert isinstance(following(there), Await)
+    assert isinstance(following(there), WaitForOthers)
     empty = tuple(structs.replace(each, endpoints=()) for each in BUILT_IN)
     assert isinstance(following(replace(there, slices=(*there.slices, *empty))), DeleteSlices)
 
@@ -311,7 +315,7 @@ def test_a_slice_of_somebody_else_is_neither_deleted_nor_counted() -> None:
     )
     adopted = walked(replace(BEGUN, slices=(*BUILT_IN, other)), adoption())[1][-1]
     assert other in adopted.slices
-    assert isinstance(releasing()(replace(adopted, service=a_service())), Await)
+    assert isinstance(releasing()(replace(adopted, service=a_service())), WaitForOthers)
 
 
 def test_a_pod_that_changes_is_written_before_theirs_go() -> None:
@@ -325,13 +329,13 @@ def test_a_pod_that_changes_is_written_before_theirs_go() -> None:
 
 def test_without_an_endpoints_object_nothing_is_awaited() -> None:
     found, _ = walked(replace(BEGUN, endpoints=None), adoption())
-    assert Await not in map(type, found)
+    assert WaitForOthers not in map(type, found)
 
 
 def test_where_no_controller_copies_the_label_we_set_it() -> None:
-    service = foreseen(BEGUN, adoption()(BEGUN)).service
+    service = state_after(BEGUN, adoption()(BEGUN)).service
     step = adoption()(replace(BEGUN, service=service))
-    assert isinstance(step, Await)
+    assert isinstance(step, WaitForOthers)
     assert isinstance(step.otherwise, LabelEndpoints)
     assert step.then.endpoints == LABELLED
 
@@ -343,7 +347,7 @@ def test_an_endpoints_object_that_appears_without_the_label_is_labelled_at_once(
 
 def test_the_other_choice_for_the_endpoints_object_is_noted_and_done() -> None:
     found, places = walked(ADOPTED, adoption("delete"))
-    assert [type(step) for step in found] == [ChangeService, DeleteEndpoints, Done]
+    assert [type(step) for step in found] == [ChangeService, DeleteEndpoints, HandoverDone]
     assert (places[-1].service.metadata.annotations or {})[ENDPOINTS_ANNOTATION] == "delete"
 
 
@@ -366,7 +370,7 @@ def test_slices_of_ours_are_those_that_the_configured_manager_wrote() -> None:
 
 
 def test_a_service_that_was_never_adopted_is_left_as_it_is() -> None:
-    assert isinstance(releasing()(BEGUN), Done)
+    assert isinstance(releasing()(BEGUN), HandoverDone)
 
 
 # --- refused ----------------------------------------------------------------------------------------------------------
@@ -389,7 +393,7 @@ def test_a_service_that_was_never_adopted_is_left_as_it_is() -> None:
     ],
 )
 def test_what_is_refused_says_what_was_expected(service: Service, words: str | None) -> None:
-    reason = refusal(service)
+    reason = reason_to_refuse(service)
     assert reason is None if words is None else words in (reason or "")
 
 

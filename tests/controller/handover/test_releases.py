@@ -11,7 +11,7 @@ from tests.controller.lines import Lines
 
 from zoneward.client.resources import SERVICES, Key
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.releases import AT_ONCE, Releases
+from zoneward.controller.handover.releases import AT_ONCE, ReleaseTasks
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.input_error import InputError
@@ -28,8 +28,8 @@ class Site:
     log: Lines = field(default_factory=Lines)
     pauses: list[float] = field(default_factory=list)
 
-    def releases(self, *, may_write: Callable[[float], bool] = lambda _seconds: True) -> Releases:
-        return Releases(
+    def releases(self, *, may_write: Callable[[float], bool] = lambda _seconds: True) -> ReleaseTasks:
+        return ReleaseTasks(
             self.shop.link,
             configuration=Configuration(),
             writer=Writer(self.shop.link, may_write=may_write),

@@ -9,7 +9,7 @@ from tests.contract.objects import an_endpoint_slice
 from tests.controller.a_built_in import KEPT, KEY, NUMBER, Shop, a_shop
 
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.service_handover import Adopting
+from zoneward.controller.handover.service_handover import ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.adoption import MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
@@ -47,7 +47,7 @@ def dying(shop: Shop, after: int) -> Writer:
     return Writer(shop.link, may_write=may_write)
 
 
-async def way(adopting: Adopting, name: str) -> str:
+async def way(adopting: ServiceHandover, name: str) -> str:
     return await (adopting.adopt(legacy="keep") if name == "adopt" else adopting.release())
 
 

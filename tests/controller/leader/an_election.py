@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from zoneward.client.api_errors import Unreachable, api_error
-from zoneward.controller.leader.election import Timing
-from zoneward.controller.leader.leader_elector import Candidate
+from zoneward.controller.leader.election import LeaseTiming
+from zoneward.controller.leader.leader_elector import LeaderElector
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.refusals import Refusal
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
@@ -83,7 +83,7 @@ class Host:
         self.told: list[tuple[float, bool]] = []
         """When leadership was told to begin or to end, by the clock of all."""
         self.troubles: list[Exception] = []
-        self.candidate = Candidate(
+        self.candidate = LeaderElector(
             self,
             key=KEY,
             identity=name,
@@ -194,7 +194,7 @@ class Place:
     """An API server, and hosts that reach it over one network. At no time may two of them write."""
 
     chance: Random
-    timing: Timing
+    timing: LeaseTiming
     network: Network = Network()
     registry: Registry = field(default_factory=lambda: begun(now=lambda: NOON))
     hosts: list[Host] = field(default_factory=list)
@@ -250,8 +250,10 @@ class Place:
 
 
 @asynccontextmanager
-async def a_place(*, seed: int, timing: Timing | None = None, network: Network | None = None) -> AsyncIterator[Place]:
-    place = Place(chance=Random(seed), timing=timing or Timing(), network=network or Network())
+async def a_place(
+    *, seed: int, timing: LeaseTiming | None = None, network: Network | None = None
+) -> AsyncIterator[Place]:
+    place = Place(chance=Random(seed), timing=timing or LeaseTiming(), network=network or Network())
     looking = asyncio.create_task(place._look())
     try:
         yield place

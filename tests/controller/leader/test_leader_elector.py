@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.controller.leader.an_election import Network, Place, a_place, in_no_time, seconds
 
-from zoneward.controller.leader.election import Timing
+from zoneward.controller.leader.election import LeaseTiming
 from zoneward.controller.leader.leader_elector import new_identity, since_boot
 
 BAD = Network(delay=1.0, lost_requests=0.1, lost_answers=0.15, server_errors=0.15, conflicts=0.1, hangs=0.05)
@@ -242,7 +242,7 @@ def test_a_clock_that_stands_or_goes_back_renews_all_the_same() -> None:
 
 def test_shorter_times_are_kept_too() -> None:
     async def run() -> None:
-        timing = Timing(lease_duration=2, renew_deadline=1.2, retry_period=0.3)
+        timing = LeaseTiming(lease_duration=2, renew_deadline=1.2, retry_period=0.3)
         async with a_place(seed=1, timing=timing) as place:
             first = place.host("first")
             await place.until_somebody_leads(within=1)

@@ -15,14 +15,14 @@ from zoneward.client.access import Access, Cluster, User
 from zoneward.client.resources import SLICES
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Withheld, Writer
-from zoneward.controller.leader.election import Timing
-from zoneward.controller.leader.leader_elector import Candidate
+from zoneward.controller.leader.election import LeaseTiming
+from zoneward.controller.leader.leader_elector import LeaderElector
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Faults, parse_fault
 from zoneward.sandbox.server.serving import Serving
 
-QUICK = Timing(lease_duration=1, renew_deadline=0.6, retry_period=0.15)
+QUICK = LeaseTiming(lease_duration=1, renew_deadline=0.6, retry_period=0.15)
 SERVED = {
     "well": (),
     "slow": ("latency=20ms-150ms",),
@@ -31,9 +31,9 @@ SERVED = {
 
 
 @asynccontextmanager
-async def a_candidate(address: str, name: str) -> AsyncIterator[tuple[Candidate, "asyncio.Task[NoReturn]"]]:
+async def a_candidate(address: str, name: str) -> AsyncIterator[tuple[LeaderElector, "asyncio.Task[NoReturn]"]]:
     async with Transport(Access(cluster=Cluster(server=address), user=User()), is_terminal=False) as transport:
-        candidate = Candidate(transport, key=KEY, identity=name, timing=QUICK)
+        candidate = LeaderElector(transport, key=KEY, identity=name, timing=QUICK)
         running = asyncio.create_task(candidate.run())
         try:
             yield candidate, running

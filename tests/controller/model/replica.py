@@ -13,16 +13,16 @@ from tests.controller.model.network import Link, Network
 from zoneward.client import api_errors, listing
 from zoneward.client import writer as writing
 from zoneward.client.resources import RESOURCES, Key
-from zoneward.controller.endpointslice_controller import Controller
-from zoneward.controller.leader.election import Timing
-from zoneward.controller.leader.leader_elector import Candidate
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.leader.election import LeaseTiming
+from zoneward.controller.leader.leader_elector import LeaderElector
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.kube.objects import Service, says_ready
 from zoneward.routing.configuration import Configuration
 
-TIMING: Final = Timing(lease_duration=9, renew_deadline=6, retry_period=2)
+TIMING: Final = LeaseTiming(lease_duration=9, renew_deadline=6, retry_period=2)
 _CALM: Final = 3.0
 _FAILURES: Final = {
     name for module in (api_errors, writing, listing) for name, each in vars(module).items() if isinstance(each, type)
@@ -50,7 +50,7 @@ class Notes:
         self._judge.faults.append(f"{seconds():.3f} s: {self._name}: {event}: {fields}")
 
 
-class _Telling(Teller):
+class _Telling(StatusWriter):
     """It is asked what was told of a Service immediately before each plan: the judge learns what is known then."""
 
     def watched_by(self, replica: "Replica") -> None:
@@ -86,10 +86,10 @@ class Replica:
         self.name, self.judge = name, judge
         chance = Random(network.chance.random())
         self.link = Link(network, name, judge)
-        self.candidate: Candidate | None = None
+        self.candidate: LeaderElector | None = None
         self.tasks: list[asyncio.Task[Any]] = []
         if elects:
-            self.candidate = Candidate(
+            self.candidate = LeaderElector(
                 Link(network, name, judge),
                 key=KEY,
                 identity=name,
@@ -107,7 +107,7 @@ class Replica:
             writer, instance=name, calm=_CALM, log=Notes(judge, name), now=lambda: network.registry.now
         )
         self.teller.watched_by(self)
-        self.controller = Controller(
+        self.controller = EndpointSliceController(
             self.link,
             configuration=configuration,
             mode=Mode.TAKE_OVER,

@@ -6,17 +6,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.schedule import PATIENCE, Depth, Given, Schedule, Urgency, urgency_of
+from zoneward.controller.queue.schedule import PATIENCE, ItemSchedule, QueueDepth, Urgency, WorkItem, urgency_of
 
 BATCHING = Batching(period=1.0, writes_per_second=4, burst=2, longest=2.0)
 BACK_OFF = BackOff(first=0.5, longest=8, with_news=1)
 
 
-def a_schedule(batching: Batching = BATCHING) -> Schedule[str]:
-    return Schedule(batching, BACK_OFF)
+def a_schedule(batching: Batching = BATCHING) -> ItemSchedule[str]:
+    return ItemSchedule(batching, BACK_OFF)
 
 
-def taken(schedule: Schedule[str], now: float) -> list[str]:
+def taken(schedule: ItemSchedule[str], now: float) -> list[str]:
     """All keys that are given out now, in their order."""
     keys = []
     while (given := schedule.take(now)) is not None:
@@ -27,12 +27,12 @@ def taken(schedule: Schedule[str], now: float) -> list[str]:
 def test_a_key_that_is_worked_on_is_remembered_and_given_out_afterwards() -> None:
     schedule = a_schedule()
     schedule.add("a", now=0)
-    assert schedule.take(0) == Given("a", 0, Urgency.NORMAL)
+    assert schedule.take(0) == WorkItem("a", 0, Urgency.NORMAL)
     schedule.add("a", now=0.1)
     schedule.add("a", now=0.2, urgency=Urgency.URGENT)
     assert schedule.take(0.3) is None
     assert schedule.done("a", now=0.3, writes=0) == 0.3
-    assert schedule.take(0.3) == Given("a", 0.1, Urgency.URGENT)
+    assert schedule.take(0.3) == WorkItem("a", 0.1, Urgency.URGENT)
 
 
 def test_what_changes_during_work_that_writes_is_gathered() -> None:
@@ -43,7 +43,7 @@ def test_what_changes_during_work_that_writes_is_gathered() -> None:
     schedule.done("a", now=0.3, writes=1)
     assert schedule.take(1.0) is None
     assert schedule.next_due() == 1.1
-    assert schedule.take(1.1) == Given("a", 0.1, Urgency.NORMAL)
+    assert schedule.take(1.1) == WorkItem("a", 0.1, Urgency.NORMAL)
 
 
 def test_the_urgent_go_before_a_resync_of_thousands() -> None:
@@ -93,7 +93,7 @@ def test_a_failure_is_followed_by_longer_and_longer_pauses_until_a_success() -> 
     pauses = []
     for failures in range(6):
         given = schedule.take(now)
-        assert given == Given("a", 0, Urgency.NORMAL, failures)
+        assert given == WorkItem("a", 0, Urgency.NORMAL, failures)
         pauses.append(schedule.failed("a", now=now, chance=1))
         assert schedule.take(now + pauses[-1] - 0.01) is None
         now += pauses[-1]
@@ -125,7 +125,7 @@ def test_a_change_during_work_that_fails_shortens_the_pause_and_keeps_its_urgenc
     schedule.take(30)
     schedule.add("a", now=30, urgency=Urgency.URGENT)
     assert schedule.failed("a", now=30, chance=1) == 1
-    assert schedule.take(31) == Given("a", 0, Urgency.URGENT, 4)
+    assert schedule.take(31) == WorkItem("a", 0, Urgency.URGENT, 4)
 
 
 def test_what_the_server_asked_for_is_waited_out_whatever_changes() -> None:
@@ -136,7 +136,7 @@ def test_what_the_server_asked_for_is_waited_out_whatever_changes() -> None:
     assert schedule.failed("a", now=0, chance=0, retry_after=30) == 30
     schedule.add("a", now=1, urgency=Urgency.URGENT)
     assert schedule.take(29.9) is None
-    assert schedule.take(30) == Given("a", 0, Urgency.URGENT, 1)
+    assert schedule.take(30) == WorkItem("a", 0, Urgency.URGENT, 1)
 
 
 def test_with_a_change_only_what_the_server_asked_for_is_waited_out() -> None:
@@ -149,7 +149,7 @@ def test_with_a_change_only_what_the_server_asked_for_is_waited_out() -> None:
             assert schedule.take(now + 1.4) is None, "chance spreads those that failed together"
     schedule.add("a", now=40.2)
     assert schedule.take(40.9) is None
-    assert schedule.take(41) == Given("a", 0, Urgency.NORMAL, 3)
+    assert schedule.take(41) == WorkItem("a", 0, Urgency.NORMAL, 3)
 
 
 def test_a_key_waits_for_the_cache_until_it_is_woken() -> None:
@@ -161,7 +161,7 @@ def test_a_key_waits_for_the_cache_until_it_is_woken() -> None:
     assert schedule.is_stale("a")
     assert schedule.take(2) is None, "a change does not bring the cache up to date"
     assert schedule.wake("a", now=2)
-    assert schedule.take(2) == Given("a", 0, Urgency.URGENT)
+    assert schedule.take(2) == WorkItem("a", 0, Urgency.URGENT)
     assert not schedule.wake("a", now=2)
 
 
@@ -171,10 +171,10 @@ def test_after_the_limit_a_key_is_told_that_the_cache_did_not_come() -> None:
     schedule.take(0)
     schedule.stale("a", now=0, limit=5)
     assert schedule.take(4.9) is None
-    assert schedule.take(5) == Given("a", 0, Urgency.NORMAL, in_vain=True)
+    assert schedule.take(5) == WorkItem("a", 0, Urgency.NORMAL, in_vain=True)
     schedule.done("a", now=5, writes=1)
     schedule.add("a", now=9)
-    assert schedule.take(9) == Given("a", 9, Urgency.NORMAL)
+    assert schedule.take(9) == WorkItem("a", 9, Urgency.NORMAL)
 
 
 def test_after_a_failure_too_the_cache_is_waited_for_whatever_changes() -> None:
@@ -186,9 +186,9 @@ def test_after_a_failure_too_the_cache_is_waited_for_whatever_changes() -> None:
     schedule.stale("a", now=1, limit=60)
     schedule.add("a", now=2)
     assert schedule.next_due() == 61
-    assert schedule.take(61) == Given("a", 0, Urgency.NORMAL, 1, in_vain=True)
+    assert schedule.take(61) == WorkItem("a", 0, Urgency.NORMAL, 1, in_vain=True)
     schedule.failed("a", now=61, chance=1)
-    assert schedule.take(70) == Given("a", 0, Urgency.NORMAL, 2)
+    assert schedule.take(70) == WorkItem("a", 0, Urgency.NORMAL, 2)
 
 
 @pytest.mark.parametrize("method", ["done", "failed", "stale"])
@@ -235,7 +235,7 @@ def test_what_waits_is_counted() -> None:
     schedule.failed("failing", now=0, chance=1, retry_after=9)
     schedule.stale("stale", now=0, limit=9)
     depth = schedule.depth(0.75)
-    assert depth == Depth(due=1, gathering=1, failing=1, stale=1, working=1)
+    assert depth == QueueDepth(due=1, gathering=1, failing=1, stale=1, working=1)
     assert depth.waiting == 4
     assert schedule.oldest(0.75) == 0.75
     assert a_schedule().oldest(3) == 0

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.schedule import Given, Urgency
+from zoneward.controller.queue.schedule import Urgency, WorkItem
 from zoneward.controller.queue.work_queue import Queue
 
 Test = Callable[[], Awaitable[None]]
@@ -24,7 +24,7 @@ def run(test: Test) -> None:
     asyncio.run(limited())
 
 
-async def soon(queue: Queue[str], *, within: float = 10.0) -> Given[str]:
+async def soon(queue: Queue[str], *, within: float = 10.0) -> WorkItem[str]:
     async with asyncio.timeout(within):
         given = await queue.next()
     assert given is not None

@@ -17,9 +17,9 @@ from zoneward.client.resources import LEASES, Key
 from zoneward.client.transport import Transport
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer, encoded
-from zoneward.controller.endpointslice_controller import Controller
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.status import honoring
-from zoneward.controller.status.status_writer import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import Service
@@ -55,7 +55,7 @@ class Scene:
         but: tuple[Key, ...] = (),
         proxy_name: str = "",
     ) -> None:
-        """Proxies renew their Leases, and have all there is up to a version: all there is now, unless told."""
+        """ProxyGroup renew their Leases, and have all there is up to a version: all there is now, unless told."""
         kind = self.place.registry.kinds["leases.coordination.k8s.io"]
         version = self.version if at is None else at
         for node in nodes:
@@ -121,9 +121,9 @@ async def a_scene(**service: Any) -> AsyncIterator[Scene]:
 
 
 @asynccontextmanager
-async def leading(scene: Scene, **options: Any) -> AsyncIterator[Controller]:
+async def leading(scene: Scene, **options: Any) -> AsyncIterator[EndpointSliceController]:
     """A controller that has synced all there is."""
-    teller = Teller(Writer(scene.place.link), instance="test")
+    teller = StatusWriter(Writer(scene.place.link), instance="test")
     async with at_work(scene.place, teller=teller, proxies=NAMESPACE, **options) as controller:
         await settle(scene.place, controller)
         await teller.settled(5)

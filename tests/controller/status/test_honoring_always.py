@@ -11,11 +11,11 @@ from zoneward.client.cache import Cache
 from zoneward.client.node_leases import LIVES, Programmed, lease_of
 from zoneward.client.resources import RESOURCES, LiveNode, LiveNodeMeta
 from zoneward.client.writer import Writer
-from zoneward.controller.leader.leading import always
-from zoneward.controller.status.honoring import Honoring
+from zoneward.controller.leader.leading import always_leading
+from zoneward.controller.status.honoring import HonoredCondition
 from zoneward.controller.status.node_proxies import GRACE
-from zoneward.controller.status.status_writer import Teller
-from zoneward.controller.sync.endpointslice_tracker import Tracker
+from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, ObjectMeta, Service, ServiceSpec
 from zoneward.routing.conditions import condition_of
@@ -34,15 +34,15 @@ class World:
 
     def __init__(self) -> None:
         self.now, self.present, self.version = 1000.0, 1000.0, 100
-        self.cache, self.tracker = Cache(), Tracker()
-        self.teller = Teller(cast(Writer, None), instance="test", clock=lambda: self.now)
-        self.honoring = Honoring(
+        self.cache, self.tracker = Cache(), EndpointSliceTracker()
+        self.teller = StatusWriter(cast(Writer, None), instance="test", clock=lambda: self.now)
+        self.honoring = HonoredCondition(
             cast(Any, None),
             namespace="kube-system",
             cache=self.cache,
             tracker=self.tracker,
             teller=self.teller,
-            leading=always(),
+            leading=always_leading(),
             clock=lambda: self.now,
         )
         self.late: dict[str, EndpointSlice] = {}

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.controller.status.needs import Need, Needs
+from zoneward.controller.status.needs import NeededVersions, WaitingServices
 
-_NEED = st.builds(Need, st.integers(0, 6), st.integers(0, 6))
+_NEED = st.builds(NeededVersions, st.integers(0, 6), st.integers(0, 6))
 _STEPS = st.lists(
     st.tuples(st.just("add"), st.integers(0, 4), _NEED)
     | st.tuples(st.just("discard"), st.integers(0, 4), _NEED)
@@ -15,8 +15,8 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_it_finds_what_a_look_at_all_of_them_would_find(steps: list[tuple[str, int, Need]]) -> None:
-    needs, all_of_them = Needs(), dict[tuple[str, str], Need]()
+def test_it_finds_what_a_look_at_all_of_them_would_find(steps: list[tuple[str, int, NeededVersions]]) -> None:
+    needs, all_of_them = WaitingServices(), dict[tuple[str, str], NeededVersions]()
     for what, number, need in steps:
         key = ("shop", str(number))
         if what == "add":

@@ -20,7 +20,7 @@ from zoneward.client.writer import Writer, encoded
 from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.status import status_writer as telling
 from zoneward.controller.status.conditions import ours, patch_of
-from zoneward.controller.status.status_writer import MOST_WAITING, Teller, TellingRate
+from zoneward.controller.status.status_writer import MOST_WAITING, StatusWriter, StatusWriteRate
 from zoneward.daemon.events import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
@@ -68,12 +68,12 @@ class Scene:
         self.writes: list[str] = []
         """The words of the second condition after each write of the Service."""
         registry.store.listeners.append(self._note)
-        self.teller = Teller(
+        self.teller = StatusWriter(
             writer,
             instance="zoneward-0",
             **{
                 "back_off": QUICK,
-                "rate": TellingRate(per_second=1e4),
+                "rate": StatusWriteRate(per_second=1e4),
                 "on_trouble": lambda key, error: self.troubles.append((key, error)),
                 "now": lambda: self.noon,
                 "log": self.log,
@@ -415,7 +415,7 @@ def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
         # Ten writes, of which five are free.
         assert loop.time() - start >= 0.25
 
-    with_scene(work, rate=TellingRate(per_second=20, burst=5))
+    with_scene(work, rate=StatusWriteRate(per_second=20, burst=5))
 
 
 def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_truce_is_over(

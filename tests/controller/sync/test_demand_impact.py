@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.clusters import Cluster, a_node, a_service, demand_in, nodes_in, pods_in
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
-from zoneward.controller.sync.demand_impact import Counted, counted, may_differ, services_to_requeue
+from zoneward.controller.sync.demand_impact import DecisionSummary, may_differ, services_to_requeue, summarize
 from zoneward.kube.names import NODE_EXCLUDED_LABELS
 from zoneward.kube.objects import Allocatable, Node, NodeCondition
 from zoneward.routing.allocation import Allocation
@@ -24,7 +24,7 @@ from zoneward.routing.reasons import Reason
 from zoneward.routing.request.asked import Approach
 from zoneward.slices.plan import FamilyPlan
 
-PROPORTIONAL = Counted(
+PROPORTIONAL = DecisionSummary(
     approach=Approach.HINTS, heuristic="ProportionalZoneCPU", active=True, reason=Reason.ENABLED, endpoints=0
 )
 
@@ -35,13 +35,13 @@ def with_zones(**weights: int) -> Demand:
     )
 
 
-def state_of(cluster: Cluster, family: FamilyPlan) -> Counted:
+def state_of(cluster: Cluster, family: FamilyPlan) -> DecisionSummary:
     """What the controller knows when it has decided."""
     assert family.decision.assignment is not None
     crowd = family.decision.assignment.crowd
     zones = cluster.surroundings.demand.zones
     homeless = any((each.endpoint.zone or "") not in zones for each in crowd.in_order())
-    return counted(family.decision, twins=len(crowd.twins), homeless=homeless)
+    return summarize(family.decision, twins=len(crowd.twins), homeless=homeless)
 
 
 def outcome(decision: Decision) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from zoneward.client.resources import Key
 from zoneward.client.store import Store
-from zoneward.controller.sync.endpointslice_tracker import Tracker
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 
@@ -39,8 +39,8 @@ def a_slice(
     )
 
 
-def after_writing(*answers: EndpointSlice, replaced: str | None = None) -> Tracker:
-    tracker = Tracker()
+def after_writing(*answers: EndpointSlice, replaced: str | None = None) -> EndpointSliceTracker:
+    tracker = EndpointSliceTracker()
     for answer in answers:
         tracker.written(answer, replaced=replaced)
     return tracker
@@ -105,8 +105,8 @@ def test_an_expected_deletion_is_no_news_and_another_is() -> None:
 
 
 def test_a_slice_that_another_process_wrote_and_somebody_deletes_is_news() -> None:
-    assert Tracker().observe(a_slice(version="12"), None).is_news
-    assert Tracker().observe(a_slice(version="12"), a_slice(version="14", uid="another")).is_news
+    assert EndpointSliceTracker().observe(a_slice(version="12"), None).is_news
+    assert EndpointSliceTracker().observe(a_slice(version="12"), a_slice(version="14", uid="another")).is_news
 
 
 def test_a_slice_that_is_called_another_services_concerns_both() -> None:
@@ -126,7 +126,7 @@ def test_a_slice_that_nobody_will_ever_see_is_not_waited_for_after_a_look_at_the
 
 
 def test_after_a_look_at_the_server_the_cache_has_to_come_to_the_same() -> None:
-    tracker = Tracker()
+    tracker = EndpointSliceTracker()
     cached = [a_slice("s1", version="5"), a_slice("s2", version="6")]
     tracker.read(SERVICE, fresh=[a_slice("s1", version="9")], cached=cached)
     assert tracker.awaited(SERVICE, cached) == ["s1", "s2"]
@@ -157,7 +157,7 @@ def test_a_deletion_that_the_cache_saw_before_the_answer_is_forgotten() -> None:
 class Scene:
     """A server's history of slices, a cache that has read some of it, and the tracker of who writes as us."""
 
-    tracker: Tracker = field(default_factory=Tracker)
+    tracker: EndpointSliceTracker = field(default_factory=EndpointSliceTracker)
     store: Store[EndpointSlice] = field(default_factory=Store)
     history: list[tuple[EndpointSlice | None, EndpointSlice | None]] = field(default_factory=list)
     there: dict[str, EndpointSlice] = field(default_factory=dict)
@@ -241,7 +241,7 @@ def test_nothing_that_only_we_wrote_is_news(writes: Sequence[tuple[str, bool]]) 
 
 @pytest.mark.parametrize("later", [None, "13"], ids=["our-own-write-alone", "somebody-elses-after-it"])
 def test_an_event_before_the_answer_of_its_write_is_news_only_where_somebody_else_wrote(later: str | None) -> None:
-    tracker, before, own = Tracker(), a_slice(version="11"), a_slice(version="12")
+    tracker, before, own = EndpointSliceTracker(), a_slice(version="11"), a_slice(version="12")
     tracker.begins(before)
     assert not tracker.observe(before, own).is_news
     if later is not None:
@@ -253,7 +253,7 @@ def test_an_event_before_the_answer_of_its_write_is_news_only_where_somebody_els
 
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_a_slice_that_goes_before_the_answer_of_its_write_is_news_unless_the_write_deletes_it(is_ours: bool) -> None:
-    tracker, slice_ = Tracker(), a_slice(version="11")
+    tracker, slice_ = EndpointSliceTracker(), a_slice(version="11")
     tracker.begins(slice_)
     assert not tracker.observe(slice_, None).is_news
     if is_ours:

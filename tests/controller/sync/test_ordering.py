@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from zoneward.controller.metrics import Operation
-from zoneward.controller.sync.ordering import MOST_ENDPOINTS, Step, steps_of
+from zoneward.controller.sync.ordering import MOST_ENDPOINTS, SliceWrite, ordered_writes
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
 from zoneward.routing.decision import Decision
 from zoneward.routing.reasons import Reason
@@ -48,14 +48,14 @@ def slices(places: Places, *, ports: tuple[EndpointPort, ...] = OLD) -> dict[str
     }
 
 
-def steps(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice]) -> tuple[Step, ...]:
+def steps(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice]) -> tuple[SliceWrite, ...]:
     changes = SliceChanges(
         create=tuple(each for name, each in after.items() if name not in before),
         update=tuple(each for name, each in after.items() if name in before and each != before[name]),
         delete=tuple(each for name, each in before.items() if name not in after),
     )
     family = FamilyPlan("IPv4", DECISION, changes, (), (), None)
-    return steps_of(ServicePlan(SERVICE, (family,), (), ()), before=before)
+    return ordered_writes(ServicePlan(SERVICE, (family,), (), ()), before=before)
 
 
 def addresses(there: Mapping[str, EndpointSlice]) -> set[str]:

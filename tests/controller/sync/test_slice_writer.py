@@ -9,14 +9,14 @@ from tests.client.a_writer import SLICE, SLICES_KEPT, kept, with_registry
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.metrics import Metrics, Operation
-from zoneward.controller.sync.endpointslice_tracker import Tracker
-from zoneward.controller.sync.ordering import Step
-from zoneward.controller.sync.slice_writer import Ending, Reconciler
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.controller.sync.ordering import SliceWrite
+from zoneward.controller.sync.slice_writer import SliceWriter, SyncOutcome
 from zoneward.kube.objects import EndpointSlice
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
 
 KEY = (SLICE.metadata.namespace, "cart")
-CREATE = Step(Operation.CREATE, SLICE)
+CREATE = SliceWrite(Operation.CREATE, SLICE)
 
 
 def with_endpoints(slice_: EndpointSlice, number: int) -> EndpointSlice:
@@ -37,27 +37,27 @@ def somebody_deletes(registry: Registry) -> None:
     registry.delete(registry.kinds[SLICES_KEPT], KEY[0], SLICE.metadata.name, Deletion())
 
 
-def a_reconciler(writer: Writer) -> tuple[Reconciler, Tracker, Metrics]:
-    tracker, metrics = Tracker(), Metrics()
-    return Reconciler(writer, tracker=tracker, metrics=metrics), tracker, metrics
+def a_reconciler(writer: Writer) -> tuple[SliceWriter, EndpointSliceTracker, Metrics]:
+    tracker, metrics = EndpointSliceTracker(), Metrics()
+    return SliceWriter(writer, tracker=tracker, metrics=metrics), tracker, metrics
 
 
 def test_what_is_written_is_awaited() -> None:
     async def work(writer: Writer, _registry: Registry) -> None:
         reconciler, tracker, metrics = a_reconciler(writer)
         result = await reconciler.write(KEY, [CREATE])
-        assert (result.ending, result.writes) == (Ending.WRITTEN, 1)
+        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 1)
         assert tracker.is_stale(KEY, [])
         there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
         assert not tracker.is_stale(KEY, [there])
         # Twice in one sync, the second time on what the first led to.
-        twice = [Step(Operation.UPDATE, with_endpoints(there, number)) for number in (1, 0)]
+        twice = [SliceWrite(Operation.UPDATE, with_endpoints(there, number)) for number in (1, 0)]
         result = await reconciler.write(KEY, [*twice])
-        assert (result.ending, result.writes) == (Ending.WRITTEN, 2)
+        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 2)
         assert tracker.is_stale(KEY, [there])
         there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
-        result = await reconciler.write(KEY, [Step(Operation.DELETE, there)])
-        assert (result.ending, result.writes) == (Ending.WRITTEN, 1)
+        result = await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])
+        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 1)
         assert tracker.is_stale(KEY, [there])
         assert not tracker.is_stale(KEY, [])
         assert metrics.changes == {Operation.CREATE: 1, Operation.UPDATE: 2, Operation.DELETE: 1}
@@ -73,8 +73,8 @@ def test_a_write_whose_answer_is_lost_counts_where_it_was_done(operation: Operat
         if operation is not Operation.CREATE:
             there = await prepared(writer, registry)
         wanted = with_endpoints(there, 1) if operation is Operation.UPDATE else there
-        result = await reconciler.write(KEY, [Step(operation, wanted)])
-        assert (result.ending, result.writes) == (Ending.WRITTEN, 1)
+        result = await reconciler.write(KEY, [SliceWrite(operation, wanted)])
+        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 1)
         assert (kept(registry, SLICES_KEPT, SLICE.metadata.name) is None) == (operation is Operation.DELETE)
         assert len(tracker) == 1
 
@@ -106,7 +106,7 @@ def test_a_slice_that_is_there_already_as_it_should_be_is_well() -> None:
         reconciler, _, _ = a_reconciler(writer)
         await created(writer)
         result = await reconciler.write(KEY, [CREATE])
-        assert (result.ending, result.writes) == (Ending.WRITTEN, 1)
+        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 1)
 
     with_registry(work)
 
@@ -115,8 +115,8 @@ def test_another_slice_of_the_name_has_to_be_seen_first() -> None:
     async def work(writer: Writer, _registry: Registry) -> None:
         reconciler, tracker, _ = a_reconciler(writer)
         there = await created(writer)
-        result = await reconciler.write(KEY, [Step(Operation.CREATE, with_endpoints(SLICE, 1)), CREATE])
-        assert (result.ending, result.writes) == (Ending.OUTDATED, 0)
+        result = await reconciler.write(KEY, [SliceWrite(Operation.CREATE, with_endpoints(SLICE, 1)), CREATE])
+        assert (result.ending, result.writes) == (SyncOutcome.OUTDATED, 0)
         assert tracker.is_stale(KEY, [])
         assert not tracker.is_stale(KEY, [there])
 
@@ -129,8 +129,8 @@ def test_what_somebody_changed_in_between_has_to_be_seen_first(operation: Operat
         reconciler, tracker, _ = a_reconciler(writer)
         there = await created(writer)
         somebody_changes(registry)
-        result = await reconciler.write(KEY, [Step(operation, with_endpoints(there, 1)), CREATE])
-        assert (result.ending, result.writes) == (Ending.OUTDATED, 0)
+        result = await reconciler.write(KEY, [SliceWrite(operation, with_endpoints(there, 1)), CREATE])
+        assert (result.ending, result.writes) == (SyncOutcome.OUTDATED, 0)
         assert tracker.is_stale(KEY, [there])
         now = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
         assert not now.endpoints
@@ -144,11 +144,11 @@ def test_what_somebody_deleted_in_between_has_to_be_seen_first() -> None:
         reconciler, tracker, _ = a_reconciler(writer)
         there = await created(writer)
         somebody_deletes(registry)
-        result = await reconciler.write(KEY, [Step(Operation.UPDATE, with_endpoints(there, 1)), CREATE])
-        assert (result.ending, result.writes) == (Ending.OUTDATED, 0)
+        result = await reconciler.write(KEY, [SliceWrite(Operation.UPDATE, with_endpoints(there, 1)), CREATE])
+        assert (result.ending, result.writes) == (SyncOutcome.OUTDATED, 0)
         assert tracker.is_stale(KEY, [there])
         assert not tracker.is_stale(KEY, [])
-        assert (await reconciler.write(KEY, [Step(Operation.DELETE, there)])).ending is Ending.WRITTEN
+        assert (await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])).ending is SyncOutcome.WRITTEN
 
     with_registry(work)
 
@@ -157,7 +157,7 @@ def test_after_what_is_withheld_nothing_is_written() -> None:
     async def work(writer: Writer, registry: Registry) -> None:
         reconciler, tracker, _ = a_reconciler(writer)
         result = await reconciler.write(KEY, [CREATE, CREATE])
-        assert (result.ending, result.writes) == (Ending.WITHHELD, 0)
+        assert (result.ending, result.writes) == (SyncOutcome.WITHHELD, 0)
         assert kept(registry, SLICES_KEPT, SLICE.metadata.name) is None
         assert len(tracker) == 0
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoneward.client.resources import Key
-from zoneward.controller.sync.trigger_time import TriggerTimes
+from zoneward.controller.sync.trigger_time import TriggerTimeTracker
 
 SERVICE: Key = ("ns", "svc")
 
@@ -13,8 +13,8 @@ def at(second: int) -> str:
     return f"2026-11-21T08:00:{second:02}Z"
 
 
-def known(*, created: str = at(0), has_slices: bool = True, **pods: str | None) -> TriggerTimes:
-    times = TriggerTimes()
+def known(*, created: str = at(0), has_slices: bool = True, **pods: str | None) -> TriggerTimeTracker:
+    times = TriggerTimeTracker()
     times.observe(SERVICE, created=created, pods=pods, has_slices=has_slices)
     return times
 
@@ -76,7 +76,7 @@ TIMES = st.none() | st.integers(0, 59).map(at)
 def test_to_tell_what_changed_is_as_good_as_to_tell_all(
     steps: list[tuple[dict[str, str | None], str | None, bool]],
 ) -> None:
-    whole, parts = TriggerTimes(), TriggerTimes()
+    whole, parts = TriggerTimeTracker(), TriggerTimeTracker()
     now: dict[str, str | None] = {}
     for pods, created, is_written in steps:
         whole.observe(SERVICE, created=created, pods=pods)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zoneward.client.api_errors import CallFailed, Conflict, ServerFault, TimedOut, Unreachable
-from zoneward.controller.sync.unanswered import Unanswered
+from zoneward.controller.sync.unanswered import UnansweredWrites
 
 NO_QUERY: Mapping[str, str] = {}
 
@@ -33,7 +33,7 @@ class Connection:
 def age_after(failure: Exception | None = None, *, hangs: bool = False) -> float:
     async def run() -> float:
         now = 5.0
-        connection = Unanswered(Connection(failure, hangs=hangs), clock=lambda: now)
+        connection = UnansweredWrites(Connection(failure, hangs=hangs), clock=lambda: now)
         with suppress(CallFailed):
             await connection.get("/")
         sending = asyncio.create_task(connection.send("PUT", "/", b"", idempotent=True))

@@ -10,7 +10,7 @@ _NAMED: Final = 3
 """Services that a sentence names; it says how many more there are."""
 
 
-def alone(contested: Collection[Key]) -> Check:
+def no_conflict_check(contested: Collection[Key]) -> Check:
     """A check that no other controller writes slices of our Services. ``contested`` is looked at each time."""
 
     def check() -> str | None:

@@ -52,17 +52,17 @@ _LONGEST_QUIET: Final = 3600.0
 """Seconds, all of them."""
 
 
-class Verdict(Enum):
+class ConflictVerdict(Enum):
     """What to do about slices of the built-in controller at a Service that is ours."""
 
     DELETE = auto()
     WAIT = auto()
     """Leave them alone for now: it will be looked at again."""
-    KEEP_OFF = auto()
+    YIELD = auto()
 
 
 @dataclass(slots=True)
-class _Finds:
+class _ReappearedSlices:
     """When slices were found that were made since, first and last, and how often they were deleted."""
 
     first: float
@@ -70,7 +70,7 @@ class _Finds:
     deletions: int = 0
 
 
-class Rivals:
+class ConflictDetector:
     """By Service what was found. Every method takes ``now`` in seconds, which never goes back."""
 
     def __init__(self, *, together: bool, still: float = STILL, grace: float = GRACE, quiet: float = QUIET) -> None:
@@ -78,7 +78,7 @@ class Rivals:
         self.contested: Final[set[Key]] = set()
         """Always this very set."""
         self._held: set[Key] = set()
-        self._finds: dict[Key, _Finds] = {}
+        self._finds: dict[Key, _ReappearedSlices] = {}
         self._behind: dict[Key, float] = {}
         """Contested Services that are not as they ought to be, and since when."""
         self._changed: dict[Key, float] = {}
@@ -103,7 +103,7 @@ class Rivals:
         """Our slices are written, and those of the built-in controller are deleted."""
         self._held.add(key)
 
-    def found(self, key: Key, *, now: float) -> Verdict:
+    def found(self, key: Key, *, now: float) -> ConflictVerdict:
         """A Service that is ours has slices of the built-in controller."""
         if self._together and self.contested and key not in self._trusted:
             return self._contest(key, now)
@@ -112,33 +112,33 @@ class Rivals:
             if changed - self._stirs.setdefault(key, changed) >= self._grace:
                 return self._contest(key, now)
             self._looks[key] = changed + self._still
-            return Verdict.WAIT
+            return ConflictVerdict.WAIT
         if now - changed > self._grace:
             self._stirs.pop(key, None)
         if key not in self._held:
-            return Verdict.DELETE
+            return ConflictVerdict.DELETE
         finds = self._finds.get(key)
         if finds is None or now - finds.last > MEMORY:
-            finds = self._finds[key] = _Finds(now, now)
+            finds = self._finds[key] = _ReappearedSlices(now, now)
         finds.last = now
         if finds.deletions > 1:
             return self._contest(key, now)
         if finds.deletions and now - finds.first < self._grace:
             self._looks[key] = finds.first + self._grace
-            return Verdict.WAIT
+            return ConflictVerdict.WAIT
         finds.deletions += 1
         # Until it is known that they are deleted, those that are there have not come back.
         self._held.discard(key)
-        return Verdict.DELETE
+        return ConflictVerdict.DELETE
 
-    def _contest(self, key: Key, now: float) -> Verdict:
+    def _contest(self, key: Key, now: float) -> ConflictVerdict:
         self._held.discard(key)
         self._trusted.discard(key)
         self._looks.pop(key, None)
         self._stirs.pop(key, None)
         self.contested.add(key)
         self.alive(key, now=now)
-        return Verdict.KEEP_OFF
+        return ConflictVerdict.YIELD
 
     # --- Services that are contested ----------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Rivals:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ContestedSlices:
     """The slices of the built-in controller at a contested Service.
 
     ``is_gone``: there are none, and there is something to list. ``is_current``: they list the ready endpoints that
@@ -217,7 +217,7 @@ class Look:
     doubles: tuple[EndpointSlice, ...]
 
 
-def look(plan: ServicePlan, slices: Iterable[EndpointSlice], *, configuration: Configuration) -> Look:
+def look(plan: ServicePlan, slices: Iterable[EndpointSlice], *, configuration: Configuration) -> ContestedSlices:
     """``plan`` is what we would write, ``slices`` all that name the Service."""
     own, theirs = [], []
     for each in slices:
@@ -229,7 +229,7 @@ def look(plan: ServicePlan, slices: Iterable[EndpointSlice], *, configuration: C
     wanted = _ready((each for family in plan.families for each in family.changes.after), has_ports=has_ports)
     listed = _ready(theirs, has_ports=has_ports)
     only_ours = (_ready(own, has_ports=has_ports) & wanted) - listed
-    return Look(
+    return ContestedSlices(
         is_gone=not theirs and bool(wanted),
         is_current=listed == wanted,
         doubles=() if only_ours else tuple(own),

@@ -14,7 +14,7 @@ from zoneward.client.cache import Cache
 from zoneward.client.resources import ENDPOINTS, Key, LegacyEndpoints
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
 from zoneward.controller.handover.legacy_endpoints import is_kept, renewed
-from zoneward.controller.leader.leading import Leading
+from zoneward.controller.leader.leading import Leadership
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import BackOff, Batching
 from zoneward.controller.queue.work_queue import Queue
@@ -25,7 +25,7 @@ BATCHING: Final = Batching(period=1.0)
 BACK_OFF: Final = BackOff(first=0.5, longest=300.0, with_news=10.0)
 
 
-class EndpointsKeeper:
+class EndpointsObjectWriter:
     """`add` a Service after each of its syncs; `run` one worker. Only what a mark says is kept is read or written."""
 
     def __init__(
@@ -33,7 +33,7 @@ class EndpointsKeeper:
         cache: Cache,
         writer: Writer,
         *,
-        leading: Leading,
+        leading: Leadership,
         metrics: Metrics,
         log: Log,
         back_off: BackOff | None = None,
@@ -61,7 +61,7 @@ class EndpointsKeeper:
         return not (depth.waiting or depth.working)
 
     def reread(self, key: Key) -> None:
-        """Look at the object itself the next time: somebody else may have changed it."""
+        """ContestedSlices at the object itself the next time: somebody else may have changed it."""
         self._there.pop(key, None)
 
     def clear(self) -> None:

@@ -36,14 +36,14 @@ from zoneward.routing.rules import counted
 from zoneward.slices.planned import ServicePlan
 from zoneward.slices.ports import PortKey, port_key
 
-Legacy = Literal["keep", "delete"]
+EndpointsPolicy = Literal["keep", "delete"]
 """What becomes of the Endpoints object."""
-LEGACY: Final[tuple[Legacy, ...]] = ("keep", "delete")
+ENDPOINTS_POLICIES: Final[tuple[EndpointsPolicy, ...]] = ("keep", "delete")
 _SKIPPED: Final = "true"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class There:
+class HandoverState:
     """What is there: the Service, all slices that name it, and its Endpoints object. ``manager``: who writes ours, by
     the label, as `Configuration.manager` has it."""
 
@@ -66,7 +66,7 @@ class There:
         )
 
 
-Plan = Callable[[There], ServicePlan]
+Plan = Callable[[HandoverState], ServicePlan]
 """What the Service comes to, planned with the selector that it has or had."""
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -109,26 +109,28 @@ class DeleteSlices:
 
 
 @dataclass(frozen=True, slots=True)
-class Await:
+class WaitForOthers:
     """Somebody else has to do something. ``then``: how things will be; ``otherwise``: what to do where nobody does."""
 
     about: str
-    then: There
+    then: HandoverState
     otherwise: LabelEndpoints | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class HandoverDone:
     about: str
 
 
-Step = ChangeService | LabelEndpoints | DeleteEndpoints | WriteSlices | DeleteSlices | Await | Done
-Following = Callable[[There], Step]
+HandoverStep = (
+    ChangeService | LabelEndpoints | DeleteEndpoints | WriteSlices | DeleteSlices | WaitForOthers | HandoverDone
+)
+NextStep = Callable[[HandoverState], HandoverStep]
 
 # --- adopting ---------------------------------------------------------------------------------------------------------
 
 
-def refusal(service: Service) -> str | None:
+def reason_to_refuse(service: Service) -> str | None:
     """Why a Service can be neither adopted nor released, as ``expected ..., got ...``; None where it can."""
     if service.metadata.deletion_timestamp is not None:
         return "expected a Service that stays, got one that is being deleted"
@@ -141,8 +143,8 @@ def refusal(service: Service) -> str | None:
     return "expected a selector, got none: its EndpointSlices are managed by others"
 
 
-def next_adoption(there: There, *, plan: Plan, legacy: Legacy) -> Step:
-    """The next step to a Service of ours. Refused ones (`refusal`) are not asked about.
+def next_adoption_step(there: HandoverState, *, plan: Plan, legacy: EndpointsPolicy) -> HandoverStep:
+    """The next step to a Service of ours. Refused ones (`reason_to_refuse`) are not asked about.
 
     ``plan`` is asked for only once the built-in controller has let go.
     """
@@ -162,10 +164,10 @@ def next_adoption(there: There, *, plan: Plan, legacy: Legacy) -> Step:
         return DeleteSlices(about, there.built_in)
     if legacy == "delete" and there.endpoints is not None:
         return DeleteEndpoints("delete the Endpoints object", there.endpoints)
-    return Done(f"Zoneward has it, with {counted(len(there.own), 'EndpointSlice')}")
+    return HandoverDone(f"Zoneward has it, with {counted(len(there.own), 'EndpointSlice')}")
 
 
-def _marked(service: Service, legacy: Legacy) -> ChangeService | None:
+def _marked(service: Service, legacy: EndpointsPolicy) -> ChangeService | None:
     """What the Service has to say before anything else happens; None where it says it."""
     labels, annotations = service.metadata.labels or {}, service.metadata.annotations or {}
     metadata: dict[str, dict[str, str]] = {}
@@ -184,23 +186,23 @@ def _marked(service: Service, legacy: Legacy) -> ChangeService | None:
     return ChangeService(about, {"metadata": metadata}) if metadata else None
 
 
-def _is_skipped(there: There) -> bool:
+def _is_skipped(there: HandoverState) -> bool:
     """Whether nobody will make slices of the Endpoints object."""
     endpoints = there.endpoints
     return endpoints is None or (endpoints.metadata.labels or {}).get(SKIP_MIRROR_LABEL) == _SKIPPED
 
 
-def _label(there: There) -> Step:
+def _label(there: HandoverState) -> HandoverStep:
     assert there.endpoints is not None
     endpoints = there.endpoints
     label = LabelEndpoints("label the Endpoints object, which no controller did", endpoints)
     if not there.service.spec.selector:
         # Without a selector its controller no longer looks at it.
         return label
-    return Await("the label to be on the Endpoints object", foreseen(there, label), otherwise=label)
+    return WaitForOthers("the label to be on the Endpoints object", state_after(there, label), otherwise=label)
 
 
-def _written(there: There, plan: ServicePlan) -> WriteSlices | None:
+def _written(there: HandoverState, plan: ServicePlan) -> WriteSlices | None:
     """What our slices lack; None where they are as planned."""
     ours = {each.metadata.name for each in there.own}
     create = tuple(each for family in plan.families for each in family.changes.create)
@@ -218,9 +220,9 @@ def _written(there: There, plan: ServicePlan) -> WriteSlices | None:
 # --- releasing --------------------------------------------------------------------------------------------------------
 
 
-def next_release(there: There, *, plan: Plan) -> Step:
+def next_release_step(there: HandoverState, *, plan: Plan) -> HandoverStep:
     """The next step to a Service that is the built-in controller's, as it was before. So is one whose selector came
-    back by itself. Refused ones (`refusal`) are not asked about.
+    back by itself. Refused ones (`reason_to_refuse`) are not asked about.
     """
     service = there.service
     if not service.spec.selector:
@@ -233,12 +235,12 @@ def next_release(there: There, *, plan: Plan) -> Step:
         # None at all would look complete for a Service without ready endpoints.
         if missing or not there.built_in:
             about = "the built-in controller to list every ready endpoint"
-            return Await(about, replace(there, slices=(*there.slices, *map(_as_built_in, wanted))))
+            return WaitForOthers(about, replace(there, slices=(*there.slices, *map(_as_built_in, wanted))))
         return DeleteSlices(f"delete {counted(len(there.own), 'EndpointSlice')} of ours", there.own)
     annotations = service.metadata.annotations or {}
     marks = {name: None for name in MARKS if name in annotations}
     if not marks:
-        return Done("the built-in controller has it")
+        return HandoverDone("the built-in controller has it")
     metadata: dict[str, Any] = {"annotations": marks}
     before = _before(annotations.get(BEFORE_ANNOTATION, ""))
     if before is not None and (service.metadata.labels or {}).get(SKIP_MIRROR_LABEL) != before[SKIP_MIRROR_LABEL]:
@@ -275,7 +277,7 @@ def _as_built_in(each: EndpointSlice) -> EndpointSlice:
 # --- what a step leads to ---------------------------------------------------------------------------------------------
 
 
-def foreseen(there: There, step: Step) -> There:
+def state_after(there: HandoverState, step: HandoverStep) -> HandoverState:
     """What will be there after a step, where nothing else happens."""
     match step:
         case ChangeService(change=change):
@@ -294,17 +296,17 @@ def foreseen(there: There, step: Step) -> There:
         case DeleteSlices():
             gone = {each.metadata.name for each in step.slices}
             return replace(there, slices=tuple(each for each in there.slices if each.metadata.name not in gone))
-        case Await(then=then):
+        case WaitForOthers(then=then):
             return then
-        case Done():
+        case HandoverDone():
             return there
 
 
-def steps(there: There, following: Following) -> Iterator[Step]:
+def all_steps(there: HandoverState, following: NextStep) -> Iterator[HandoverStep]:
     """All steps from here to the end, where nothing else happens and everybody does what is awaited."""
-    while not isinstance(step := following(there), Done):
+    while not isinstance(step := following(there), HandoverDone):
         yield step
-        there = foreseen(there, step)
+        there = state_after(there, step)
     yield step
 
 

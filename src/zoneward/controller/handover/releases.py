@@ -8,7 +8,7 @@ from typing import Final
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.resources import Key
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.service_handover import Adopting, Link, NothingToDo
+from zoneward.controller.handover.service_handover import NothingToDo, ReadWriteConnection, ServiceHandover
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube.input_error import InputError
@@ -21,7 +21,7 @@ PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 60.0
 
 
-class Releases:
+class ReleaseTasks:
     """``over`` is told of each one that has ended: done, no longer asked for, or cancelled.
 
     One that fails is tried again after a pause, in which others have their turn.
@@ -29,7 +29,7 @@ class Releases:
 
     def __init__(
         self,
-        connection: Link,
+        connection: ReadWriteConnection,
         *,
         configuration: Configuration,
         writer: Writer,
@@ -81,7 +81,7 @@ class Releases:
     async def _is_released(self, key: Key, log: Log) -> bool:
         """Try it once. False: it has to be tried again."""
         async with self._turn:
-            adopting = Adopting(
+            adopting = ServiceHandover(
                 self._connection,
                 key,
                 configuration=self._configuration,

@@ -16,22 +16,22 @@ from zoneward.client.listing import list_all, one_list
 from zoneward.client.resources import ENDPOINTS, NODES, PODS, SERVICES, SLICES, Key, LiveNode, LivePod, Resource, T
 from zoneward.client.writer import Outcome, Sender, Writer, outcome_of
 from zoneward.controller.handover.handover_steps import (
-    Await,
     ChangeService,
     DeleteEndpoints,
     DeleteSlices,
-    Done,
-    Following,
+    EndpointsPolicy,
+    HandoverDone,
+    HandoverState,
+    HandoverStep,
     LabelEndpoints,
-    Legacy,
-    Step,
-    There,
+    NextStep,
+    WaitForOthers,
     WriteSlices,
-    next_adoption,
-    next_release,
-    refusal,
+    next_adoption_step,
+    next_release_step,
+    reason_to_refuse,
 )
-from zoneward.controller.sync.permissions import Right, check_rights
+from zoneward.controller.sync.permissions import Permission, check_permissions
 from zoneward.kube.adoption import SKIP_MIRROR_LABEL, selector_of, with_selector
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
@@ -53,18 +53,18 @@ answer to its last write: were the slice gone before, it would wait for it for e
 _READ_LIMIT: Final = 30.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 1.0
-_RIGHTS: Final[tuple[Right, ...]] = (("PATCH", SERVICES), ("POST", SLICES), ("PUT", SLICES), ("DELETE", SLICES))
+_RIGHTS: Final[tuple[Permission, ...]] = (("PATCH", SERVICES), ("POST", SLICES), ("PUT", SLICES), ("DELETE", SLICES))
 
 
-class Link(Connection, Sender, Protocol):
+class ReadWriteConnection(Connection, Sender, Protocol):
     """What this needs of a connection; `zoneward.client.transport` has it."""
 
 
 class NothingToDo(InputError):  # noqa: N818 -- it may be as it should be
-    """There is no such Service, or nothing says what it selects."""
+    """HandoverState is no such Service, or nothing says what it selects."""
 
 
-class Adopting:
+class ServiceHandover:
     """Steps of one Service, by its key. ``tell`` gets a line for each step once it is done.
 
     Both ways raise InputError for a Service that is not there or is refused, and where somebody does not do what is
@@ -73,7 +73,7 @@ class Adopting:
 
     def __init__(
         self,
-        connection: Link,
+        connection: ReadWriteConnection,
         key: Key,
         *,
         configuration: Configuration,
@@ -99,12 +99,12 @@ class Adopting:
         self.is_begun = False
         """Whether anything was written."""
 
-    async def adopt(self, *, legacy: Legacy) -> str:
+    async def adopt(self, *, legacy: EndpointsPolicy) -> str:
         """Until the Service is ours, and the built-in controller leaves it alone. Returns a line that says so."""
-        more: tuple[Right, ...] = (("DELETE", ENDPOINTS),) if legacy == "delete" else ()
-        await check_rights(self._connection, _RIGHTS + more, namespace=self._namespace)
+        more: tuple[Permission, ...] = (("DELETE", ENDPOINTS),) if legacy == "delete" else ()
+        await check_permissions(self._connection, _RIGHTS + more, namespace=self._namespace)
         return await self._follow(
-            lambda there: next_adoption(there, plan=self.plan, legacy=legacy),
+            lambda there: next_adoption_step(there, plan=self.plan, legacy=legacy),
             plans=lambda service: not service.spec.selector,
             settling=self._settling,
         )
@@ -112,13 +112,13 @@ class Adopting:
     async def release(self, *, only_selected: bool = False) -> str:
         """Until the Service is as it was before it was adopted, or came back by itself. ``only_selected``: put no
         selector back, and end where it has none."""
-        rights: tuple[Right, ...] = (("PATCH", SERVICES), ("DELETE", SLICES))
-        await check_rights(self._connection, rights, namespace=self._namespace)
+        rights: tuple[Permission, ...] = (("PATCH", SERVICES), ("DELETE", SLICES))
+        await check_permissions(self._connection, rights, namespace=self._namespace)
 
-        def following(there: There) -> Step:
+        def following(there: HandoverState) -> HandoverStep:
             if only_selected and not there.service.spec.selector:
-                return Done("it is Zoneward's")
-            return next_release(there, plan=self.plan)
+                return HandoverDone("it is Zoneward's")
+            return next_release_step(there, plan=self.plan)
 
         return await self._follow(
             following,
@@ -128,7 +128,7 @@ class Adopting:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def look(self, *, plans: Callable[[Service], bool] = lambda _service: True) -> There:
+    async def look(self, *, plans: Callable[[Service], bool] = lambda _service: True) -> HandoverState:
         """What is there now. ``plans``: whether such a Service will be planned, for which its Pods are read too.
 
         Raises InputError where there is no such Service, or it is refused.
@@ -142,14 +142,14 @@ class Adopting:
             service = await self._writer.read(SERVICES, namespace=self._namespace, name=self._name)
         except NotFound as error:
             raise NothingToDo(self._where, f"expected a Service, found none: {error}") from None
-        if (reason := refusal(service)) is not None:
+        if (reason := reason_to_refuse(service)) is not None:
             raise (InputError if selector_of(service) else NothingToDo)(self._where, reason)
         if plans(service):
             await self._look_at_pods(service)
         manager = self._configuration.manager
-        return There(service=service, manager=manager, slices=slices, endpoints=endpoints)
+        return HandoverState(service=service, manager=manager, slices=slices, endpoints=endpoints)
 
-    def plan(self, there: There) -> ServicePlan:
+    def plan(self, there: HandoverState) -> ServicePlan:
         """With the Pods of the last look."""
         configuration = self._configuration
         surroundings = Surroundings(
@@ -175,7 +175,7 @@ class Adopting:
 
     # --- doing --------------------------------------------------------------------------------------------------------
 
-    async def _follow(self, following: Following, *, plans: Callable[[Service], bool], settling: float) -> str:
+    async def _follow(self, following: NextStep, *, plans: Callable[[Service], bool], settling: float) -> str:
         start = self._clock()
         failed: CallFailed | None = None
         pause = _FIRST_PAUSE
@@ -187,7 +187,7 @@ class Adopting:
             step = following(there)
             now = self._clock()
             self._note(there.built_in, now)
-            if isinstance(step, Done):
+            if isinstance(step, HandoverDone):
                 quiet_since = now if quiet_since is None else quiet_since
                 if now - quiet_since >= settling:
                     return step.about
@@ -197,7 +197,7 @@ class Adopting:
             quiet_since = None
             if now - start > self._limit:
                 raise failed or self._late(step)
-            if isinstance(step, Await):
+            if isinstance(step, WaitForOthers):
                 waiting_since = now if waiting_since is None else waiting_since
                 if step.otherwise is None or now - waiting_since < self._label_limit:
                     await self._sleep(pause)
@@ -235,7 +235,7 @@ class Adopting:
         since = (self._unchanged[each.metadata.name][1] for each in slices if each.metadata.name in self._unchanged)
         return max((start + self._still - asked for start in since), default=0)
 
-    async def _do(self, there: There, step: Step) -> None:
+    async def _do(self, there: HandoverState, step: HandoverStep) -> None:
         self.is_begun = True
         writer, namespace, name = self._writer, self._namespace, self._name
         match step:
@@ -272,12 +272,12 @@ class Adopting:
 
     # --- what is said when it fails -----------------------------------------------------------------------------------
 
-    def _late(self, step: Step) -> InputError:
+    def _late(self, step: HandoverStep) -> InputError:
         if isinstance(step, DeleteSlices):
             names = ", ".join(each.metadata.name for each in step.slices[:3])
             what = f"the built-in controller still writes {names}"
         else:
-            what = step.about if not isinstance(step, Await) else f"waited for {step.about}"
+            what = step.about if not isinstance(step, WaitForOthers) else f"waited for {step.about}"
         return self._error(
             f"not within {self._limit:.3g} s: {what}. No endpoint is missing; the same command again goes on"
         )

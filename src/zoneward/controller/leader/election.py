@@ -27,7 +27,7 @@ _MOST_TRANSITIONS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class LeaseTiming:
     """Seconds; client-go's defaults. Raises ValueError where a leader could not renew in time, or others not tell."""
 
     lease_duration: float = 15.0
@@ -69,7 +69,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ObservedLease:
     """The Lease when it was last read or written.
 
     ``since``: by our own clock, when it was first seen as it is. ``is_gone``: there is none any more, ``since`` is of
@@ -90,34 +90,36 @@ class Seen:
         return self.spec.holder_identity or ""
 
 
-def seen(lease: Lease | None, *, before: Seen | None, at: float) -> Seen:
+def observe_lease(lease: Lease | None, *, before: ObservedLease | None, at: float) -> ObservedLease:
     """``lease`` None: there is none. ``at``: when the answer was there, not when it was asked for."""
     if lease is None:
-        return Seen(lease=None, since=at, is_gone=True) if before is None else _gone(before)
+        return ObservedLease(lease=None, since=at, is_gone=True) if before is None else _gone(before)
     is_same = before is not None and before.lease is not None and before.lease.spec == lease.spec
-    return Seen(lease=lease, since=before.since if before is not None and is_same else at)
+    return ObservedLease(lease=lease, since=before.since if before is not None and is_same else at)
 
 
-def _gone(before: Seen) -> Seen:
+def _gone(before: ObservedLease) -> ObservedLease:
     # Whoever held it may not have noticed, and may write until its deadline.
-    return Seen(lease=before.lease, since=before.since, is_gone=True)
+    return ObservedLease(lease=before.lease, since=before.since, is_gone=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class LeaseWait:
     """Somebody else leads, for ``seconds`` more if nothing more is heard of it."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LeaseClaim:
     """Write this: to create it where it has no version, else over the version it has."""
 
     lease: Lease
 
 
-def decide(known: Seen, *, key: Key, identity: str, timing: Timing, now: float, stamp: str) -> Wait | Claim:
+def decide(
+    known: ObservedLease, *, key: Key, identity: str, timing: LeaseTiming, now: float, stamp: str
+) -> LeaseWait | LeaseClaim:
     """What to do about a Lease, ``key`` (namespace, name). ``now``: of the clock of ``known.since``.
 
     ``stamp``: the time of day for people to read, other than in every earlier claim of ours: by it others see that the
@@ -126,7 +128,7 @@ def decide(known: Seen, *, key: Key, identity: str, timing: Timing, now: float, 
     if known.holder not in ("", identity):
         left = known.since + _duration(known.spec, timing) - now
         if left > 0:
-            return Wait(left)
+            return LeaseWait(left)
     old = known.spec
     is_ours = known.holder == identity
     spec = LeaseSpec(
@@ -138,10 +140,10 @@ def decide(known: Seen, *, key: Key, identity: str, timing: Timing, now: float, 
             (old.lease_transitions or 0) + (known.lease is not None and not is_ours), _MOST_TRANSITIONS
         ),
     )
-    return Claim(_written(known, spec, key))
+    return LeaseClaim(_written(known, spec, key))
 
 
-def release(known: Seen, *, identity: str, stamp: str) -> Claim | None:
+def release(known: ObservedLease, *, identity: str, stamp: str) -> LeaseClaim | None:
     """The Lease let go, so that others need not wait; None where it is not ours. As client-go lets go."""
     if known.holder != identity or known.is_gone or known.lease is None:
         return None
@@ -152,15 +154,15 @@ def release(known: Seen, *, identity: str, stamp: str) -> Claim | None:
         renew_time=stamp,
         lease_transitions=known.spec.lease_transitions,
     )
-    return Claim(replace(known.lease, spec=spec))
+    return LeaseClaim(replace(known.lease, spec=spec))
 
 
-def _duration(spec: LeaseSpec, timing: Timing) -> float:
+def _duration(spec: LeaseSpec, timing: LeaseTiming) -> float:
     # What its holder counts on, which may be set otherwise than we are.
     return spec.lease_duration_seconds or timing.lease_duration
 
 
-def _written(known: Seen, spec: LeaseSpec, key: Key) -> Lease:
+def _written(known: ObservedLease, spec: LeaseSpec, key: Key) -> Lease:
     if known.lease is not None and not known.is_gone:
         return replace(known.lease, spec=spec)
     namespace, name = key

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
 from zoneward.client.resources import LEASES, Key, Lease, LeaseSpec, micro_time
 from zoneward.client.writer import Outcome, Sender, Writer, outcome_of
-from zoneward.controller.leader.election import Claim, Seen, Timing, Wait, decide, release, seen
+from zoneward.controller.leader.election import (
+    LeaseClaim,
+    LeaseTiming,
+    LeaseWait,
+    ObservedLease,
+    decide,
+    observe_lease,
+    release,
+)
 
 _MOMENT: Final = timedelta(microseconds=1)
 
@@ -41,7 +49,7 @@ class _Sent:
     started: float
 
 
-class Candidate:
+class LeaderElector:
     """One who wants to lead. ``key``: namespace and name of the Lease; ``identity``: unlike that of any other.
 
     ``on_change`` is called with True when we begin to lead, and with False at once when we no longer do: another took
@@ -55,7 +63,7 @@ class Candidate:
         *,
         key: Key,
         identity: str,
-        timing: Timing | None = None,
+        timing: LeaseTiming | None = None,
         on_change: Callable[[bool], None] = lambda _leads: None,
         on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
         clock: Callable[[], float] = since_boot,
@@ -64,14 +72,14 @@ class Candidate:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.identity: Final = identity
-        self.timing: Final = timing or Timing()
+        self.timing: Final = timing or LeaseTiming()
         self.leading: Final = asyncio.Event()
         """Set while ``on_change`` was last told True."""
         self._connection, self._key = connection, key
         self._on_change, self._on_trouble = on_change, on_trouble
         self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
         self._runs = False
-        self._known: Seen | None = None
+        self._known: ObservedLease | None = None
         self._sent: tuple[_Sent, ...] = ()
         self._renewed: float | None = None
         """When the last write was begun that is known to have made us, or kept us, the holder."""
@@ -141,11 +149,11 @@ class Candidate:
 
     async def _take_or_wait(self) -> float:
         known = self._known
-        if known is None or self._sent or isinstance(self._decide(known), Wait):
+        if known is None or self._sent or isinstance(self._decide(known), LeaseWait):
             known = await self._read()
         for is_last in (False, True):
             move = self._decide(known)
-            if isinstance(move, Wait):
+            if isinstance(move, LeaseWait):
                 # Others look a little more often than a leader renews: a death is counted from the last renewal seen.
                 return min(move.seconds, self._spread(0.5, 0.75))
             try:
@@ -158,18 +166,18 @@ class Candidate:
                 break
         return self._spread(0.75, 1.0)
 
-    def _decide(self, known: Seen) -> Wait | Claim:
+    def _decide(self, known: ObservedLease) -> LeaseWait | LeaseClaim:
         now, stamp = self._clock(), self._next_stamp()
         return decide(known, key=self._key, identity=self.identity, timing=self.timing, now=now, stamp=stamp)
 
-    async def _read(self) -> Seen:
+    async def _read(self) -> ObservedLease:
         namespace, name = self._key
         lease: Lease | None
         try:
             lease = await self._writer().read(LEASES, namespace=namespace, name=name)
         except NotFound:
             lease = None
-        known = self._known = seen(lease, before=self._known, at=self._clock())
+        known = self._known = observe_lease(lease, before=self._known, at=self._clock())
         if lease is None:
             self._sent = tuple(each for each in self._sent if each.over is None)
             return known
@@ -183,7 +191,7 @@ class Candidate:
         self._sent = tuple(each for each in self._sent if each.over == version)
         return known
 
-    async def _write(self, claim: Claim) -> None:
+    async def _write(self, claim: LeaseClaim) -> None:
         lease = claim.lease
         over = lease.metadata.resource_version
         sent = _Sent(spec=lease.spec, over=over, started=self._clock())
@@ -197,7 +205,7 @@ class Candidate:
             raise
         # Earlier ones whose outcome is not known replace a version that is no more: they will never be done.
         self._sent = ()
-        self._known = seen(replace(lease, metadata=metadata), before=self._known, at=self._clock())
+        self._known = observe_lease(replace(lease, metadata=metadata), before=self._known, at=self._clock())
         if lease.spec.holder_identity == self.identity:
             self._renewed = sent.started
 

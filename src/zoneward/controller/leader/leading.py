@@ -4,7 +4,7 @@ import asyncio
 from typing import Protocol
 
 
-class Leading(Protocol):
+class Leadership(Protocol):
     """An `asyncio.Event`, or something like one: set while we lead."""
 
     def is_set(self) -> bool: ...
@@ -12,7 +12,7 @@ class Leading(Protocol):
     async def wait(self) -> object: ...
 
 
-def always() -> Leading:
+def always_leading() -> Leadership:
     """There are no others."""
     event = asyncio.Event()
     event.set()

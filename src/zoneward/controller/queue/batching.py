@@ -17,7 +17,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WritePace:
     """What is remembered of one Service: when it was last given out and written (s), and until when its writes are
     paid for at the rate allowed (s)."""
 
@@ -25,7 +25,7 @@ class Pace:
     paid: float = -inf
 
 
-NEVER_WRITTEN: Final = Pace()
+NO_WRITES: Final = WritePace()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,30 +47,30 @@ class Batching:
         if not self.writes_per_second > 0:
             raise ValueError(f"writes_per_second: expected a number above 0, got {self.writes_per_second}")
 
-    def due(self, changed: float, pace: Pace) -> float:
+    def due(self, changed: float, pace: WritePace) -> float:
         """When a change is given out that came at ``changed`` and found no other waiting."""
         if changed >= self.quiet_from(pace):
             return changed
         return max(changed + self.period, min(self._affordable(pace), changed + self.longest))
 
-    def quiet_from(self, pace: Pace) -> float:
+    def quiet_from(self, pace: WritePace) -> float:
         """From when on a change is given out at once."""
         return max(pace.written + self.period, self._affordable(pace))
 
-    def forgotten_from(self, pace: Pace) -> float:
+    def forgotten_from(self, pace: WritePace) -> float:
         """From when on a pace says no more than none: all that was written is paid for."""
         return max(pace.written + self.period, pace.paid)
 
-    def after(self, pace: Pace, *, given: float, writes: int) -> Pace:
+    def after(self, pace: WritePace, *, given: float, writes: int) -> WritePace:
         """The pace after so many slices were written for what was given out at ``given``.
 
         Without writes nothing has to be gathered: the next change finds the Service as quiet as it was.
         """
         if not writes:
             return pace
-        return Pace(written=given, paid=max(pace.paid, given) + writes / self.writes_per_second)
+        return WritePace(written=given, paid=max(pace.paid, given) + writes / self.writes_per_second)
 
-    def _affordable(self, pace: Pace) -> float:
+    def _affordable(self, pace: WritePace) -> float:
         return pace.paid - self.burst / self.writes_per_second
 
 

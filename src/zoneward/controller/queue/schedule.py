@@ -13,7 +13,7 @@ from enum import Enum, IntEnum, auto
 from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar
 
-from zoneward.controller.queue.batching import NEVER_WRITTEN, BackOff, Batching, Pace
+from zoneward.controller.queue.batching import NO_WRITES, BackOff, Batching, WritePace
 
 K = TypeVar("K", bound=Hashable)
 FEW_ENDPOINTS: Final = 3
@@ -40,7 +40,7 @@ def urgency_of(*, takes_away: bool, ready: int) -> Urgency:
 
 
 @dataclass(frozen=True, slots=True)
-class Given(Generic[K]):
+class WorkItem(Generic[K]):
     """A key to work on. ``since``: when the first change came that is not written yet (s). ``failures``: tries in a row
     that failed. ``in_vain``: the cache was waited for, and did not come: read afresh."""
 
@@ -52,7 +52,7 @@ class Given(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
+class QueueDepth:
     """How many keys are due, wait to be (``gathering``; after failures: ``failing``; for the cache: ``stale``), and
     are worked on."""
 
@@ -67,7 +67,7 @@ class Depth:
         return self.due + self.gathering + self.failing + self.stale
 
 
-class _State(Enum):
+class _EntryState(Enum):
     QUIET = auto()
     LATER = auto()
     DUE = auto()
@@ -75,11 +75,11 @@ class _State(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class _Entry(Generic[K]):
+class _QueueEntry(Generic[K]):
     key: K
     since: float
     urgency: Urgency
-    state: _State = _State.QUIET
+    state: _EntryState = _EntryState.QUIET
     number: int = 0
     """Of the one item in the heaps that counts; 0: none."""
     due: float = 0.0
@@ -92,18 +92,18 @@ class _Entry(Generic[K]):
     changed: float | None = None
     """When it first changed while it was worked on, and how urgent that is."""
     changed_urgency: Urgency = Urgency.BACKGROUND
-    pace: Pace = NEVER_WRITTEN
+    pace: WritePace = NO_WRITES
 
 
-_Heap = list[tuple[float, int, _Entry[K]]]
+_Heap = list[tuple[float, int, _QueueEntry[K]]]
 
 
-class Schedule(Generic[K]):
+class ItemSchedule(Generic[K]):
     """Every method takes ``now`` in seconds, which never goes back."""
 
     def __init__(self, batching: Batching, back_off: BackOff) -> None:
         self._batching, self._back_off = batching, back_off
-        self._entries: dict[K, _Entry[K]] = {}
+        self._entries: dict[K, _QueueEntry[K]] = {}
         self._later: _Heap[K] = []
         self._due: _Heap[K] = []
         self._quiet: _Heap[K] = []
@@ -113,20 +113,20 @@ class Schedule(Generic[K]):
         """Something happened to a key. Nothing that was added before is forgotten."""
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(key, now, urgency)
+            entry = self._entries[key] = _QueueEntry(key, now, urgency)
             self._wait(entry, now)
-        elif entry.state is _State.WORKING:
+        elif entry.state is _EntryState.WORKING:
             if entry.changed is None:
                 entry.changed, entry.changed_urgency = now, urgency
             elif urgency < entry.changed_urgency:
                 entry.changed_urgency = urgency
-        elif entry.state is _State.QUIET:
+        elif entry.state is _EntryState.QUIET:
             entry.since, entry.urgency = now, urgency
             self._wait(entry, self._batching.due(now, entry.pace))
         else:
             self._more(entry, now, urgency)
 
-    def take(self, now: float) -> Given[K] | None:
+    def take(self, now: float) -> WorkItem[K] | None:
         """The key to work on, which is not given out again before `done`, `failed` or `stale` is told; None: none."""
         self._forget_quiet(now)
         while self._later and self._later[0][0] <= now:
@@ -136,8 +136,8 @@ class Schedule(Generic[K]):
         while self._due:
             _, number, entry = heappop(self._due)
             if entry.number == number:
-                entry.number, entry.state, entry.given = 0, _State.WORKING, now
-                return Given(entry.key, entry.since, entry.urgency, entry.failures, entry.stale)
+                entry.number, entry.state, entry.given = 0, _EntryState.WORKING, now
+                return WorkItem(entry.key, entry.since, entry.urgency, entry.failures, entry.stale)
         return None
 
     def next_due(self) -> float | None:
@@ -209,13 +209,13 @@ class Schedule(Generic[K]):
         """All that is remembered, of quiet keys too."""
         return len(self._entries)
 
-    def depth(self, now: float) -> Depth:
+    def depth(self, now: float) -> QueueDepth:
         """Looks at all entries."""
         due = gathering = failing = stale = working = 0
         for entry in self._entries.values():
-            if entry.state is _State.WORKING:
+            if entry.state is _EntryState.WORKING:
                 working += 1
-            elif entry.state is not _State.QUIET:
+            elif entry.state is not _EntryState.QUIET:
                 if entry.due <= now:
                     due += 1
                 elif entry.stale:
@@ -224,29 +224,31 @@ class Schedule(Generic[K]):
                     failing += 1
                 else:
                     gathering += 1
-        return Depth(due, gathering, failing, stale, working)
+        return QueueDepth(due, gathering, failing, stale, working)
 
     def oldest(self, now: float) -> float:
         """Seconds since the first change that is not written, worked on or not; 0 for none. Looks at all entries."""
-        return now - min((each.since for each in self._entries.values() if each.state is not _State.QUIET), default=now)
+        return now - min(
+            (each.since for each in self._entries.values() if each.state is not _EntryState.QUIET), default=now
+        )
 
     # --- entries ------------------------------------------------------------------------------------------------------
 
-    def _worked_on(self, key: K) -> _Entry[K]:
+    def _worked_on(self, key: K) -> _QueueEntry[K]:
         entry = self._entries.get(key)
-        if entry is None or entry.state is not _State.WORKING:
+        if entry is None or entry.state is not _EntryState.WORKING:
             raise ValueError(f"expected a key that was given out, got {key}")
         return entry
 
-    def _awaits_cache(self, entry: _Entry[K]) -> bool:
-        return entry.stale and entry.state is not _State.WORKING
+    def _awaits_cache(self, entry: _QueueEntry[K]) -> bool:
+        return entry.stale and entry.state is not _EntryState.WORKING
 
-    def _more(self, entry: _Entry[K], now: float, urgency: Urgency) -> None:
+    def _more(self, entry: _QueueEntry[K], now: float, urgency: Urgency) -> None:
         """A change of a key that waits already."""
         is_raised = urgency < entry.urgency
         if is_raised:
             entry.urgency = urgency
-        if entry.state is _State.DUE:
+        if entry.state is _EntryState.DUE:
             if is_raised:
                 self._rank(entry)
         elif entry.failures and not entry.stale:
@@ -254,31 +256,31 @@ class Schedule(Generic[K]):
             if due < entry.due:
                 self._wait(entry, due)
 
-    def _with_news(self, entry: _Entry[K], due: float, now: float) -> float:
+    def _with_news(self, entry: _QueueEntry[K], due: float, now: float) -> float:
         # Changes come at times of their own, which spreads those that failed together as well as chance does.
         wait = 0.0 if entry.asked else self._back_off.with_news
         return max(entry.not_before, min(due, now + wait))
 
-    def _merge(self, entry: _Entry[K]) -> None:
+    def _merge(self, entry: _QueueEntry[K]) -> None:
         """What happened during the work waits together with what the work was for."""
         if entry.changed is not None:
             entry.urgency, entry.changed = min(entry.urgency, entry.changed_urgency), None
 
-    def _wait(self, entry: _Entry[K], due: float) -> None:
-        entry.due, entry.state = due, _State.LATER
+    def _wait(self, entry: _QueueEntry[K], due: float) -> None:
+        entry.due, entry.state = due, _EntryState.LATER
         heappush(self._later, (due, self._next_number(entry), entry))
 
-    def _rank(self, entry: _Entry[K]) -> None:
-        entry.state = _State.DUE
+    def _rank(self, entry: _QueueEntry[K]) -> None:
+        entry.state = _EntryState.DUE
         heappush(self._due, (entry.due + PATIENCE[entry.urgency], self._next_number(entry), entry))
 
-    def _rest(self, entry: _Entry[K], now: float) -> None:
+    def _rest(self, entry: _QueueEntry[K], now: float) -> None:
         """Nothing to do: remembered only while its pace says something about the changes to come."""
         until = self._batching.forgotten_from(entry.pace)
         if until <= now:
             del self._entries[entry.key]
         else:
-            entry.state = _State.QUIET
+            entry.state = _EntryState.QUIET
             heappush(self._quiet, (until, self._next_number(entry), entry))
 
     def _forget_quiet(self, now: float) -> None:
@@ -287,7 +289,7 @@ class Schedule(Generic[K]):
             if entry.number == number:
                 del self._entries[entry.key]
 
-    def _next_number(self, entry: _Entry[K]) -> int:
+    def _next_number(self, entry: _QueueEntry[K]) -> int:
         self._number += 1
         entry.number = self._number
         return self._number

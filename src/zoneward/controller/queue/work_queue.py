@@ -1,4 +1,4 @@
-"""The queue that workers take Services from: `Schedule` with a clock, chance, and waiting."""
+"""The queue that workers take Services from: `ItemSchedule` with a clock, chance, and waiting."""
 
 import asyncio
 from collections import deque
@@ -7,7 +7,7 @@ from random import random
 from typing import Final, Generic
 
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.schedule import Depth, Given, K, Schedule, Urgency
+from zoneward.controller.queue.schedule import ItemSchedule, K, QueueDepth, Urgency, WorkItem
 
 STALE_LIMIT: Final = 5.0
 """Seconds that the cache is waited for."""
@@ -36,7 +36,7 @@ class Queue(Generic[K]):
         clock: Callable[[], float] | None = None,
         chance: Callable[[], float] = random,
     ) -> None:
-        self._schedule = Schedule[K](batching or Batching(), back_off or BackOff())
+        self._schedule = ItemSchedule[K](batching or Batching(), back_off or BackOff())
         self._clock = clock or asyncio.get_running_loop().time
         self._chance = chance
         self._takers: deque[asyncio.Future[None]] = deque()
@@ -72,7 +72,7 @@ class Queue(Generic[K]):
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
-    async def next(self) -> Given[K] | None:
+    async def next(self) -> WorkItem[K] | None:
         """Wait for the next key; None once the queue is closed. Cancelled while it waits, it takes none with it."""
         while not self._is_closed:
             given = self._schedule.take(self._clock())
@@ -129,7 +129,7 @@ class Queue(Generic[K]):
 
     # --- what can be measured -----------------------------------------------------------------------------------------
 
-    def depth(self) -> Depth:
+    def depth(self) -> QueueDepth:
         """How many keys wait for what."""
         return self._schedule.depth(self._clock())
 

@@ -26,13 +26,13 @@ from zoneward.client.node_leases import QUERY
 from zoneward.client.reflector import Reflector, Timing
 from zoneward.client.resources import LEASES, Key, key_of, version_of
 from zoneward.client.unreadable import OnUnreadable
-from zoneward.controller.leader.leading import Leading
+from zoneward.controller.leader.leading import Leadership
 from zoneward.controller.status.conditions import ours
 from zoneward.controller.status.honored_condition import HonoredReason, condition, is_of, reason_of, revision_of
-from zoneward.controller.status.needs import Need, Needs
-from zoneward.controller.status.node_proxies import NONE, UNHEARD, NodeProxies, Presence, Proxies
-from zoneward.controller.status.status_writer import Teller
-from zoneward.controller.sync.endpointslice_tracker import Tracker
+from zoneward.controller.status.needs import NeededVersions, WaitingServices
+from zoneward.controller.status.node_proxies import NONE, UNHEARD, NodeProxies, Presence, ProxyGroup
+from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube import names
@@ -56,7 +56,7 @@ _AT_ONCE: Final = 100
 
 
 @dataclass(slots=True, eq=False)
-class _Wish:
+class _HonoredState:
     """A revision of what a Service asks for. ``need`` None: not known yet, or of no matter."""
 
     service: Service
@@ -65,7 +65,7 @@ class _Wish:
     proxy_name: str
     condition: Condition
     version: int
-    need: Need | None = None
+    need: NeededVersions | None = None
     has_deleted: bool = False
 
     @property
@@ -77,7 +77,7 @@ class _Wish:
         return service is self.service and [each.status for each in planned] == [each.status for each in self.planned]
 
 
-class Honoring:
+class HonoredCondition:
     """`run` it, beside a teller that tells. `conditions` adds our condition to those of a plan.
 
     ``namespace`` is that of the proxies' Leases. ``version`` is the one up to which the cache has all slices. ``clock``
@@ -90,9 +90,9 @@ class Honoring:
         *,
         namespace: str,
         cache: Cache,
-        tracker: Tracker,
-        teller: Teller,
-        leading: Leading,
+        tracker: EndpointSliceTracker,
+        teller: StatusWriter,
+        leading: Leadership,
         log: Log | None = None,
         timing: Timing | None = None,
         random: Random | None = None,
@@ -114,17 +114,17 @@ class Honoring:
             clock=self._clock,
             on_unreadable=on_unreadable,
         )
-        self._seen: Mapping[str, Proxies] = {}
+        self._seen: Mapping[str, ProxyGroup] = {}
         self._saw_all = False
         """Whether these are of all Leases."""
         self._told: dict[str, Presence] = {}
         """Presence of the proxies of each name, as all that is told has it."""
-        self._wishes: dict[Key, _Wish] = {}
+        self._wishes: dict[Key, _HonoredState] = {}
         self._unmeasured: dict[Key, None] = {}
-        self._needs: dict[str, Needs] = {}
+        self._needs: dict[str, WaitingServices] = {}
         self._unable: set[Key] = set()
         """What all would have, were there not a node that could not program it."""
-        self._late: list[tuple[float, int, _Wish]] = []
+        self._late: list[tuple[float, int, _HonoredState]] = []
         """A heap: when it is to be told who is behind."""
         self._next = count()
         self._news: dict[Key, None] = {}
@@ -170,10 +170,10 @@ class Honoring:
             each.clear()
         self._knows_all = False
 
-    def _begun(self, service: Service, planned: tuple[Condition, ...], revision: str, version: int) -> _Wish:
+    def _begun(self, service: Service, planned: tuple[Condition, ...], revision: str, version: int) -> _HonoredState:
         key, reason = key_of(service), reason_of(planned)
         self.forget(key)
-        wish = self._wishes[key] = _Wish(
+        wish = self._wishes[key] = _HonoredState(
             service=service,
             planned=planned,
             revision=revision,
@@ -190,15 +190,15 @@ class Honoring:
         self._await(wish)
         return wish
 
-    def _await(self, wish: _Wish) -> None:
+    def _await(self, wish: _HonoredState) -> None:
         wish.condition, wish.need = condition(HonoredReason.PROGRAMMING, wish.planned, wish.revision), None
         self._unmeasured[wish.key] = None
         self._look_later(wish, LATE)
 
-    def _look_later(self, wish: _Wish, seconds: float) -> None:
+    def _look_later(self, wish: _HonoredState, seconds: float) -> None:
         heappush(self._late, (self._clock() + seconds, next(self._next), wish))
 
-    def _waits_no_more(self, wish: _Wish) -> None:
+    def _waits_no_more(self, wish: _HonoredState) -> None:
         key = wish.key
         self._unmeasured.pop(key, None)
         self._unable.discard(key)
@@ -209,13 +209,13 @@ class Honoring:
     def _told_of(self, service: Service) -> Condition | None:
         return condition_of(ours(self._teller.as_told(service)), names.HONORED_CONDITION)
 
-    def _with_ours(self, wish: _Wish) -> tuple[Condition, ...]:
+    def _with_ours(self, wish: _HonoredState) -> tuple[Condition, ...]:
         presence = self._of(wish.proxy_name).presence
         if presence is Presence.ABSENT or (presence is Presence.UNKNOWN and self._told_of(wish.service) is None):
             return wish.planned
         return (*wish.planned, wish.condition)
 
-    def _of(self, proxy_name: str) -> Proxies:
+    def _of(self, proxy_name: str) -> ProxyGroup:
         return self._seen.get(proxy_name, NONE if self._saw_all else UNHEARD)
 
     # --- what nodes have ----------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class Honoring:
                     # It is told no more; and of proxies that come after that nothing is known.
                     self._await(wish)
 
-    def _measure(self, wish: _Wish) -> None:
+    def _measure(self, wish: _HonoredState) -> None:
         slices = self._cache.slices_of(*wish.key)
         if self._tracker.is_stale(wish.key, slices):
             return
@@ -308,14 +308,14 @@ class Honoring:
         if wish.has_deleted:
             # The version of a deletion is nowhere else.
             newest = max(newest, self.slices_version)
-        wish.need = Need(wish.version, newest)
+        wish.need = NeededVersions(wish.version, newest)
         del self._unmeasured[wish.key]
-        self._needs.setdefault(wish.proxy_name, Needs()).add(wish.key, wish.need)
+        self._needs.setdefault(wish.proxy_name, WaitingServices()).add(wish.key, wish.need)
 
-    def _look_at_needs(self, needs: Needs, proxies: Proxies) -> None:
+    def _look_at_needs(self, needs: WaitingServices, proxies: ProxyGroup) -> None:
         if not proxies.nodes:
             return
-        for key in needs.met(Need(proxies.services, proxies.slices)):
+        for key in needs.met(NeededVersions(proxies.services, proxies.slices)):
             wish = self._wishes[key]
             if key in proxies.unable:
                 self._unable.add(key)

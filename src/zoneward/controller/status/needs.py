@@ -7,14 +7,14 @@ from typing import NamedTuple
 from zoneward.client.resources import Key
 
 
-class Need(NamedTuple):
+class NeededVersions(NamedTuple):
     """Versions that everybody has to have come to."""
 
     services: int
     slices: int
 
 
-class Needs:
+class WaitingServices:
     """Looking for what is met costs as much as there is of it, however many wait."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Needs:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def add(self, service: Key, need: Need) -> None:
+    def add(self, service: Key, need: NeededVersions) -> None:
         """In place of what the Service waited for before."""
         number = self._numbers[service] = next(self._next)
         heappush(self._by_services, (need.services, number, need.slices, service))
@@ -38,7 +38,7 @@ class Needs:
             self._by_services.clear()
             self._by_slices.clear()
 
-    def met(self, reached: Need) -> list[Key]:
+    def met(self, reached: NeededVersions) -> list[Key]:
         """Take out those that need no more than this."""
         found: list[Key] = []
         while self._by_services and self._by_services[0][0] <= reached.services:

@@ -33,7 +33,7 @@ class Presence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Proxies:
+class ProxyGroup:
     """All proxies of one name. ``nodes``: what each that lives has programmed; ``services`` and ``slices``: what all
     have, -1 where there is one of which nothing is known; ``unable``: Services that some node could not program."""
 
@@ -52,8 +52,8 @@ class Proxies:
         )
 
 
-NONE: Final = Proxies(Presence.ABSENT, {})
-UNHEARD: Final = Proxies(Presence.UNKNOWN, {})
+NONE: Final = ProxyGroup(Presence.ABSENT, {})
+UNHEARD: Final = ProxyGroup(Presence.UNKNOWN, {})
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class NodeProxies:
         """The watch of Leases broke off."""
         self._excused = self._clock()
 
-    def look(self) -> Mapping[str, Proxies]:
+    def look(self) -> Mapping[str, ProxyGroup]:
         """The proxies that there are, by the name for which they serve Services. Of a name that is not there, there are
         none: `NONE`, but `UNHEARD` before all Leases were listed."""
         now = self._clock()
@@ -120,7 +120,7 @@ class NodeProxies:
             return proxy.seen + FIRST
         return max(proxy.seen, self._excused) + LIVES
 
-    def _together(self, name: str, everyone: Collection[_Proxy], now: float) -> Proxies:
+    def _together(self, name: str, everyone: Collection[_Proxy], now: float) -> ProxyGroup:
         nodes = {each.node: each.programmed for each in everyone if not each.is_dead}
         if any(each.has_renewed for each in everyone):
             presence, self._present[name] = Presence.PRESENT, now
@@ -130,7 +130,7 @@ class NodeProxies:
             presence = Presence.UNKNOWN if now - since < GRACE else Presence.ABSENT
             if presence is Presence.ABSENT:
                 self._present.pop(name, None)
-        return Proxies(
+        return ProxyGroup(
             presence,
             nodes,
             services=min((each.services for each in nodes.values()), default=-1),

@@ -45,7 +45,7 @@ _Trouble = Callable[[Key, CallFailed], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellingRate:
+class StatusWriteRate:
     """Writes a second, and how many at once, of all Services together: what is told must not crowd out slices."""
 
     per_second: float = 20.0
@@ -53,7 +53,7 @@ class TellingRate:
 
 
 @dataclass(slots=True)
-class _Matter:
+class _ServiceStatus:
     """What is to be told of one Service, and what was."""
 
     service: Service
@@ -83,7 +83,7 @@ class _Matter:
         return bool(self.events) or (self.wants_conditions and self.refused is None)
 
 
-class Teller:
+class StatusWriter:
     """Everything happens in one event loop. `run` as many workers as may write at once; `tell` after each plan.
 
     ``instance`` names this process, among several of its kind. ``clock`` counts seconds (the loop's unless told),
@@ -96,7 +96,7 @@ class Teller:
         writer: Writer,
         *,
         instance: str,
-        rate: TellingRate | None = None,
+        rate: StatusWriteRate | None = None,
         back_off: BackOff | None = None,
         calm: float = CALM,
         log: Log | None = None,
@@ -105,13 +105,13 @@ class Teller:
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._writer, self._rate, self._on_trouble = writer, rate or TellingRate(), on_trouble
+        self._writer, self._rate, self._on_trouble = writer, rate or StatusWriteRate(), on_trouble
         self._now, self._sleep, self._calm = now, sleep, calm
         self._mistakes = MistakeLog(log or Silent())
         self._clock = clock or asyncio.get_running_loop().time
         self._queue = Queue[Key](back_off=back_off or BackOff(), clock=self._clock)
         self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
-        self._matters: dict[Key, _Matter] = {}
+        self._matters: dict[Key, _ServiceStatus] = {}
         self._paid = 0.0
         self._nothing_waits = asyncio.Event()
         self._nothing_waits.set()
@@ -152,7 +152,7 @@ class Teller:
             self.forget(key_of(service))
             if not events and says_the_same(there, conditions):
                 return
-            matter = self._matters[key_of(service)] = _Matter(service, told=there)
+            matter = self._matters[key_of(service)] = _ServiceStatus(service, told=there)
         matter.service = service
         for event in events:
             self._add_event(matter, self._recorder.record(service, event))
@@ -164,7 +164,7 @@ class Teller:
         about = stand_in(found)
         # No Service has a key like that.
         key = "", f"{found.resource.kind}/{found.namespace}/{found.name}"
-        matter = self._matters.setdefault(key, _Matter(about))
+        matter = self._matters.setdefault(key, _ServiceStatus(about))
         event = unreadable_event(found)
         self._add_event(matter, self._recorder.record(about, event, **regarding(found)))
         self._note(key, matter)
@@ -180,13 +180,13 @@ class Teller:
         self._waiting.clear()
         self._nothing_waits.set()
 
-    def _matter_of(self, service: Service) -> _Matter | None:
+    def _matter_of(self, service: Service) -> _ServiceStatus | None:
         matter = self._matters.get(key_of(service))
         if matter is None or matter.service.metadata.uid != service.metadata.uid:
             return None
         return matter
 
-    def _add_event(self, matter: _Matter, recorded: Event | None) -> None:
+    def _add_event(self, matter: _ServiceStatus, recorded: Event | None) -> None:
         if recorded is None:
             return
         for place, waiting in enumerate(matter.events):
@@ -197,7 +197,7 @@ class Teller:
             self._given_up += 1
         matter.events.append(recorded)
 
-    def _want(self, matter: _Matter, there: tuple[Condition, ...], conditions: tuple[Condition, ...]) -> None:
+    def _want(self, matter: _ServiceStatus, there: tuple[Condition, ...], conditions: tuple[Condition, ...]) -> None:
         before = matter.told
         version = version_of(matter.service.metadata.resource_version)
         is_current = version is None or version >= matter.version
@@ -216,7 +216,7 @@ class Teller:
             if matter.refused is not None and not means_the_same(matter.refused, conditions):
                 matter.refused = None
 
-    def _was_taken_away(self, matter: _Matter) -> None:
+    def _was_taken_away(self, matter: _ServiceStatus) -> None:
         """Whoever did it may do it again: two who write in turn would do so for ever."""
         matter.written = None
         matter.taken_away += 1
@@ -224,7 +224,7 @@ class Teller:
         pause = 0.0 if matter.taken_away == 1 else min(LONGEST_TRUCE, 2.0 ** min(matter.taken_away, 20))
         matter.not_before = self._clock() + pause
 
-    def _note(self, key: Key, matter: _Matter) -> None:
+    def _note(self, key: Key, matter: _ServiceStatus) -> None:
         if matter.waits:
             self._waiting.add(key)
             self._nothing_waits.clear()
@@ -291,7 +291,7 @@ class Teller:
         """Workers come to their end."""
         self._queue.close()
 
-    async def _tell(self, matter: _Matter) -> float:
+    async def _tell(self, matter: _ServiceStatus) -> float:
         """Seconds until the rest may be told. Raises CallFailed for what has to be tried again."""
         trouble: CallFailed | None = None
         try:
@@ -304,7 +304,7 @@ class Teller:
             raise trouble
         return pause
 
-    async def _write_events(self, matter: _Matter) -> None:
+    async def _write_events(self, matter: _ServiceStatus) -> None:
         while matter.events:
             event, instead = matter.events[0], None
             try:
@@ -333,7 +333,7 @@ class Teller:
         change = {"series": {"count": event.series.count, "lastObservedTime": event.series.last_observed_time}}
         await self._writer.patch(EVENTS, change, namespace=event.metadata.namespace, name=event.metadata.name)
 
-    async def _write_conditions(self, matter: _Matter) -> float:
+    async def _write_conditions(self, matter: _ServiceStatus) -> float:
         pause = self._pause(matter)
         if pause > 0:
             return pause
@@ -370,14 +370,14 @@ class Teller:
             matter.wanted = None
         return max(0.0, self._pause(matter))
 
-    def _refuse(self, matter: _Matter, refused: tuple[Condition, ...]) -> float:
+    def _refuse(self, matter: _ServiceStatus, refused: tuple[Condition, ...]) -> float:
         """Seconds until what is wanted now may be tried."""
         if matter.wanted is None or not means_the_same(matter.wanted, refused):
             return 0.0
         matter.refused, matter.refused_until = refused, self._clock() + LONGEST_TRUCE
         return LONGEST_TRUCE
 
-    def _pause(self, matter: _Matter) -> float:
+    def _pause(self, matter: _ServiceStatus) -> float:
         """Seconds until the conditions that wait may be written; none is 0, or less."""
         if matter.wanted is None:
             return 0.0

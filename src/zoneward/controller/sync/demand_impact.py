@@ -1,7 +1,7 @@
 """Which Services have to be decided again because demand changed: those whose decision comes out differently.
 
 KEP-2433 § Overload asks for it: a Node that comes or goes must not rewrite the slices of every Service. A Service is
-counted once, when it is decided; whether another demand would change that decision then follows from a few whole
+summarize once, when it is decided; whether another demand would change that decision then follows from a few whole
 numbers, by the rules that the decision itself asks. Where it does not follow (the algorithms of KEP-2004 with other
 shares), the answer is that it may: the Service is planned again, and nothing is written where nothing differs.
 
@@ -27,7 +27,7 @@ from zoneward.routing.request.asked import Approach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class DecisionSummary:
     """What has to be known of one decision, for one Service and address family.
 
     ``endpoints`` are the ready ones that count, each address once. Where hints balance, ``allocation`` says who serves
@@ -46,14 +46,14 @@ class Counted:
     homeless: bool = False
 
 
-def counted(decision: Decision, *, twins: int = 0, homeless: bool = False) -> Counted:
+def summarize(decision: Decision, *, twins: int = 0, homeless: bool = False) -> DecisionSummary:
     """The numbers of a decision; ``twins`` are the ready endpoints that share their address with another one.
 
     A decision as upstream takes it has no allocation: whoever has its slices puts in what their hints say.
     """
     allocation = decision.allocation
     consumed = {} if allocation is None else {str(g): allocation.size(n) for n, g in enumerate(allocation.groups)}
-    return Counted(
+    return DecisionSummary(
         approach=decision.approach,
         heuristic=decision.heuristic,
         active=decision.active,
@@ -67,7 +67,7 @@ def counted(decision: Decision, *, twins: int = 0, homeless: bool = False) -> Co
 
 
 def services_to_requeue(
-    services: Iterable[tuple[Key, Iterable[Counted]]], *, old: Demand, new: Demand, configuration: Configuration
+    services: Iterable[tuple[Key, Iterable[DecisionSummary]]], *, old: Demand, new: Demand, configuration: Configuration
 ) -> list[Key]:
     """The Services of which some address family may be decided differently."""
     if _shared(old) == _shared(new):
@@ -79,7 +79,7 @@ def services_to_requeue(
     ]
 
 
-def may_differ(state: Counted, *, old: Demand, new: Demand, configuration: Configuration) -> bool:
+def may_differ(state: DecisionSummary, *, old: Demand, new: Demand, configuration: Configuration) -> bool:
     """Whether a decision that was taken under ``old`` may come out differently under ``new``; False is certain."""
     heuristic = HEURISTICS.get(state.heuristic or "")
     if heuristic is None or state.reason is Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL:
@@ -107,7 +107,7 @@ def _facts(demand: Demand) -> tuple[bool, bool, bool, bool]:
     return not demand.nodes, bool(demand.without_zone), without_cpu, len(demand.zones) < 2
 
 
-def _hints_differ(state: Counted, old: Demand, new: Demand, configuration: Configuration) -> bool:
+def _hints_differ(state: DecisionSummary, old: Demand, new: Demand, configuration: Configuration) -> bool:
     if _facts(old) != _facts(new):
         return True
     if any(_facts(new)):
@@ -140,7 +140,7 @@ def _hints_differ(state: Counted, old: Demand, new: Demand, configuration: Confi
     return lost > settings.in_zone_tolerance
 
 
-def _upstream_hints_differ(state: Counted, new: Demand) -> bool:
+def _upstream_hints_differ(state: DecisionSummary, new: Demand) -> bool:
     """Upstream asks for the minimum of each zone. It looks at Services that have hints alone; here also at others."""
     ranges = upstream.zone_ranges(new, state.endpoints)
     if isinstance(ranges, upstream.Refusal):
@@ -150,7 +150,7 @@ def _upstream_hints_differ(state: Counted, new: Demand) -> bool:
     return any(state.consumed.get(zone, 0) < each.minimum for zone, each in ranges.items())
 
 
-def _subsets_differ(state: Counted, old: Demand, new: Demand) -> bool:
+def _subsets_differ(state: DecisionSummary, old: Demand, new: Demand) -> bool:
     old, new = (each.by_count if each.without_cpu else each for each in (old, new))
     if (not old.nodes, len(old.zones) < 2) != (not new.nodes, len(new.zones) < 2):
         return True

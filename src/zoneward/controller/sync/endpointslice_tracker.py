@@ -15,7 +15,7 @@ _Change = tuple[EndpointSlice | None, EndpointSlice | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedSlice:
     """What the cache should show of one slice, or something later. ``replaced`` is the version that the write was made
     on, and ``is_deleted`` says that the slice should be gone."""
 
@@ -27,21 +27,21 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SliceChange:
     """What a change of the cache tells: the Services of the slice, and whether it was anything but our own write."""
 
     services: frozenset[Key]
     is_news: bool
 
 
-class Tracker:
+class EndpointSliceTracker:
     """What we wrote, by Service and by the slices' UIDs. Memory is freed with slices and Services.
 
     In order: write, `written` or `deletion_expected` with the answer, and `observe` with every change of the cache.
     """
 
     def __init__(self) -> None:
-        self._expected: dict[Key, dict[str, Expected]] = {}
+        self._expected: dict[Key, dict[str, ExpectedSlice]] = {}
         self._begun: dict[Key, list[_Change]] = {}
         """What the cache told of slices, by their own keys, while they were written."""
 
@@ -62,14 +62,14 @@ class Tracker:
         """A slice was created or updated, and the server says it is like this now."""
         service, metadata = owner_of(answer), answer.metadata
         if service is not None:
-            expected = Expected(metadata.name, metadata.resource_version, metadata.generation, replaced)
+            expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, replaced)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
     def deletion_expected(self, slice_: EndpointSlice) -> None:
         """A slice was deleted, or the server had it no more."""
         service, metadata = owner_of(slice_), slice_.metadata
         if service is not None:
-            expected = Expected(metadata.name, metadata.resource_version, metadata.generation, is_deleted=True)
+            expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, is_deleted=True)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
     def read(self, service: Key, fresh: Iterable[EndpointSlice], cached: Iterable[EndpointSlice]) -> None:
@@ -94,7 +94,7 @@ class Tracker:
 
     # --- what the cache shows -----------------------------------------------------------------------------------------
 
-    def observe(self, old: EndpointSlice | None, new: EndpointSlice | None) -> Seen:
+    def observe(self, old: EndpointSlice | None, new: EndpointSlice | None) -> SliceChange:
         """A slice in the cache changed, as a store tells its handlers: ``None`` for what was not, or is no more.
 
         Not news are our own writes and what is older; whoever changed a slice after us, or deleted it, is. What cannot
@@ -105,7 +105,7 @@ class Tracker:
         begun = self._begun.get(key_of(thing))
         if begun is not None:
             begun.append((old, new))
-            return Seen(_owners(old, new), is_news=False)
+            return SliceChange(_owners(old, new), is_news=False)
         owners = _owners(old, new)
         # A slice that comes back under its name, or says that it is another Service's, is gone where it was.
         is_gone = old is not None and (
@@ -113,7 +113,7 @@ class Tracker:
         )
         # Of what another process wrote, as before a restart, nothing is expected: whoever deleted it, it was not us.
         is_news = is_gone and old is not None and not (self.has(old) and self.deleted(old))
-        return Seen(owners, is_news or (new is not None and self.is_news(new)))
+        return SliceChange(owners, is_news or (new is not None and self.is_news(new)))
 
     def is_news(self, slice_: EndpointSlice) -> bool:
         """Whether a slice is anything but what we wrote, or older (upstream's ``ShouldSync``)."""
@@ -162,12 +162,12 @@ class Tracker:
         """Slices of which something is expected."""
         return sum(map(len, self._expected.values()))
 
-    def _find(self, slice_: EndpointSlice) -> Expected | None:
+    def _find(self, slice_: EndpointSlice) -> ExpectedSlice | None:
         service = owner_of(slice_)
         return self._expected.get(service, {}).get(slice_.metadata.uid) if service is not None else None
 
 
-def _behind(slices: dict[str, Expected], cached: Collection[EndpointSlice]) -> Iterable[Expected]:
+def _behind(slices: dict[str, ExpectedSlice], cached: Collection[EndpointSlice]) -> Iterable[ExpectedSlice]:
     """A slice that is being deleted counts as gone."""
     there = {each.metadata.uid: each for each in cached if each.metadata.deletion_timestamp is None}
     for uid, expected in slices.items():
@@ -180,7 +180,7 @@ def _behind(slices: dict[str, Expected], cached: Collection[EndpointSlice]) -> I
             yield expected
 
 
-def _is_earlier(slice_: EndpointSlice, expected: Expected) -> bool:
+def _is_earlier(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
     """Whether the cache has not seen a write. In doubt it has: waiting costs time, and a conflict shows the mistake."""
     version = slice_.metadata.resource_version
     number, other = version_of(version), version_of(expected.version)
@@ -192,7 +192,7 @@ def _is_earlier(slice_: EndpointSlice, expected: Expected) -> bool:
     return generation is not None and expected.generation is not None and generation < expected.generation
 
 
-def _is_later(slice_: EndpointSlice, expected: Expected) -> bool:
+def _is_later(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
     """Whether somebody changed a slice after us. In doubt somebody did: a look that finds nothing costs little."""
     version = slice_.metadata.resource_version
     number, other = version_of(version), version_of(expected.version)

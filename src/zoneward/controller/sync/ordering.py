@@ -24,7 +24,7 @@ MOST_ENDPOINTS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SliceWrite:
     """One write. ``slice`` is as it should be, or what is deleted; updates and deletions know the version they mean.
 
     A slice that is written twice has the version of before both times: who writes puts in what the first one came to.
@@ -44,22 +44,24 @@ class _Update:
     loses: dict[Identity, Endpoint]
 
 
-def steps_of(plan: ServicePlan, *, before: Mapping[str, EndpointSlice], taken: Container[str] = ()) -> tuple[Step, ...]:
+def ordered_writes(
+    plan: ServicePlan, *, before: Mapping[str, EndpointSlice], taken: Container[str] = ()
+) -> tuple[SliceWrite, ...]:
     """All that has to be written for a plan. ``before`` has the slices by name that it was made from.
 
     ``taken`` holds names of slices that a new one must avoid. Slices of the built-in controller that ours stand in for,
     and those of families that are no more, go last.
     """
-    creates: list[Step] = []
-    updates: list[Step] = []
+    creates: list[SliceWrite] = []
+    updates: list[SliceWrite] = []
     deletes: list[EndpointSlice] = []
     for family in plan.families:
         changes = family.changes
-        creates += [Step(Operation.CREATE, each) for each in changes.create]
+        creates += [SliceWrite(Operation.CREATE, each) for each in changes.create]
         new = {each.metadata.name for each in changes.create}
         if len(changes.update) < 2:
             # With whom should it exchange endpoints? Most syncs are like this.
-            updates += [Step(Operation.UPDATE, each) for each in changes.update]
+            updates += [SliceWrite(Operation.UPDATE, each) for each in changes.update]
             deletes += changes.delete
             continue
         ordered, stood_in_for = _ordered([_update(each, before) for each in changes.update])
@@ -67,13 +69,13 @@ def steps_of(plan: ServicePlan, *, before: Mapping[str, EndpointSlice], taken: C
             # What it should be, under another name.
             fresh = _renamed(old.slice, plan, (taken, before, new))
             new.add(fresh.metadata.name)
-            creates.append(Step(Operation.CREATE, fresh))
+            creates.append(SliceWrite(Operation.CREATE, fresh))
             deletes.append(old.before)
-        updates += [Step(Operation.UPDATE, each) for each in ordered]
+        updates += [SliceWrite(Operation.UPDATE, each) for each in ordered]
         deletes += changes.delete
     deletes += [each for family in plan.families for each in family.replaced]
     deletes += plan.surplus
-    return (*creates, *updates, *(Step(Operation.DELETE, each) for each in deletes))
+    return (*creates, *updates, *(SliceWrite(Operation.DELETE, each) for each in deletes))
 
 
 def _update(slice_: EndpointSlice, before: Mapping[str, EndpointSlice]) -> _Update:

@@ -11,15 +11,15 @@ from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, Place
 from zoneward.client.writer import Sender
 from zoneward.kube.readable_json import FAILURES, decode
 
-Right = tuple[str, Place[Any]] | tuple[str, Place[Any], str]
+Permission = tuple[str, Place[Any]] | tuple[str, Place[Any], str]
 """An HTTP method, and the kind that it is for, or a subresource of it (``status``)."""
-RIGHTS: Final[tuple[Right, ...]] = (
+REQUIRED_PERMISSIONS: Final[tuple[Permission, ...]] = (
     *((method, SLICES) for method in ("POST", "PUT", "DELETE")),
     *((method, EVENTS) for method in ("POST", "PATCH")),
     ("PATCH", SERVICES, "status"),
 )
 """To write, which a controller needs in any case; without the Lease, of which the election tells."""
-RIGHTS_OF_MARKED: Final[tuple[Right, ...]] = (
+ADOPTION_PERMISSIONS: Final[tuple[Permission, ...]] = (
     ("PATCH", SERVICES),
     *((method, ENDPOINTS) for method in ("POST", "PUT", "DELETE")),
 )
@@ -28,28 +28,28 @@ _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-class _Status(msgspec.Struct, frozen=True, gc=False):
+class _ReviewStatus(msgspec.Struct, frozen=True, gc=False):
     allowed: bool = False
 
 
-class _Review(msgspec.Struct, frozen=True, gc=False):
-    status: _Status = _Status()
+class _SubjectAccessReview(msgspec.Struct, frozen=True, gc=False):
+    status: _ReviewStatus = _ReviewStatus()
 
 
-async def check_rights(connection: Sender, rights: Iterable[Right], *, namespace: str) -> None:
+async def check_permissions(connection: Sender, rights: Iterable[Permission], *, namespace: str) -> None:
     """Raises Forbidden for the first right that is missing, as the server would; CallFailed where it can't be asked.
 
     A server that cannot be asked, or does not let us, leaves it to the writes themselves.
     """
     found = tuple(rights)
-    answers = await asyncio.gather(*(_is_granted(connection, right, namespace) for right in found))
+    answers = await asyncio.gather(*(_is_allowed(connection, right, namespace) for right in found))
     for (method, place, *rest), is_granted in zip(found, answers, strict=True):
         if not is_granted:
             path = "/".join([place.path(namespace=namespace, name=None if method == "POST" else "any"), *rest])
             raise Forbidden(403, "Forbidden", "", method=method, path=path)
 
 
-async def _is_granted(connection: Sender, right: Right, namespace: str) -> bool:
+async def _is_allowed(connection: Sender, right: Permission, namespace: str) -> bool:
     method, place, *rest = right
     asked = {"namespace": namespace, "verb": _VERBS[method], "group": place.group, "resource": place.plural}
     if rest:
@@ -61,7 +61,7 @@ async def _is_granted(connection: Sender, right: Right, namespace: str) -> bool:
     }
     try:
         body = await connection.send("POST", _PATH, msgspec.json.encode(review), idempotent=True)
-        return decode(body, _Review).status.allowed
+        return decode(body, _SubjectAccessReview).status.allowed
     except (NotFound, Forbidden, *FAILURES):
         return True
     except ApiError as error:

@@ -11,22 +11,22 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.cache import Cache
 from zoneward.client.listing import list_all
 from zoneward.client.resources import SERVICES, SLICES, Key, service_of
-from zoneward.controller.handover.conflict_detector import Rivals, Verdict, is_built_in, look
-from zoneward.controller.handover.endpoints_object import EndpointsKeeper
-from zoneward.controller.handover.releases import Releases
-from zoneward.controller.handover.service_handover import Link
-from zoneward.controller.leader.leading import Leading
+from zoneward.controller.handover.conflict_detector import ConflictDetector, ConflictVerdict, is_built_in, look
+from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
+from zoneward.controller.handover.releases import ReleaseTasks
+from zoneward.controller.handover.service_handover import ReadWriteConnection
+from zoneward.controller.leader.leading import Leadership
 from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.schedule import Given
+from zoneward.controller.queue.schedule import WorkItem
 from zoneward.controller.queue.work_queue import Queue
 from zoneward.controller.status.conditions import ours
-from zoneward.controller.status.honoring import Honoring
-from zoneward.controller.status.status_writer import Teller
-from zoneward.controller.sync.endpointslice_tracker import Tracker
-from zoneward.controller.sync.ordering import Step, steps_of
-from zoneward.controller.sync.service_states import SliceNames, State, is_own
-from zoneward.controller.sync.slice_writer import Ending, Reconciled, Reconciler
+from zoneward.controller.status.honoring import HonoredCondition
+from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.controller.sync.ordering import SliceWrite, ordered_writes
+from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates, is_own
+from zoneward.controller.sync.slice_writer import ReconcileResult, SliceWriter, SyncOutcome
 from zoneward.daemon.log import Log
 from zoneward.kube.adoption import Course, course_of, selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL
@@ -46,31 +46,31 @@ ORPHANED: Final = Event(
     "EndpointSlicesOrphaned",
     "The annotation zoneward.dev/selector is gone and there is no selector: nobody keeps the EndpointSlices current",
 )
-_NOTHING: Final = Reconciled(Ending.WRITTEN, 0)
+_NOTHING: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
 
 
-class Syncer:
+class ServiceReconciler:
     """What one sync does. All that it needs is given; it keeps nothing but events of plans that were not written."""
 
     def __init__(
         self,
-        connection: Link,
+        connection: ReadWriteConnection,
         *,
         cache: Cache,
         queue: Queue[Key],
-        state: State,
-        tracker: Tracker,
-        reconciler: Reconciler,
-        rivals: Rivals,
-        endpoints: EndpointsKeeper,
-        releases: Releases,
+        state: ServiceStates,
+        tracker: EndpointSliceTracker,
+        reconciler: SliceWriter,
+        rivals: ConflictDetector,
+        endpoints: EndpointsObjectWriter,
+        releases: ReleaseTasks,
         configuration: Configuration,
         mode: Mode,
-        leading: Leading,
+        leading: Leadership,
         metrics: Metrics,
         log: Log,
-        teller: Teller | None,
-        honoring: Honoring | None = None,
+        teller: StatusWriter | None,
+        honoring: HonoredCondition | None = None,
     ) -> None:
         self._connection, self._cache, self._queue = connection, cache, queue
         self._state, self._tracker, self._reconciler = state, tracker, reconciler
@@ -82,7 +82,7 @@ class Syncer:
         self._orphaned: set[Key] = set()
         self._clock = asyncio.get_running_loop().time
 
-    async def sync(self, given: Given[Key]) -> Reconciled:
+    async def sync(self, given: WorkItem[Key]) -> ReconcileResult:
         """How it ended; OUTDATED too where the cache has not seen our own writes yet."""
         key = given.key
         if given.in_vain:
@@ -90,11 +90,11 @@ class Syncer:
                 await self._read_afresh(key)
             except CallFailed as error:
                 self._metrics.call_failed(error, kind=SLICES.plural)
-                return Reconciled(Ending.FAILED, 0, error)
+                return ReconcileResult(SyncOutcome.FAILED, 0, error)
         slices = self._cache.slices_of(*key)
         self._tracker.tidy(key, slices)
         if self._tracker.is_stale(key, slices):
-            return Reconciled(Ending.OUTDATED, 0)
+            return ReconcileResult(SyncOutcome.OUTDATED, 0)
         service = self._cache.services.get(*key)
         if service is None and key in self._cache.services.unreadable:
             # What is there of it stays as it is: nobody knows what it should be.
@@ -133,26 +133,26 @@ class Syncer:
 
     # --- one that is ours ---------------------------------------------------------------------------------------------
 
-    async def _serve(self, key: Key, service: Service, slices: Sequence[EndpointSlice]) -> Reconciled:
-        taken = SliceNames(self._cache, key[0])
+    async def _serve(self, key: Key, service: Service, slices: Sequence[EndpointSlice]) -> ReconcileResult:
+        taken = ExistingSliceNames(self._cache, key[0])
         told = service if self._teller is None else self._teller.as_told(service)
         plan = self._state.plan(key, told, taken=taken)
         trigger_time = self._state.times.time(key)
         if key in self._rivals.contested:
             return await self._keep_off(key, plan, slices)
         verdict = self._judge(key, plan)
-        if verdict is Verdict.KEEP_OFF:
+        if verdict is ConflictVerdict.YIELD:
             self._contest(key, service)
             return await self._keep_off(key, plan, slices)
         before = {each.metadata.name: each for each in slices}
-        steps: Sequence[Step] = steps_of(plan, before=before, taken=taken)
-        if verdict is Verdict.WAIT:
+        steps: Sequence[SliceWrite] = ordered_writes(plan, before=before, taken=taken)
+        if verdict is ConflictVerdict.WAIT:
             steps = [each for each in steps if not is_built_in(each.slice, self._configuration)]
         waiting = self._events.pop(key, ())
         # Beside conditions that say what was told last, a plan's own events are all there is to tell.
         events = plan.events if ours(told) else (*waiting, *plan.events)
         result = await self._reconciler.write(key, steps)
-        if result.ending is not Ending.WRITTEN:
+        if result.ending is not SyncOutcome.WRITTEN:
             if events and self._leading.is_set():
                 # Another plan may find what they tell of done already.
                 self._events[key] = tuple(dict.fromkeys(events))
@@ -161,7 +161,7 @@ class Syncer:
         self._tracker.tidy(key, self._cache.slices_of(*key))
         # Whoever leads now tells and counts it.
         if self._leading.is_set():
-            if verdict is Verdict.DELETE:
+            if verdict is ConflictVerdict.DELETE:
                 self._rivals.holds(key)
             self._endpoints.add(key, trigger_time=trigger_time)
             if self._teller is not None:
@@ -178,11 +178,11 @@ class Syncer:
 
     # --- one that somebody else writes too ----------------------------------------------------------------------------
 
-    def _judge(self, key: Key, plan: ServicePlan) -> Verdict:
+    def _judge(self, key: Key, plan: ServicePlan) -> ConflictVerdict:
         replaced = (each for family in plan.families for each in family.replaced)
         if any(is_built_in(each, self._configuration) for each in (*replaced, *plan.surplus)):
             return self._rivals.found(key, now=self._clock())
-        return Verdict.DELETE
+        return ConflictVerdict.DELETE
 
     def _contest(self, key: Key, service: Service) -> None:
         self._metrics.forget(key)
@@ -194,7 +194,7 @@ class Syncer:
             # What our conditions said is true of our slices only.
             self._teller.tell(service, conditions=(), events=[CONTESTED])
 
-    async def _keep_off(self, key: Key, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> Reconciled:
+    async def _keep_off(self, key: Key, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> ReconcileResult:
         """Write nothing, but take away what is listed twice once all of it is."""
         found, now = look(plan, slices, configuration=self._configuration), self._clock()
         if found.is_gone:
@@ -207,7 +207,9 @@ class Syncer:
         # The slices are written by somebody else, who tells it there.
         self._state.times.written(key)
         self._endpoints.add(key, trigger_time=trigger_time)
-        doubles = [Step(Operation.DELETE, each) for each in found.doubles if each.metadata.deletion_timestamp is None]
+        doubles = [
+            SliceWrite(Operation.DELETE, each) for each in found.doubles if each.metadata.deletion_timestamp is None
+        ]
         return await self._reconciler.write(key, doubles)
 
     def _give_back(self, keys: Sequence[Key], now: float) -> None:
@@ -236,17 +238,17 @@ class Syncer:
             events = [ORPHANED] if course is Course.ORPHANED and ours(service) and not was_orphaned else []
             self._teller.tell(service, conditions=(), events=events)
 
-    async def _remove(self, key: Key, slices: Iterable[EndpointSlice]) -> Reconciled:
+    async def _remove(self, key: Key, slices: Iterable[EndpointSlice]) -> ReconcileResult:
         """A Service is gone: what is left of ours goes, though the garbage collector might do it too."""
         self._forget(key)
         if self._teller is not None:
             self._teller.forget(key)
         own = [each for each in slices if is_own(each, self._configuration)]
-        gone = [Step(Operation.DELETE, each) for each in own if each.metadata.deletion_timestamp is None]
+        gone = [SliceWrite(Operation.DELETE, each) for each in own if each.metadata.deletion_timestamp is None]
         if gone and (trouble := await self._is_there(key)):
-            return Reconciled(Ending.FAILED, 0, trouble)
+            return ReconcileResult(SyncOutcome.FAILED, 0, trouble)
         result = await self._reconciler.write(key, gone)
-        if result.ending is Ending.WRITTEN and not gone:
+        if result.ending is SyncOutcome.WRITTEN and not gone:
             self._tracker.forget(key)
         return result
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from zoneward.client.cache import Cache
 from zoneward.client.resources import Key, LiveNode, LivePod, key_of, service_of
-from zoneward.controller.sync.demand_impact import Counted, counted, services_to_requeue
-from zoneward.controller.sync.trigger_time import TriggerTimes
+from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
+from zoneward.controller.sync.trigger_time import TriggerTimeTracker
 from zoneward.kube.adoption import selector_of, with_selector
 from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
@@ -25,7 +25,7 @@ from zoneward.slices.planned import ServicePlan, Surroundings
 
 
 @dataclass(slots=True)
-class _Kept:
+class _ServiceState:
     """A Service, and what changed since its last plan."""
 
     service: KeptService
@@ -34,7 +34,7 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class SliceNames:
+class ExistingSliceNames:
     """The names of EndpointSlices in one namespace, as they are now."""
 
     cache: Cache
@@ -47,14 +47,14 @@ class SliceNames:
         return slices.get(self.namespace, name) is not None or (self.namespace, name) in slices.unreadable
 
 
-class State:
+class ServiceStates:
     """Fed by a cache through `pod`, `slice`, `service` and `node`, which take what a store tells its handlers."""
 
     def __init__(self, cache: Cache, *, configuration: Configuration, consumer: Consumer = ZONEWARD) -> None:
         self._cache, self._configuration, self._consumer = cache, configuration, consumer
-        self.times: Final = TriggerTimes()
-        self._kept: dict[Key, _Kept] = {}
-        self._counted: dict[Key, tuple[Counted, ...]] = {}
+        self.times: Final = TriggerTimeTracker()
+        self._kept: dict[Key, _ServiceState] = {}
+        self._summaries: dict[Key, tuple[DecisionSummary, ...]] = {}
         self._zones_changed = self._demand_changed = False
         self._surroundings = self._made({}, None)
 
@@ -123,9 +123,9 @@ class State:
         self._surroundings = self._made(zones, None if self._demand_changed else before.demand)
         self._zones_changed = self._demand_changed = False
         if bool(before.node_zones) != bool(zones):
-            return list(self._counted)
+            return list(self._summaries)
         return services_to_requeue(
-            self._counted.items(),
+            self._summaries.items(),
             old=before.demand,
             new=self._surroundings.demand,
             configuration=self._configuration,
@@ -155,12 +155,14 @@ class State:
         else:
             self._mend(key, kept, service)
         plan = kept.service.plan(trigger_time=self.times.time(key), taken=taken)
-        self._counted[key] = tuple(_counted(family.decision, self._surroundings.demand) for family in plan.families)
+        self._summaries[key] = tuple(
+            _summary_of(family.decision, self._surroundings.demand) for family in plan.families
+        )
         return plan
 
     def ready(self, key: Key) -> int:
         """How many ready endpoints a Service had when it was last planned, in the family that has fewest; 0: never."""
-        return min((each.endpoints for each in self._counted.get(key, ())), default=0)
+        return min((each.endpoints for each in self._summaries.get(key, ())), default=0)
 
     def renew(self, key: Key) -> None:
         """Plan a Service from the start the next time: should what is kept of it ever be wrong, that ends here."""
@@ -169,24 +171,24 @@ class State:
     def forget(self, key: Key) -> None:
         """A Service is gone, or none of ours."""
         self._kept.pop(key, None)
-        self._counted.pop(key, None)
+        self._summaries.pop(key, None)
         self.times.forget(key)
 
     def clear(self) -> None:
         """Somebody else writes from now on."""
-        for key in {*self._kept, *self._counted}:
+        for key in {*self._kept, *self._summaries}:
             self.forget(key)
 
-    def _begun(self, key: Key, service: Service) -> _Kept:
+    def _begun(self, key: Key, service: Service) -> _ServiceState:
         # By name, as an API server lists them: equal clusters give equal plans.
         pods = sorted(self._cache.pods_of(*key), key=_name)
         slices = sorted(self._cache.slices_of(*key), key=_name)
         has_slices = any(is_own(each, self._configuration) for each in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
-        return _Kept(KeptService(service, self._surroundings, pods=pods, slices=slices))
+        return _ServiceState(KeptService(service, self._surroundings, pods=pods, slices=slices))
 
-    def _mend(self, key: Key, kept: _Kept, service: Service) -> None:
+    def _mend(self, key: Key, kept: _ServiceState, service: Service) -> None:
         kept.service.surroundings(self._surroundings)
         kept.service.service(service)
         for pod_key, pod in kept.pods.items():
@@ -207,12 +209,12 @@ def _name(thing: LivePod | EndpointSlice) -> str:
     return thing.metadata.name
 
 
-def _counted(decision: Decision, demand: Demand) -> Counted:
+def _summary_of(decision: Decision, demand: Demand) -> DecisionSummary:
     assignment = decision.assignment
     if assignment is None:
-        return counted(decision, homeless=True)
+        return summarize(decision, homeless=True)
     crowd, zones = assignment.crowd, set(demand.zones)
     homeless = any(cell.zone not in zones for cell in (*crowd.ready(), *crowd.rest())) or any(
         (twin.endpoint.zone or "") not in zones for twin in crowd.twins
     )
-    return counted(decision, twins=len(crowd.twins), homeless=homeless)
+    return summarize(decision, twins=len(crowd.twins), homeless=homeless)

@@ -16,12 +16,12 @@ from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.resources import SLICES, Key, service_of
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
 from zoneward.controller.metrics import Metrics, Operation
-from zoneward.controller.sync.endpointslice_tracker import Tracker
-from zoneward.controller.sync.ordering import Step
+from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.controller.sync.ordering import SliceWrite
 from zoneward.kube.objects import EndpointSlice
 
 
-class Ending(StrEnum):
+class SyncOutcome(StrEnum):
     WRITTEN = "written"
     """Everything is as it was asked for."""
     OUTDATED = "outdated"
@@ -34,15 +34,15 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciled:
+class ReconcileResult:
     """How the writes of a sync ended, and how many were done. ``error`` is what stopped them."""
 
-    ending: Ending
+    ending: SyncOutcome
     writes: int
     error: CallFailed | None = None
 
 
-class Reconciler:
+class SliceWriter:
     """``tracker`` is told what every answer says, and ``on_news`` which Services somebody else wrote to meanwhile. No
     write is sent again: after a failure it is decided anew what to write."""
 
@@ -50,14 +50,14 @@ class Reconciler:
         self,
         writer: Writer,
         *,
-        tracker: Tracker,
+        tracker: EndpointSliceTracker,
         metrics: Metrics,
         on_news: Callable[[Collection[Key]], None] = lambda _services: None,
     ) -> None:
         self._writer, self._tracker, self._metrics = writer.once(), tracker, metrics
         self._on_news = on_news
 
-    async def write(self, service: Key, steps: Iterable[Step]) -> Reconciled:
+    async def write(self, service: Key, steps: Iterable[SliceWrite]) -> ReconcileResult:
         """Do all steps, or those before the first that fails. Raises nothing for what an API server can say."""
         versions: dict[str, str | None] = {}
         writes = 0
@@ -66,26 +66,26 @@ class Reconciler:
             try:
                 versions[step.slice.metadata.name] = await self._write(step, versions)
             except Withheld as error:
-                return Reconciled(Ending.WITHHELD, writes, error)
+                return ReconcileResult(SyncOutcome.WITHHELD, writes, error)
             except CallFailed as error:
                 self._metrics.call_failed(error, kind=SLICES.plural)
                 outcome = outcome_of(error)
                 if outcome is Outcome.TERMINATING:
-                    return Reconciled(Ending.NO_PLACE, writes, error)
+                    return ReconcileResult(SyncOutcome.NO_PLACE, writes, error)
                 found = await self._look(service, step, outcome)
                 if found is None:
-                    return Reconciled(Ending.FAILED, writes, error)
+                    return ReconcileResult(SyncOutcome.FAILED, writes, error)
                 if not found.is_done:
-                    return Reconciled(Ending.OUTDATED, writes, error)
+                    return ReconcileResult(SyncOutcome.OUTDATED, writes, error)
                 versions[step.slice.metadata.name] = found.version
             finally:
                 if news := self._tracker.answered(step.slice):
                     self._on_news(news)
             writes += 1
             self._metrics.wrote(step.operation)
-        return Reconciled(Ending.WRITTEN, writes)
+        return ReconcileResult(SyncOutcome.WRITTEN, writes)
 
-    async def _write(self, step: Step, versions: dict[str, str | None]) -> str | None:
+    async def _write(self, step: SliceWrite, versions: dict[str, str | None]) -> str | None:
         """The version that the slice has now; None for one that is gone."""
         slice_ = step.slice
         if step.operation is Operation.DELETE:
@@ -103,7 +103,7 @@ class Reconciler:
         self._tracker.written(EndpointSlice(metadata=metadata), replaced=slice_.metadata.resource_version)
         return metadata.resource_version
 
-    async def _look(self, service: Key, step: Step, outcome: Outcome) -> "_Found | None":
+    async def _look(self, service: Key, step: SliceWrite, outcome: Outcome) -> "_Found | None":
         """What the server has of a slice whose write failed; None where that tells nothing new."""
         slice_, metadata = step.slice, step.slice.metadata
         if outcome is Outcome.MISSING and step.operation is Operation.UPDATE:
@@ -124,7 +124,7 @@ class Reconciler:
             return None
         return self._compare(service, step, fresh)
 
-    def _compare(self, service: Key, step: Step, fresh: EndpointSlice) -> "_Found | None":
+    def _compare(self, service: Key, step: SliceWrite, fresh: EndpointSlice) -> "_Found | None":
         """``fresh`` is what has the name now."""
         slice_, version = step.slice, fresh.metadata.resource_version
         is_gone = step.operation is not Operation.CREATE and fresh.metadata.uid != slice_.metadata.uid

@@ -29,7 +29,7 @@ class _Known:
     pending: str | None = None
 
 
-class TriggerTimes:
+class TriggerTimeTracker:
     """By Service the times seen at its Pods, and the one to write next.
 
     ``observe`` what is there or what changed, `time` to write it, `written` when it is. `forget` with the Service.

@@ -12,7 +12,7 @@ _GATEWAY_TIMEOUT: Final = 504
 """The one answer that says nothing: whatever stands behind the server goes on."""
 
 
-class Unanswered:
+class UnansweredWrites:
     """A connection that remembers when it last began a write that was cut off. ``clock`` counts seconds."""
 
     def __init__(self, connection: Sender, *, clock: Callable[[], float]) -> None:
