@@ -15,7 +15,7 @@ from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.schedule import Urgency, WorkItem
+from zoneward.controller.queue.work_queue import Urgency, WorkItem
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.routing.configuration import Configuration

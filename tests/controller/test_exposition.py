@@ -13,7 +13,7 @@ from zoneward.client.api_errors import Conflict, Unreachable
 from zoneward.controller.exposition import OURS, UPSTREAM, MetricsPage
 from zoneward.controller.metrics import Metrics, Moment, Operation, SyncResult
 from zoneward.controller.predictions import Prediction, Predictions
-from zoneward.controller.queue.schedule import QueueDepth
+from zoneward.controller.queue.work_queue import QueueDepth
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics-and-events.md"
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yaml"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import zoneward
-from zoneward.controller.status.conditions import TYPES
 from zoneward.controller.status.honored_condition import HonoredReason
+from zoneward.controller.status.status_writer import TYPES
 from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.proxy import telling
 from zoneward.routing.events import _MESSAGES

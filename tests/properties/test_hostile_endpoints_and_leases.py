@@ -21,8 +21,7 @@ from zoneward.client.writer import Writer
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ServiceHandover
-from zoneward.controller.leader.leader_elector import LeaderElector
-from zoneward.controller.leader.leading import always_leading
+from zoneward.controller.leader.leader_elector import LeaderElector, always_leading
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.node_proxies import NodeProxies

@@ -18,10 +18,10 @@ from zoneward.client.affected_services import tell_concerned
 from zoneward.client.cache import Cache
 from zoneward.client.resources import Key, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.schedule import ItemSchedule
+from zoneward.controller.queue.work_queue import ItemSchedule
 from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
-from zoneward.controller.sync.trigger_time import TriggerTimeTracker
+from zoneward.controller.sync.service_states import TriggerTimeTracker
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import EndpointSlice, Node, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration

@@ -6,7 +6,8 @@ writes, and two workers are never at one Service.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -21,15 +22,12 @@ from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_sign_of_life
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
-from zoneward.controller.handover.releases import ReleaseTasks
-from zoneward.controller.handover.service_handover import ReadWriteConnection
-from zoneward.controller.leader.leading import Leadership, always_leading
+from zoneward.controller.handover.service_handover import ReadWriteConnection, ReleaseTasks
+from zoneward.controller.leader.leader_elector import Leadership, always_leading
 from zoneward.controller.metrics import Metrics, SyncResult
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.resync import PERIOD, Resync
-from zoneward.controller.queue.schedule import Urgency, WorkItem, urgency_of
-from zoneward.controller.queue.work_queue import Queue
+from zoneward.controller.queue.work_queue import Queue, Urgency, WorkItem, urgency_of
 from zoneward.controller.status.honoring import HonoredCondition
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
@@ -46,6 +44,8 @@ from zoneward.routing.selection.selection import ZONEWARD, Consumer
 from zoneward.slices.plan import ServicePlan, plan_service
 
 WORKERS: Final = 4
+RESYNC_PERIOD: Final = 1200.0
+"""Seconds."""
 _TICK: Final = 0.5
 """Seconds between two looks at what has to be looked at again."""
 _LOOK: Final = 0.01
@@ -78,7 +78,7 @@ class EndpointSliceController:
         consumer: Consumer = ZONEWARD,
         timing: Timing | None = None,
         chance: Random | None = None,
-        resync: float = PERIOD,
+        resync: float = RESYNC_PERIOD,
         rivals: ConflictDetector | None = None,
         proxies: str | None = None,
         on_trouble: Trouble = lambda _resource, _trouble: None,
@@ -411,3 +411,24 @@ def _serves(pod: LivePod | None) -> bool:
         and pod.metadata.deletion_timestamp is None
         and says_ready(pod.status.conditions)
     )
+
+
+class Resync:
+    """Ask `due` now and then. The first ones are due some time after the first question, for all has just been read."""
+
+    def __init__(self, *, period: float = RESYNC_PERIOD) -> None:
+        if not period > 0:
+            raise ValueError(f"period: expected a number of seconds above 0, got {period}")
+        self._period = period
+        self._left: deque[Key] = deque()
+        self._number = 0
+        self._began: float | None = None
+
+    def due(self, keys: Callable[[], Iterable[Key]], *, now: float) -> list[Key]:
+        """The Services to look at now, some of which may be gone. ``keys`` tells all that there are, once a period."""
+        if self._began is None or (not self._left and now - self._began >= self._period):
+            self._left = deque(keys())
+            self._number, self._began = len(self._left), now
+        share = min(1.0, (now - self._began) / self._period)
+        left = self._number - int(self._number * share)
+        return [self._left.popleft() for _ in range(len(self._left) - left)]

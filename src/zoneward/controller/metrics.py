@@ -16,7 +16,7 @@ from zoneward.client.writer import Outcome, outcome_of
 from zoneward.controller.accounting import Accounts, FamilyCount, family_count
 from zoneward.controller.metric_labels import SyncLabels, hinted_by, sync_labels, traffic_distribution
 from zoneward.controller.predictions import Predictions
-from zoneward.controller.queue.schedule import QueueDepth
+from zoneward.controller.queue.work_queue import QueueDepth
 from zoneward.daemon.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice

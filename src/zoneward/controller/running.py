@@ -23,8 +23,8 @@ from zoneward.client.watch_health import Standing
 from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.exposition import MetricsPage
-from zoneward.controller.handover.alone import no_conflict_check
-from zoneward.controller.leader.leader_elector import LeaderElector, new_identity
+from zoneward.controller.handover.conflict_detector import no_conflict_check
+from zoneward.controller.leader.leader_elector import LeaderElector, UnansweredWrites, new_identity
 from zoneward.controller.metrics import Metrics, Moment
 from zoneward.controller.mode import Mode
 from zoneward.controller.predictions import ByFamily, Predictions, predictions_of
@@ -33,7 +33,6 @@ from zoneward.controller.replica_observer import ReplicaObserver
 from zoneward.controller.settings import Settings
 from zoneward.controller.status.status_writer import LONGEST_TRUCE, StatusWriter
 from zoneward.controller.sync.permissions import ADOPTION_PERMISSIONS, REQUIRED_PERMISSIONS, check_permissions
-from zoneward.controller.sync.unanswered import UnansweredWrites
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
 from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE

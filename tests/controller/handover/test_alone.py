@@ -1,6 +1,6 @@
 """It is told of which Services we keep off."""
 
-from zoneward.controller.handover.alone import no_conflict_check
+from zoneward.controller.handover.conflict_detector import no_conflict_check
 
 
 def test_services_of_which_we_keep_off_are_named_and_no_more_than_three() -> None:

@@ -13,7 +13,6 @@ from tests.controller.a_controller import LIMIT, at_work
 from zoneward.client.resources import LivePod
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.handover.alone import no_conflict_check
 from zoneward.controller.handover.conflict_detector import (
     GRACE,
     MEMORY,
@@ -23,6 +22,7 @@ from zoneward.controller.handover.conflict_detector import (
     ConflictVerdict,
     is_sign_of_life,
     look,
+    no_conflict_check,
 )
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode

@@ -15,7 +15,7 @@ from zoneward.client.api_errors import ApiError, api_error
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
-from zoneward.controller.handover.legacy_endpoints import renewed
+from zoneward.controller.handover.endpoints_object import renewed
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from zoneward.client.resources import LegacyEndpoints, LegacySubset, LivePod
-from zoneward.controller.handover.legacy_endpoints import (
+from zoneward.controller.handover.endpoints_object import (
     MANAGED_BY_LABEL,
     MANAGER,
     OVER_CAPACITY_ANNOTATION,

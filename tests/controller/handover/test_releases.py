@@ -11,7 +11,7 @@ from tests.controller.lines import Lines
 
 from zoneward.client.resources import SERVICES, Key
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.releases import AT_ONCE, ReleaseTasks
+from zoneward.controller.handover.service_handover import AT_ONCE, ReleaseTasks
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.input_error import InputError

@@ -16,7 +16,7 @@ from tests.controller.model.replica import Replica
 from tests.controller.model.schedules import LAGS, ROUGH, WEATHERS, Schedule, Step
 
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.conditions import ours, says_the_same
+from zoneward.controller.status.status_writer import ours, says_the_same
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, zone_of
 from zoneward.routing.configuration import Configuration

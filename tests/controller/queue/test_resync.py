@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoneward.controller.queue.resync import Resync
+from zoneward.controller.endpointslice_controller import Resync
 
 KEYS = [("shop", f"cart-{number}") for number in range(100)]
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.schedule import PATIENCE, ItemSchedule, QueueDepth, Urgency, WorkItem, urgency_of
+from zoneward.controller.queue.work_queue import PATIENCE, ItemSchedule, QueueDepth, Urgency, WorkItem, urgency_of
 
 BATCHING = Batching(period=1.0, writes_per_second=4, burst=2, longest=2.0)
 BACK_OFF = BackOff(first=0.5, longest=8, with_news=1)

@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.schedule import Urgency, WorkItem
-from zoneward.controller.queue.work_queue import Queue
+from zoneward.controller.queue.work_queue import Queue, Urgency, WorkItem
 
 Test = Callable[[], Awaitable[None]]
 

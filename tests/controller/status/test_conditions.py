@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from zoneward.controller.status.conditions import ours, patch_of, says_the_same, timed, with_ours
+from zoneward.controller.status.status_writer import ours, patch_of, says_the_same, timed, with_ours
 from zoneward.kube.names import ACCEPTED_CONDITION, HONORED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, LoadBalancerStatus, ObjectMeta, Service, ServiceStatus
 

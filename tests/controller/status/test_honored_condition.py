@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from zoneward.controller.status.conditions import means_the_same, says_the_same
 from zoneward.controller.status.honored_condition import HonoredReason, condition, is_of, reason_of, revision_of
+from zoneward.controller.status.status_writer import means_the_same, says_the_same
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, ObjectMeta, Service, ServicePort, ServiceSpec, ServiceStatus
 

@@ -11,7 +11,7 @@ from zoneward.client.cache import Cache
 from zoneward.client.node_leases import LIVES, Programmed, lease_of
 from zoneward.client.resources import RESOURCES, LiveNode, LiveNodeMeta
 from zoneward.client.writer import Writer
-from zoneward.controller.leader.leading import always_leading
+from zoneward.controller.leader.leader_elector import always_leading
 from zoneward.controller.status.honoring import HonoredCondition
 from zoneward.controller.status.node_proxies import GRACE
 from zoneward.controller.status.status_writer import StatusWriter

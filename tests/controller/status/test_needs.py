@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.controller.status.needs import NeededVersions, WaitingServices
+from zoneward.controller.status.honored_condition import NeededVersions, WaitingServices
 
 _NEED = st.builds(NeededVersions, st.integers(0, 6), st.integers(0, 6))
 _STEPS = st.lists(

@@ -19,8 +19,7 @@ from zoneward.client.resources import SERVICES, Key
 from zoneward.client.writer import Writer, encoded
 from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.status import status_writer as telling
-from zoneward.controller.status.conditions import ours, patch_of
-from zoneward.controller.status.status_writer import MOST_WAITING, StatusWriter, StatusWriteRate
+from zoneward.controller.status.status_writer import MOST_WAITING, StatusWriter, StatusWriteRate, ours, patch_of
 from zoneward.daemon.events import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
@@ -516,7 +515,7 @@ def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: p
         ((event, fields),) = scene.log.told
         assert event == "a mistake in the program kept something from being told"
         assert fields["error"] == "RuntimeError: a bug"
-        assert str(fields["at"]).startswith("test_telling.py:")
+        assert str(fields["at"]).startswith("test_status_writer.py:")
         scene.log.told.clear()
 
     with_scene(work)

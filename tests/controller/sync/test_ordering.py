@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from zoneward.controller.metrics import Operation
-from zoneward.controller.sync.ordering import MOST_ENDPOINTS, SliceWrite, ordered_writes
+from zoneward.controller.sync.slice_writer import MOST_ENDPOINTS, SliceWrite, ordered_writes
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
 from zoneward.routing.decision import Decision
 from zoneward.routing.reasons import Reason

@@ -10,8 +10,7 @@ from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
-from zoneward.controller.sync.ordering import SliceWrite
-from zoneward.controller.sync.slice_writer import SliceWriter, SyncOutcome
+from zoneward.controller.sync.slice_writer import SliceWrite, SliceWriter, SyncOutcome
 from zoneward.kube.objects import EndpointSlice
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
 

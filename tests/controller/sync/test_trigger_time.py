@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoneward.client.resources import Key
-from zoneward.controller.sync.trigger_time import TriggerTimeTracker
+from zoneward.controller.sync.service_states import TriggerTimeTracker
 
 SERVICE: Key = ("ns", "svc")
 

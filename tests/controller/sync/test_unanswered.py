@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zoneward.client.api_errors import CallFailed, Conflict, ServerFault, TimedOut, Unreachable
-from zoneward.controller.sync.unanswered import UnansweredWrites
+from zoneward.controller.leader.leader_elector import UnansweredWrites
 
 NO_QUERY: Mapping[str, str] = {}
 

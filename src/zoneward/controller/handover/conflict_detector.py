@@ -31,13 +31,14 @@ Not seen is a rival that writes under our own label, as the built-in controller 
 are of Services that nobody selects Pods for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
 from typing import Final
 
 from zoneward.client.resources import Key
+from zoneward.daemon.health import Check
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, is_ready
 from zoneward.routing.configuration import Configuration
@@ -268,3 +269,20 @@ def _ready(slices: Iterable[EndpointSlice], *, has_ports: bool) -> set[tuple[str
 
 def _manager(slice_: EndpointSlice) -> str | None:
     return (slice_.metadata.labels or {}).get(MANAGED_BY_LABEL)
+
+
+_NAMED: Final = 3
+"""Services that a sentence names; it says how many more there are."""
+
+
+def no_conflict_check(contested: Collection[Key]) -> Check:
+    """A check that no other controller writes slices of our Services. ``contested`` is looked at each time."""
+
+    def check() -> str | None:
+        if not contested:
+            return None
+        first = ", ".join("/".join(key) for key in sorted(contested)[:_NAMED])
+        more = f" and {len(contested) - _NAMED} more" if len(contested) > _NAMED else ""
+        return f"the built-in controller writes slices of {first}{more}"
+
+    return check

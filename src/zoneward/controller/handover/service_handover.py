@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 from zoneward.client.api_errors import CallFailed, NotFound
@@ -32,6 +33,8 @@ from zoneward.controller.handover.handover_steps import (
     reason_to_refuse,
 )
 from zoneward.controller.sync.permissions import Permission, check_permissions
+from zoneward.daemon.log import Log
+from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube.adoption import SKIP_MIRROR_LABEL, selector_of, with_selector
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
@@ -288,3 +291,91 @@ class ServiceHandover:
     @property
     def _where(self) -> str:
         return f"Service {self._namespace}/{self._name}"
+
+
+AT_ONCE: Final = 4
+"""Services that are given back at the same time: each may wait long for the built-in controller."""
+PAUSE: Final = 5.0
+"""Seconds after a release that failed for the first time. It doubles each time."""
+LONGEST_PAUSE: Final = 60.0
+
+
+class ReleaseTasks:
+    """``over`` is told of each one that has ended: done, no longer asked for, or cancelled.
+
+    One that fails is tried again after a pause, in which others have their turn.
+    """
+
+    def __init__(
+        self,
+        connection: ReadWriteConnection,
+        *,
+        configuration: Configuration,
+        writer: Writer,
+        log: Log,
+        over: Callable[[Key], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._connection, self._configuration, self._writer = connection, configuration, writer
+        self._log, self._over = log, over
+        self._sleep = sleep
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._mistakes = MistakeLog(log)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def begin(self, key: Key) -> None:
+        """Give a Service back, unless that is under way."""
+        if key in self._tasks:
+            return
+        task = self._tasks[key] = asyncio.create_task(self._release(key), name=f"giving back {'/'.join(key)}")
+        # Not in the task itself: cancelled before its first step it never runs at all.
+        task.add_done_callback(partial(self._ended, key))
+
+    def cancel(self) -> None:
+        """Begin no further step; whoever leads goes on from where they are."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def end(self) -> None:
+        """Cancel, and wait until nothing is written any more."""
+        tasks = [*self._tasks.values()]
+        self.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, key: Key, _task: asyncio.Task[None]) -> None:
+        del self._tasks[key]
+        # The cache may lag; then it is found released, or goes on from where it is.
+        self._over(key)
+
+    async def _release(self, key: Key) -> None:
+        log = self._log.bind(service="/".join(key))
+        pause = PAUSE
+        while not await self._is_released(key, log):
+            await self._sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _is_released(self, key: Key, log: Log) -> bool:
+        """Try it once. False: it has to be tried again."""
+        async with self._turn:
+            adopting = ServiceHandover(
+                self._connection,
+                key,
+                configuration=self._configuration,
+                tell=lambda line: log.info("a Service is given back", step=line),
+                writer=self._writer,
+            )
+            try:
+                # Whoever takes the selector away again meanwhile has adopted it again.
+                await adopting.release(only_selected=True)
+            except NothingToDo:
+                return True
+            except (CallFailed, InputError) as error:
+                log.warning("a Service could not be given back", error=str(error))
+                return False
+            except Exception as error:
+                self._mistakes.tell("a mistake in the program kept a Service from being given back", key, error)
+                return False
+        return True

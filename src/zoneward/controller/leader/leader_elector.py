@@ -1,14 +1,15 @@
 """A candidate for leading: it reads and writes the Lease, and says at every moment whether it may write."""
 
 import asyncio
+import math
 import random
 import socket
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from msgspec.structs import replace
 
@@ -24,6 +25,22 @@ from zoneward.controller.leader.election import (
     observe_lease,
     release,
 )
+
+
+class Leadership(Protocol):
+    """An `asyncio.Event`, or something like one: set while we lead."""
+
+    def is_set(self) -> bool: ...
+
+    async def wait(self) -> object: ...
+
+
+def always_leading() -> Leadership:
+    """There are no others."""
+    event = asyncio.Event()
+    event.set()
+    return event
+
 
 _MOMENT: Final = timedelta(microseconds=1)
 
@@ -243,3 +260,40 @@ class LeaderElector:
         else:
             self.leading.clear()
         self._on_change(leads)
+
+
+_NO_QUERY: Final[Mapping[str, str]] = {}
+_GATEWAY_TIMEOUT: Final = 504
+"""The one answer that says nothing: whatever stands behind the server goes on."""
+
+
+class UnansweredWrites:
+    """A connection that remembers when it last began a write that was cut off. ``clock`` counts seconds."""
+
+    def __init__(self, connection: Sender, *, clock: Callable[[], float]) -> None:
+        self._connection, self._clock = connection, clock
+        self._begun = -math.inf
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last one was begun; infinite where there is none."""
+        return self._clock() - self._begun
+
+    async def get(self, path: str, query: Mapping[str, str] = _NO_QUERY, *, timeout: float | None = None) -> bytes:
+        return await self._connection.get(path, query, timeout=timeout)
+
+    async def send(self, method: str, path: str, body: bytes, **options: Any) -> bytes:
+        begun = self._clock()
+        try:
+            return await self._connection.send(method, path, body, **options)
+        except ApiError as error:
+            if error.status == _GATEWAY_TIMEOUT:
+                self._begun = begun
+            raise
+        except CallFailed as error:
+            if error.sent:
+                self._begun = begun
+            raise
+        except BaseException:
+            self._begun = begun
+            raise

@@ -9,10 +9,13 @@ there what was found true before.
 import hashlib
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Final
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final, NamedTuple
 
 import msgspec
 
+from zoneward.client.resources import Key
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing.conditions import condition_of
@@ -111,3 +114,53 @@ def _of(conditions: Iterable[Condition], type_: str) -> Condition:
 
 def _nodes(number: int) -> str:
     return f"{number} node{'s' if number != 1 else ''}"
+
+
+class NeededVersions(NamedTuple):
+    """Versions that everybody has to have come to."""
+
+    services: int
+    slices: int
+
+
+class WaitingServices:
+    """Looking for what is met costs as much as there is of it, however many wait."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Key, int] = {}
+        """Of the only entry of a Service that counts."""
+        self._next = count()
+        self._by_services: list[tuple[int, int, int, Key]] = []
+        self._by_slices: list[tuple[int, int, int, Key]] = []
+        """Of those that waited no more for their Service when last looked at."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, service: Key, need: NeededVersions) -> None:
+        """In place of what the Service waited for before."""
+        number = self._numbers[service] = next(self._next)
+        heappush(self._by_services, (need.services, number, need.slices, service))
+
+    def discard(self, service: Key) -> None:
+        if self._numbers.pop(service, None) is not None and not self._numbers:
+            self._by_services.clear()
+            self._by_slices.clear()
+
+    def met(self, reached: NeededVersions) -> list[Key]:
+        """Take out those that need no more than this."""
+        found: list[Key] = []
+        while self._by_services and self._by_services[0][0] <= reached.services:
+            services, number, slices, service = heappop(self._by_services)
+            heappush(self._by_slices, (slices, number, services, service))
+        while self._by_slices and self._by_slices[0][0] <= reached.slices:
+            slices, number, services, service = heappop(self._by_slices)
+            if self._numbers.get(service) != number:
+                continue
+            if services > reached.services:
+                # Somebody is here by now who has less than all had then.
+                heappush(self._by_services, (services, number, slices, service))
+                continue
+            del self._numbers[service]
+            found.append(service)
+        return found

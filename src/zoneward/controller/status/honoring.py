@@ -26,12 +26,18 @@ from zoneward.client.node_leases import QUERY
 from zoneward.client.reflector import Reflector, Timing
 from zoneward.client.resources import LEASES, Key, key_of, version_of
 from zoneward.client.unreadable import OnUnreadable
-from zoneward.controller.leader.leading import Leadership
-from zoneward.controller.status.conditions import ours
-from zoneward.controller.status.honored_condition import HonoredReason, condition, is_of, reason_of, revision_of
-from zoneward.controller.status.needs import NeededVersions, WaitingServices
+from zoneward.controller.leader.leader_elector import Leadership
+from zoneward.controller.status.honored_condition import (
+    HonoredReason,
+    NeededVersions,
+    WaitingServices,
+    condition,
+    is_of,
+    reason_of,
+    revision_of,
+)
 from zoneward.controller.status.node_proxies import NONE, UNHEARD, NodeProxies, Presence, ProxyGroup
-from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.status.status_writer import StatusWriter, ours
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog

@@ -15,7 +15,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
@@ -23,14 +26,83 @@ from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
 from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.queue.work_queue import Queue
-from zoneward.controller.status.conditions import means_the_same, ours, patch_of, says_the_same, timed, with_ours
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
+from zoneward.kube import names
 from zoneward.kube.names import DOMAIN
-from zoneward.kube.objects import Condition, Service
+from zoneward.kube.objects import Condition, Service, ServiceStatus
 from zoneward.routing import events as routing_events
+
+TYPES: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION, names.HONORED_CONDITION)
+"""Those that are ours."""
+
+
+def ours(service: Service) -> tuple[Condition, ...]:
+    """Our conditions as the Service has them."""
+    conditions = (service.status.conditions or ()) if service.status is not None else ()
+    return tuple(each for each in conditions if each.type in TYPES)
+
+
+def with_ours(service: Service, conditions: Iterable[Condition]) -> Service:
+    """The Service as if it had these conditions of ours, beside those of others."""
+    status = service.status or ServiceStatus()
+    others = tuple(each for each in status.conditions or () if each.type not in TYPES)
+    return replace(service, status=replace(status, conditions=(*others, *conditions)))
+
+
+def says_the_same(one: Iterable[Condition], other: Iterable[Condition]) -> bool:
+    """Whether two sets of conditions differ in nothing but their order and their times."""
+    return _untimed(one) == _untimed(other)
+
+
+def means_the_same(one: Iterable[Condition], other: Iterable[Condition]) -> bool:
+    """Whether two sets of conditions differ, at most, in the numbers that their words explain: what is in force, and
+    why, is the same."""
+    return set(map(_meaning, one)) == set(map(_meaning, other))
+
+
+def timed(wanted: Iterable[Condition], *, before: Iterable[Condition], now: str) -> tuple[Condition, ...]:
+    """The conditions with the time since when they hold: a time changes when the status does, and not before."""
+    known = {each.type: each for each in before}
+
+    def since(condition: Condition) -> str:
+        old = known.get(condition.type)
+        return (old.last_transition_time if old is not None and old.status == condition.status else None) or now
+
+    return tuple(replace(each, last_transition_time=since(each)) for each in wanted)
+
+
+def patch_of(uid: str, wanted: Iterable[Condition]) -> dict[str, Any]:
+    """The strategic merge patch of a Service's status after which it has these conditions of ours, and no other.
+
+    ``wanted`` have their times. It is the same whatever is there, which need not be known.
+    """
+    entries = {each.type: _full(each) for each in wanted}
+    gone = [{"$patch": "delete", "type": type_} for type_ in TYPES if type_ not in entries]
+    return {"metadata": {"uid": uid}, "status": {"conditions": [*entries.values(), *gone]}}
+
+
+def _full(condition: Condition) -> dict[str, Any]:
+    """Also fields that are empty: what they replace may not be."""
+    return {"reason": "", "message": "", **msgspec.to_builtins(condition)}
+
+
+def _meaning(condition: Condition) -> tuple[str, str, str, str]:
+    words = condition.message
+    if condition.type == names.PROGRAMMED_CONDITION:
+        # What follows the approach counts endpoints, and changes with each Pod.
+        words = words.partition(": ")[0]
+    elif condition.type == names.HONORED_CONDITION:
+        # Which nodes, and how many.
+        words = ""
+    return condition.type, condition.status, condition.reason, words
+
+
+def _untimed(conditions: Iterable[Condition]) -> dict[str, Condition]:
+    return {each.type: replace(each, last_transition_time=None) for each in conditions}
+
 
 CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
 """As Events name it."""

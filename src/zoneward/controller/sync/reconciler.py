@@ -13,20 +13,16 @@ from zoneward.client.listing import list_all
 from zoneward.client.resources import SERVICES, SLICES, Key, service_of
 from zoneward.controller.handover.conflict_detector import ConflictDetector, ConflictVerdict, is_built_in, look
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
-from zoneward.controller.handover.releases import ReleaseTasks
-from zoneward.controller.handover.service_handover import ReadWriteConnection
-from zoneward.controller.leader.leading import Leadership
+from zoneward.controller.handover.service_handover import ReadWriteConnection, ReleaseTasks
+from zoneward.controller.leader.leader_elector import Leadership
 from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.schedule import WorkItem
-from zoneward.controller.queue.work_queue import Queue
-from zoneward.controller.status.conditions import ours
+from zoneward.controller.queue.work_queue import Queue, WorkItem
 from zoneward.controller.status.honoring import HonoredCondition
-from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.status.status_writer import StatusWriter, ours
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
-from zoneward.controller.sync.ordering import SliceWrite, ordered_writes
 from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates, is_own
-from zoneward.controller.sync.slice_writer import ReconcileResult, SliceWriter, SyncOutcome
+from zoneward.controller.sync.slice_writer import ReconcileResult, SliceWrite, SliceWriter, SyncOutcome, ordered_writes
 from zoneward.daemon.log import Log
 from zoneward.kube.adoption import Course, course_of, selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL
