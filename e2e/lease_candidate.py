@@ -38,7 +38,7 @@ async def run(kubeconfig: str, namespace: str, name: str, identity: str) -> None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
         with suppress(asyncio.CancelledError):
             await running
-        await candidate.let_go()
+        await candidate.release()
 
 
 if __name__ == "__main__":

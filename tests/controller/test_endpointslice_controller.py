@@ -254,7 +254,7 @@ def test_a_service_whose_selector_is_back_is_given_back() -> None:
                 await until(lambda: shop.listed() == shop.steady)
                 assert shop.slices(names.MANAGER)
                 shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": shops.LABELS}})
-                await until(lambda: not shop.slices(names.MANAGER) and controller.is_settled)
+                await until(lambda: not shop.slices(names.MANAGER) and controller.is_idle)
             assert shop.listed() == shop.steady
             assert shop.missing == []
 

@@ -488,7 +488,7 @@ def test_a_namespace_that_goes_takes_all_with_it() -> None:
                 await settle(place, controller)
                 assert place.slices()
                 place.store.delete(registry.kinds["namespaces"], "", "doomed")
-                await until(lambda: not place.slices() and controller.is_settled)
+                await until(lambda: not place.slices() and controller.is_idle)
 
     asyncio.run(scene())
 

@@ -21,7 +21,7 @@ from zoneward.client.writer import Outcome, Writer
 from zoneward.controller import running
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
-from zoneward.controller.replica_observer import LONGEST_ROUND, ReplicaObserver
+from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObserver
 from zoneward.controller.running import Replica
 from zoneward.controller.settings import Settings
 from zoneward.daemon.health import faults
@@ -324,7 +324,7 @@ def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_b
             )
             gc.disable()
             try:
-                now += LONGEST_ROUND - 0.1
+                now += LONGEST_WITHOUT_GC - 0.1
                 observer._look()
                 assert not gc.isenabled()
                 now += 0.1

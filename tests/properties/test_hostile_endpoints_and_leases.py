@@ -162,7 +162,7 @@ async def elect(bad: Object) -> None:
     )
     with pytest.raises(Enough):
         await candidate.run()
-    await candidate.let_go()
+    await candidate.release()
 
 
 def test_a_hostile_lease_ends_no_candidate_and_once_it_is_mended_somebody_leads() -> None:

@@ -203,7 +203,7 @@ class Play:
             await controller.settled(end - time.monotonic())
             await teller.settled(end - time.monotonic())
             lists = await self._lists()
-            if self._knows(controller, lists) and controller.is_settled and not len(teller):
+            if self._knows(controller, lists) and controller.is_idle and not len(teller):
                 # Events may have been written since they were read.
                 return replace(lists, events=(await self.client.items(self._events))[0])
             await asyncio.sleep(0.005)

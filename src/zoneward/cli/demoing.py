@@ -20,6 +20,7 @@ from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
+from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
@@ -95,22 +96,23 @@ async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> 
         access = Access(cluster=Cluster(server=serving.address), user=User())
         transport = await stack.enter_async_context(Transport(access, is_terminal=False))
         writer = Writer(transport)
-        teller = StatusWriter(writer, instance="demo")
-        controller = EndpointSliceController(
-            transport,
+        status_writer = StatusWriter(writer, instance="demo")
+        context = ControllerContext(
+            connection=transport,
+            writer=writer,
             configuration=Configuration(),
             mode=Mode.TAKE_OVER,
-            writer=writer,
-            teller=teller,
+            status_writer=status_writer,
             metrics=Heard(story),
-            batching=Batching(period=_PERIOD / play.speed),
         )
+        options = ControllerOptions(batching=Batching(period=_PERIOD / play.speed))
+        controller = EndpointSliceController(context, options)
         view = view_for(story, controller.cache, length=end / play.speed, plain=plain)
 
         async def perform_it() -> None:
             await _perform(play, registry, controller, story, until=end)
-            await controller.settled(_LAST)
-            await teller.settled(_LAST)
+            await controller.wait_until_idle(_LAST)
+            await status_writer.wait_until_written(_LAST)
             _look(controller, story)
 
         await first_to_end(perform_it(), controller.run(), _follow(controller, story), view.run())
@@ -144,7 +146,7 @@ async def _perform(
     def is_done() -> bool:
         nonlocal seen
         before, seen = seen, registry.store.version
-        return before == seen and controller.is_settled
+        return before == seen and controller.is_idle
 
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(max(seconds, _STEP) if seconds else 0)
@@ -171,7 +173,7 @@ async def _follow(controller: EndpointSliceController, story: Story) -> None:
     while True:
         await asyncio.sleep(_LOOK)
         demand = demand_of(controller.cache.nodes)
-        if demand != known and controller.is_settled:
+        if demand != known and controller.is_idle:
             known = demand
             _look(controller, story)
 

@@ -65,7 +65,7 @@ def handing_over_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--as", "impersonate", metavar="USER", help="Act as another user."),
             click.option("-n", "--namespace", metavar="NAME", help="Of a Service that is named without one."),
             click.option("--config", metavar="FILE", help="The controller's ZonewardConfiguration file."),
-            click.option("-q", "--quiet", is_flag=True, help="Tell no all_steps."),
+            click.option("-q", "--quiet", is_flag=True, help="Tell no steps."),
             click.argument("service", metavar="[NAMESPACE/]SERVICE"),
         )
     ):
@@ -78,7 +78,7 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
     from zoneward.client.api_errors import CallFailed
     from zoneward.client.error_messages import complaint
     from zoneward.client.transport import Transport
-    from zoneward.controller.handover.service_handover import ServiceHandover
+    from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 
     configuration = configuration_for(options)
     if configuration.keep_built_in_label:
@@ -94,8 +94,8 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
                 transport,
                 key,
                 configuration=configuration,
-                tell=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
-                limit=timeout,
+                report=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
+                timeouts=HandoverTimeouts(total=timeout),
             )
             begun.append(adopting)
             if dry_run:
@@ -135,7 +135,7 @@ def _where(service: str, options: Options) -> "tuple[Access, Key]":
 async def _show(adopting: "ServiceHandover", way: Way, name: str) -> None:
     from zoneward.controller.handover.handover_steps import all_steps
 
-    there = await adopting.look()
+    there = await adopting.read_state()
     for number, step in enumerate(all_steps(there, way.following(adopting)), start=1):
         click.echo("".join(_shown(number, step, name)), nl=False)
 

@@ -1,231 +1,238 @@
-"""The controller: from what changes in a cluster to the slices of the Services that it concerns.
+"""The EndpointSlice controller: from a change in the cluster to the EndpointSlices of the Services that it affects.
 
-A cache follows the cluster; each change says which Services it concerns, and these wait in a queue. A worker takes one,
-plans it from what is kept of it, and writes what differs. Nothing is decided from a cache that has not seen our own
-writes, and two workers are never at one Service.
+A cache follows the cluster. Each change adds the keys of the affected Services to a work queue. A worker takes a key,
+plans the Service and writes what differs (`ServiceReconciler`). No Service is reconciled by two workers at once, and
+nothing is decided from a cache that has not seen our own writes.
+
+A failed reconciliation goes back into the queue with a growing pause: see `EndpointSliceController._retry_later`.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from random import Random
 from typing import Final
 
 from zoneward.client.affected_services import concerned
 from zoneward.client.api_errors import ApiError
 from zoneward.client.cache import Cache
 from zoneward.client.following import Trouble, follow
-from zoneward.client.reflector import Timing
 from zoneward.client.resources import LEASES, SLICES, AnyResource, Key, LiveNode, LivePod, T, key_of, service_of
 from zoneward.client.store import Handler
 from zoneward.client.unreadable import Unreadable
-from zoneward.client.writer import Writer
+from zoneward.controller.context import RESYNC_PERIOD, ControllerContext, ControllerOptions
 from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_sign_of_life
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
-from zoneward.controller.handover.service_handover import ReadWriteConnection, ReleaseTasks
-from zoneward.controller.leader.leader_elector import Leadership, always_leading
-from zoneward.controller.metrics import Metrics, SyncResult
+from zoneward.controller.handover.service_handover import ReleaseTasks
+from zoneward.controller.metrics import SyncResult
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.work_queue import Queue, Urgency, WorkItem, urgency_of
-from zoneward.controller.status.honoring import HonoredCondition
-from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, urgency_of
+from zoneward.controller.status.honored_condition import HonoredCondition
+from zoneward.controller.status.node_proxies import NodeProxies, follow_node_proxies
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.reconciler import ServiceReconciler
 from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates
-from zoneward.controller.sync.slice_writer import ReconcileResult, SliceWriter, SyncOutcome
-from zoneward.daemon.log import Log, Silent
+from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import log_unreadable
 from zoneward.kube.adoption import Course, with_selector
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
-from zoneward.routing.configuration import Configuration
-from zoneward.routing.selection.selection import ZONEWARD, Consumer
 from zoneward.slices.plan import ServicePlan, plan_service
 
-WORKERS: Final = 4
-RESYNC_PERIOD: Final = 1200.0
-"""Seconds."""
-_TICK: Final = 0.5
-"""Seconds between two looks at what has to be looked at again."""
-_LOOK: Final = 0.01
-"""Seconds between two looks at whether all is done."""
+_RECHECK_PERIOD: Final = 0.5
+"""Seconds between two looks for Services to reconcile though no event arrived."""
+_POLL_PERIOD: Final = 0.01
+"""Seconds between two looks whether the controller is idle."""
 
 
 class EndpointSliceController:
-    """`run` it. ``writer`` must refuse writes once we no longer lead; ``leading`` None: there are no others.
+    """`run` it. Whoever learns that this replica no longer leads calls `stepped_down`.
 
-    While somebody else leads the cache is kept current, changes wait, and nothing is written. Whoever learns that we
-    no longer lead calls `stepped_down`. ``teller`` None: nothing is told about Services but their slices; its workers
-    are run here. ``proxies``: the namespace in which the Leases of nodes' proxies lie; None: it is not asked what they
-    have programmed. ``resync``: seconds in which every Service is planned again though nothing happened to it.
+    While another replica leads, the cache stays current, changes wait in the queue, and nothing is written.
+    ``on_watch_error`` gets the kind and the error when a list or a watch breaks off.
     """
 
     def __init__(
         self,
-        connection: ReadWriteConnection,
+        context: ControllerContext,
+        options: ControllerOptions | None = None,
         *,
-        configuration: Configuration,
-        mode: Mode,
-        writer: Writer,
-        leading: Leadership | None = None,
-        teller: StatusWriter | None = None,
-        metrics: Metrics | None = None,
-        log: Log | None = None,
-        workers: int = WORKERS,
-        batching: Batching | None = None,
-        back_off: BackOff | None = None,
-        consumer: Consumer = ZONEWARD,
-        timing: Timing | None = None,
-        chance: Random | None = None,
-        resync: float = RESYNC_PERIOD,
-        rivals: ConflictDetector | None = None,
-        proxies: str | None = None,
-        on_trouble: Trouble = lambda _resource, _trouble: None,
+        conflicts: ConflictDetector | None = None,
+        on_watch_error: Trouble = lambda _resource, _error: None,
     ) -> None:
-        self._connection, self._configuration = connection, configuration
-        self._teller, self._workers = teller, workers
-        self._timing, self._on_trouble = timing, on_trouble
-        self._chance = Random() if chance is None else chance
-        self._leading: Leadership = always_leading() if leading is None else leading
-        self._log: Log = Silent() if log is None else log
-        self.metrics: Final = Metrics() if metrics is None else metrics
+        options = options or ControllerOptions()
+        self._context, self._options, self._on_watch_error = context, options, on_watch_error
+        self._leading, self._log, self._status_writer = context.leading, context.log, context.status_writer
+        self.metrics: Final = context.metrics
         self.cache: Final = Cache(on_unreadable=self._set_aside)
-        self._untold: dict[tuple[str, Key], Unreadable] = {}
-        """Objects that cannot be read, of which no Event tells yet."""
-        self.queue: Final = Queue[Key](batching=batching, back_off=back_off, chance=self._chance.random)
+        self._unreported: dict[tuple[str, Key], Unreadable] = {}
+        """Unreadable objects without an Event so far."""
+        self.queue: Final = WorkQueue[Key](
+            batching=options.batching, back_off=options.back_off, chance=options.random.random
+        )
         self._tracker = EndpointSliceTracker()
-        self._state = ServiceStates(self.cache, configuration=configuration, consumer=consumer)
-        self._rivals = ConflictDetector(together=mode is Mode.TAKE_OVER) if rivals is None else rivals
-        self.contested: Final = self._rivals.contested
-        """Services that the built-in controller writes too, which are therefore left to it. Always this very set."""
-        self._resync = Resync(period=resync)
+        self._states = ServiceStates(self.cache, configuration=context.configuration)
+        self._conflicts = conflicts or ConflictDetector(together=context.mode is Mode.TAKE_OVER)
+        self.contested: Final = self._conflicts.contested
+        """Services that the built-in controller writes too, and that are therefore left to it. Always this very set."""
+        self._resync = PeriodicResync(period=options.resync_period)
         self._releases = ReleaseTasks(
-            connection,
-            configuration=configuration,
-            writer=writer,
+            context.connection,
+            configuration=context.configuration,
+            writer=context.writer,
             log=self._log,
-            over=lambda key: self.queue.add(key, urgency=Urgency.BACKGROUND),
+            on_end=lambda key: self.queue.add(key, urgency=Urgency.BACKGROUND),
         )
         self._endpoints = EndpointsObjectWriter(
-            self.cache, writer, leading=self._leading, metrics=self.metrics, log=self._log, back_off=back_off
-        )
-        self._honoring: HonoredCondition | None = None
-        if proxies is not None and teller is not None:
-            self._honoring = HonoredCondition(
-                connection,
-                namespace=proxies,
-                cache=self.cache,
-                tracker=self._tracker,
-                teller=teller,
-                leading=self._leading,
-                log=self._log,
-                timing=timing,
-                on_trouble=lambda error: on_trouble(LEASES, error),
-                on_unreadable=self._set_aside,
-            )
-        self._syncer = ServiceReconciler(
-            connection,
-            cache=self.cache,
-            queue=self.queue,
-            state=self._state,
-            tracker=self._tracker,
-            reconciler=SliceWriter(writer, tracker=self._tracker, metrics=self.metrics, on_news=self.queue.add_all),
-            rivals=self._rivals,
-            endpoints=self._endpoints,
-            releases=self._releases,
-            configuration=configuration,
-            mode=mode,
+            self.cache,
+            context.writer,
             leading=self._leading,
             metrics=self.metrics,
             log=self._log,
-            teller=teller,
-            honoring=self._honoring,
+            back_off=options.back_off,
+        )
+        self._node_proxies: NodeProxies | None = None
+        self._honored: HonoredCondition | None = None
+        if options.node_proxy_namespace is not None and self._status_writer is not None:
+            self._node_proxies = NodeProxies(
+                has_node=lambda name: self.cache.nodes.get("", name) is not None,
+                clock=asyncio.get_running_loop().time,
+                on_unreadable=self._set_aside,
+            )
+            self._honored = HonoredCondition(
+                self._node_proxies,
+                cache=self.cache,
+                tracker=self._tracker,
+                status_writer=self._status_writer,
+                leading=self._leading,
+                log=self._log,
+            )
+        self._reconciler = ServiceReconciler(
+            context,
+            cache=self.cache,
+            queue=self.queue,
+            states=self._states,
+            tracker=self._tracker,
+            conflicts=self._conflicts,
+            endpoints=self._endpoints,
+            releases=self._releases,
+            honored=self._honored,
         )
         self._mistakes = MistakeLog(self._log)
-        self._at_work: set[asyncio.Task[None]] = set()
-        self._refreshes = False
+        self._workers: set[asyncio.Task[None]] = set()
+        self._nodes_changed = False
         self.cache.services.subscribe(self._guarded(self._service_changed))
         self.cache.pods.subscribe(self._guarded(self._pod_changed))
         self.cache.nodes.subscribe(self._guarded(self._node_changed))
         self.cache.slices.subscribe(self._guarded(self._slice_changed))
 
-    # --- from outside -------------------------------------------------------------------------------------------------
+    # --- run and stop -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled. Raises CallFailed where the cluster cannot be followed, however often it is tried."""
+        """Run until cancelled. Raises CallFailed where the cluster cannot be listed or watched at all."""
         try:
             async with asyncio.TaskGroup() as group:
                 following = follow(
-                    self._connection,
+                    self._context.connection,
                     self.cache,
-                    timing=self._timing,
-                    on_trouble=self._on_trouble,
+                    timing=self._options.watch_timing,
+                    on_trouble=self._on_watch_error,
                     on_current=self._current,
-                    random=self._chance,
+                    random=self._options.random,
                     clock=asyncio.get_running_loop().time,
                 )
                 group.create_task(following, name="following the cluster")
-                for number in range(self._workers):
-                    worker = group.create_task(self._work(), name=f"worker {number}")
-                    self._at_work.add(worker)
-                    worker.add_done_callback(self._at_work.discard)
-                keeper = group.create_task(self._endpoints.run(), name="keeping Endpoints")
-                self._at_work.add(keeper)
-                keeper.add_done_callback(self._at_work.discard)
-                group.create_task(self._look_again(), name="looking again")
-                if self._teller is not None:
-                    group.create_task(self._teller.run(), name="telling")
-                if self._honoring is not None:
-                    group.create_task(self._honoring.run(), name="gathering what nodes have programmed")
+                for number in range(self._options.workers):
+                    self._start_worker(group.create_task(self._work(), name=f"worker {number}"))
+                self._start_worker(group.create_task(self._endpoints.run(), name="writing Endpoints objects"))
+                group.create_task(self._recheck(), name="rechecking Services")
+                if self._status_writer is not None:
+                    group.create_task(self._status_writer.run(), name="writing conditions and Events")
+                if self._node_proxies is not None and self._honored is not None:
+                    group.create_task(self._follow_node_proxies(self._node_proxies), name="following node proxies")
+                    group.create_task(self._honored.run(), name="decision_work TrafficDistributionHonored")
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         finally:
-            # Whoever lets the Lease go after this must know that nothing of ours is written any more.
+            # Whoever releases the Lease after this must know that we write nothing any more.
             await self._releases.end()
 
+    async def _follow_node_proxies(self, proxies: NodeProxies) -> None:
+        assert self._options.node_proxy_namespace is not None
+        await follow_node_proxies(
+            self._context.connection,
+            proxies,
+            namespace=self._options.node_proxy_namespace,
+            timing=self._options.watch_timing,
+            on_watch_error=lambda error: self._on_watch_error(LEASES, error),
+        )
+
+    def _start_worker(self, worker: asyncio.Task[None]) -> None:
+        self._workers.add(worker)
+        worker.add_done_callback(self._workers.discard)
+
     async def drain(self, limit: float) -> bool:
-        """Begin nothing more, and wait so many seconds until what was begun is written; whether it is."""
-        self.queue.close()
-        self._endpoints.close()
+        """Start nothing more, and wait so many seconds until what was started is written. Returns whether it is."""
+        self.queue.shut_down()
+        self._endpoints.shut_down()
         if not self._leading.is_set():
             return True
-        _, late = await asyncio.wait(self._at_work, timeout=limit) if self._at_work else (None, ())
-        return not late
+        _, unfinished = await asyncio.wait(self._workers, timeout=limit) if self._workers else (None, ())
+        return not unfinished
 
     def stepped_down(self) -> None:
-        """Somebody else leads, or nobody: what we know of our own writes is no longer the last word."""
+        """Forget what we wrote: another replica leads, or none, and our writes are no longer the last ones."""
         self._releases.cancel()
-        self._state.clear()
-        self._syncer.clear()
-        self._rivals.clear()
+        self._states.clear()
+        self._reconciler.clear()
+        self._conflicts.clear()
         self._endpoints.clear()
         self.metrics.stepped_down()
-        if self._teller is not None:
-            self._teller.clear()
-        if self._honoring is not None:
-            self._honoring.clear()
-        # What was written meanwhile is looked at when we lead again.
+        if self._status_writer is not None:
+            self._status_writer.clear()
+        if self._honored is not None:
+            self._honored.clear()
+        # Once we lead again we look at all that was written meanwhile.
         self.queue.add_all([key_of(each) for each in self.cache.services], urgency=Urgency.BACKGROUND)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that the cache has led to is written, and the cache has seen it."""
+        if not self.cache.synced.is_set() or self._nodes_changed or self._releases:
+            return False
+        depth = self.queue.depth()
+        if depth.waiting or depth.working or not self._endpoints.is_idle:
+            return False
+        keys = {key_of(each) for each in self.cache.services} | {service_of(each) for each in self.cache.slices}
+        return not any(self._tracker.is_stale(key, self.cache.slices_of(*key)) for key in keys)
+
+    async def wait_until_idle(self, limit: float) -> bool:
+        """Wait until there is nothing to do, for at most so many seconds. Returns whether there is nothing."""
+        end = asyncio.get_running_loop().time() + limit
+        while not self.is_idle and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(_POLL_PERIOD)
+        return self.is_idle
+
+    # --- what it would decide -----------------------------------------------------------------------------------------
+
     def decision(self, namespace: str, name: str) -> ServicePlan | None:
-        """What a Service would come to now, planned anew; None for one that is not there, or is none of ours."""
-        work = self.deciding(namespace, name)
+        """The plan of a Service, planned anew; None for a Service that does not exist or is not ours."""
+        work = self.decision_work(namespace, name)
         return None if work is None else work()
 
-    def deciding(self, namespace: str, name: str) -> Callable[[], ServicePlan] | None:
-        """The same as work for a thread, with all it needs taken from the cache at once."""
+    def decision_work(self, namespace: str, name: str) -> Callable[[], ServicePlan] | None:
+        """The same as work for a thread. All that it needs is taken from the cache before this returns."""
         service = self.cache.services.get(namespace, name)
-        if service is None or self._syncer.course(service, self.cache.slices_of(namespace, name)) is not Course.SERVE:
+        slices = self.cache.slices_of(namespace, name)
+        if service is None or self._reconciler.course(service, slices) is not Course.SERVE:
             return None
-        self._refresh()
+        self._refresh_nodes()
+        sorted_slices = sorted(slices, key=lambda each: each.metadata.name)
         pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
-        slices = sorted(self.cache.slices_of(namespace, name), key=lambda each: each.metadata.name)
-        surroundings, trigger_time = self._state.surroundings, self._state.times.time((namespace, name))
+        surroundings, trigger_time = self._states.surroundings, self._states.trigger_times.time((namespace, name))
         return lambda: plan_service(
             with_selector(service),
             pods=pods,
-            slices=slices,
+            slices=sorted_slices,
             surroundings=surroundings,
             trigger_time=trigger_time,
             taken=ExistingSliceNames(self.cache, namespace),
@@ -233,96 +240,79 @@ class EndpointSliceController:
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """The objects that are set aside, Leases of node proxies among them."""
-        leases = () if self._honoring is None else self._honoring.proxies.leases.unreadable.values()
+        """The objects that are set aside because they cannot be read, Leases of node proxies included."""
+        leases = () if self._node_proxies is None else self._node_proxies.leases.unreadable.values()
         return (*self.cache.unreadable, *leases)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether all that the cache knows of is written, and the cache has seen it."""
-        if not self.cache.synced.is_set() or self._refreshes or self._releases:
-            return False
-        depth = self.queue.depth()
-        if depth.waiting or depth.working or not self._endpoints.is_settled:
-            return False
-        keys = {key_of(each) for each in self.cache.services} | {service_of(each) for each in self.cache.slices}
-        return not any(self._tracker.is_stale(key, self.cache.slices_of(*key)) for key in keys)
-
-    async def settled(self, limit: float) -> bool:
-        """Wait until there is nothing to do, or for so many seconds; whether there is nothing."""
-        end = asyncio.get_running_loop().time() + limit
-        while not self.is_settled and asyncio.get_running_loop().time() < end:
-            await asyncio.sleep(_LOOK)
-        return self.is_settled
-
-    # --- what changes -------------------------------------------------------------------------------------------------
+    # --- event handlers -----------------------------------------------------------------------------------------------
     # Keys are sorted, so that the same changes lead to the same writes in the same order.
 
     def _guarded(self, handler: Handler[T]) -> Handler[T]:
-        """No object ends the process: what a mistake leaves undone the slow resync does, from the start."""
+        """The handler, but a mistake in it does not end the process: the periodic resync makes up for the change."""
 
         def guarded(old: T | None, new: T | None) -> None:
             try:
                 handler(old, new)
             except Exception as error:
-                thing = new if new is not None else old
-                assert thing is not None
-                self._mistakes.tell("a mistake in the program kept a change from being seen", key_of(thing), error)
+                changed = new if new is not None else old
+                assert changed is not None
+                self._mistakes.tell("a mistake in the program kept a change from being seen", key_of(changed), error)
 
         return guarded
 
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
-        self._state.service(old, new)
+        self._states.service_changed(old, new)
         self.queue.add_all(sorted(concerned(self.cache, old, new)))
 
     def _pod_changed(self, old: LivePod | None, new: LivePod | None) -> None:
-        self._state.pod(old, new)
+        self._states.pod_changed(old, new)
         keys = concerned(self.cache, old, new)
         if not keys:
             return
-        is_known, takes_away = self.cache.synced.is_set(), _serves(old) and not _serves(new)
+        is_synced, takes_away = self.cache.synced.is_set(), _is_serving(old) and not _is_serving(new)
         for key in sorted(keys):
-            urgency = urgency_of(takes_away=takes_away, ready=self._state.ready(key)) if is_known else Urgency.NORMAL
+            ready = self._states.ready_endpoints(key)
+            urgency = urgency_of(takes_away=takes_away, ready=ready) if is_synced else Urgency.NORMAL
             self.queue.add(key, urgency=urgency)
 
     def _node_changed(self, old: LiveNode | None, new: LiveNode | None) -> None:
-        if self._state.node(old, new) and not self._refreshes:
-            self._refreshes = True
-            # Nodes change together, and Services are looked through once for all of them.
-            asyncio.get_running_loop().call_soon(self._refresh)
+        if self._states.node_changed(old, new) and not self._nodes_changed:
+            self._nodes_changed = True
+            # Nodes change together: the Services are checked once for all of them.
+            asyncio.get_running_loop().call_soon(self._refresh_nodes)
         self.queue.add_all(sorted(concerned(self.cache, old, new)))
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
-        self._state.slice(old, new)
-        self._listen(old, new)
-        seen = self._tracker.observe(old, new)
-        if seen.is_news:
-            self.queue.add_all(sorted(seen.services))
-        for key in sorted(seen.services):
+        self._states.slice_changed(old, new)
+        self._note_sign_of_life(old, new)
+        change = self._tracker.observe(old, new)
+        if change.is_news:
+            self.queue.add_all(sorted(change.services))
+        for key in sorted(change.services):
             if self.queue.is_stale(key) and not self._tracker.is_stale(key, self.cache.slices_of(*key)):
                 self.queue.wake(key)
 
-    def _listen(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+    def _note_sign_of_life(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         if (
             new is not None
             and self.cache.synced.is_set()
-            and is_built_in(new, self._configuration)
+            and is_built_in(new, self._context.configuration)
             and is_sign_of_life(old, new)
         ):
-            self._rivals.alive(service_of(new), now=asyncio.get_running_loop().time())
+            self._conflicts.sign_of_life(service_of(new), now=asyncio.get_running_loop().time())
 
     def _set_aside(self, found: Unreadable) -> None:
         log_unreadable(self._log, found)
         if found.name:
-            self._untold[found.resource.kind, found.key] = found
+            self._unreported[found.resource.kind, found.key] = found
 
-    def _refresh(self) -> None:
-        self._refreshes = False
-        self.queue.add_all(self._state.refresh(), urgency=Urgency.BACKGROUND)
+    def _refresh_nodes(self) -> None:
+        self._nodes_changed = False
+        self.queue.add_all(self._states.refresh_nodes(), urgency=Urgency.BACKGROUND)
 
     def _current(self, resource: AnyResource, version: int) -> None:
-        if self._honoring is not None and resource.kind == SLICES.kind:
-            self._honoring.slices_version = version
+        if self._honored is not None and resource.kind == SLICES.kind:
+            self._honored.slices_version = version
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
@@ -330,80 +320,76 @@ class EndpointSliceController:
         await self.cache.synced.wait()
         while True:
             await self._leading.wait()
-            given = await self.queue.next()
-            if given is None:
+            item = await self.queue.get()
+            if item is None:
                 return
             if not self._leading.is_set():
-                self.queue.done(given.key)
-                self.queue.add(given.key, urgency=given.urgency)
+                self.queue.done(item.key)
+                self.queue.add(item.key, urgency=item.urgency)
                 continue
             try:
-                self._refresh()
-                result = await self._syncer.sync(given)
+                self._refresh_nodes()
+                result = await self._reconciler.reconcile(item)
             except Exception as error:
-                self._broke(given, error)
+                # A mistake in the program. What is kept of the Service may be wrong by now.
+                self._mistakes.tell("a mistake in the program kept a Service from its sync", item.key, error)
+                self._states.plan_afresh(item.key)
+                self._retry_later(item, 0, error)
             else:
-                self._ended(given, result)
+                self._finish(item, result)
 
-    async def _look_again(self) -> None:
-        """At what no event tells of: the slow full resync, and whether the built-in controller is still at work."""
+    async def _recheck(self) -> None:
+        """Adds the Services to the queue of which no event tells: for the resync, and to recheck contested ones."""
         while True:
-            await asyncio.sleep(_TICK)
+            await asyncio.sleep(_RECHECK_PERIOD)
             await self._leading.wait()
             now = asyncio.get_running_loop().time()
-            while self._untold:
-                _, found = self._untold.popitem()
-                if self._teller is not None:
-                    self._teller.tell_unreadable(found)
-            keys = self._rivals.due(now=now)
+            while self._unreported:
+                _, found = self._unreported.popitem()
+                if self._status_writer is not None:
+                    self._status_writer.report_unreadable(found)
+            keys = self._conflicts.due_rechecks(now=now)
             for key in self._resync.due(lambda: map(key_of, self.cache.services), now=now):
-                self._state.renew(key)
-                self._endpoints.reread(key)
+                self._states.plan_afresh(key)
+                self._endpoints.read_afresh(key)
                 keys.append(key)
             self.queue.add_all(keys, urgency=Urgency.BACKGROUND)
 
-    # --- how it ended -------------------------------------------------------------------------------------------------
-
-    def _ended(self, given: WorkItem[Key], result: ReconcileResult) -> None:
-        key = given.key
-        match result.ending:
+    def _finish(self, item: WorkItem[Key], result: ReconcileResult) -> None:
+        key = item.key
+        match result.outcome:
             case SyncOutcome.WRITTEN:
                 waited = self.queue.done(key, writes=result.writes)
                 if result.writes:
                     self.metrics.waited(waited)
             case SyncOutcome.OUTDATED:
                 self.metrics.not_synced(SyncResult.STALE)
-                self.queue.stale(key)
+                self.queue.wait_for_cache(key)
                 if not self._tracker.is_stale(key, self.cache.slices_of(*key)):
                     self.queue.wake(key)
-            case SyncOutcome.NO_PLACE:
+            case SyncOutcome.NAMESPACE_TERMINATING:
                 self.metrics.not_synced()
                 self.queue.done(key, writes=result.writes)
             case _:
-                self._failed(given, result.writes, result.error)
+                self._retry_later(item, result.writes, result.error)
 
-    def _broke(self, given: WorkItem[Key], error: Exception) -> None:
-        """A mistake in the program, which is told with its place the first time. What is kept may be spoilt by it."""
-        self._mistakes.tell("a mistake in the program kept a Service from its sync", given.key, error)
-        self._state.renew(given.key)
-        self._failed(given, 0, error)
-
-    def _failed(self, given: WorkItem[Key], writes: int, error: Exception | None) -> None:
+    def _retry_later(self, item: WorkItem[Key], writes: int, error: Exception | None) -> None:
+        """The Service goes back into the queue, which retries it after a growing pause."""
         self.metrics.not_synced()
         self.metrics.retried()
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        pause = self.queue.failed(given.key, writes=writes, retry_after=asked)
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        pause = self.queue.retry(item.key, writes=writes, retry_after=retry_after)
         self._log.warning(
             "a Service could not be synced",
-            service="/".join(given.key),
+            service="/".join(item.key),
             reason=type(error).__name__,
             error=str(error),
-            tries=given.failures + 1,
+            tries=item.failures + 1,
             again_in=round(pause, 3),
         )
 
 
-def _serves(pod: LivePod | None) -> bool:
+def _is_serving(pod: LivePod | None) -> bool:
     """Whether a Pod makes a ready endpoint."""
     return (
         pod is not None
@@ -413,8 +399,12 @@ def _serves(pod: LivePod | None) -> bool:
     )
 
 
-class Resync:
-    """Ask `due` now and then. The first ones are due some time after the first question, for all has just been read."""
+class PeriodicResync:
+    """Which Services are due for the slow full resync: each once in a period, spread over all of it.
+
+    It makes up for what no event tells of: a mistake in what is kept of a Service, or an object that is not watched. It
+    costs one plan of each Service, and writes only where something differs.
+    """
 
     def __init__(self, *, period: float = RESYNC_PERIOD) -> None:
         if not period > 0:
@@ -425,7 +415,11 @@ class Resync:
         self._began: float | None = None
 
     def due(self, keys: Callable[[], Iterable[Key]], *, now: float) -> list[Key]:
-        """The Services to look at now, some of which may be gone. ``keys`` tells all that there are, once a period."""
+        """The keys to reconcile now, some of which may be gone. ``keys`` lists all Services; it is called once a
+        period.
+
+        The first call returns nothing, because all Services were just listed.
+        """
         if self._began is None or (not self._left and now - self._began >= self._period):
             self._left = deque(keys())
             self._number, self._began = len(self._left), now

@@ -1,7 +1,8 @@
-"""What happens to a replica, told in its log when it changes: the cluster is listed, heard of, lost; another leads.
+"""Logs what changes for one replica: the cluster is listed, its watch fails or recovers, another replica leads.
 
-It also sees to the garbage collector. A large cluster makes millions of values, with no cycles to speak of, that mostly
-stay: while they come it would only walk them over and over, and after that they need not be walked again.
+It also controls the garbage collector. A large cluster makes millions of values that mostly stay, with hardly any
+cycles. While they are created the collector would visit them over and over, and afterwards it need not visit them
+again.
 """
 
 import asyncio
@@ -16,62 +17,62 @@ from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.leader_elector import LeaderElector
 from zoneward.daemon.log import Log
 
-LOOK: Final = 0.5
-"""Seconds between two looks."""
-LONGEST_ROUND: Final = 60.0
-"""Seconds without garbage collection, at most, before the cluster is listed, which may never be, and once more after
-that: there may always be something to do."""
+OBSERVE_PERIOD: Final = 0.5
+LONGEST_WITHOUT_GC: Final = 60.0
+"""Seconds without garbage collection, at most: before the cluster is listed, which may never happen, and in the first
+syncs after that, which may never end."""
 
 
 class ReplicaObserver:
-    """``candidate`` None: there are no others. ``said`` words a failed call, ``clock`` is that of ``standing``."""
+    """``elector`` None: there are no other replicas. ``error_text`` describes a failed call; ``clock`` is that of
+    ``watch_health``."""
 
     def __init__(
         self,
         controller: EndpointSliceController,
         *,
-        standing: Standing,
-        candidate: LeaderElector | None,
+        watch_health: Standing,
+        elector: LeaderElector | None,
         log: Log,
-        said: Callable[[CallFailed], str],
+        error_text: Callable[[CallFailed], str],
         clock: Callable[[], float],
     ) -> None:
-        self._controller, self._standing, self._candidate = controller, standing, candidate
-        self._log, self._said, self._clock = log, said, clock
+        self._controller, self._watch_health, self._elector = controller, watch_health, elector
+        self._log, self._error_text, self._clock = log, error_text, clock
         self._begun = clock()
         self._is_synced = False
         self._frozen_as: bool | None = None
-        """Whether we led when what there is was last taken for what will stay."""
+        """Whether we led when the existing values were last excluded from garbage collection."""
         self._busy_since: float | None = None
         self._lost_since: float | None = None
         self._other = ""
 
     async def run(self) -> NoReturn:
-        """Until cancelled. The garbage collector is then as it is in any process."""
+        """Run until cancelled. The garbage collector is then as in any process."""
         gc.disable()
         try:
             while True:
-                self._look()
+                self._observe()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK):
-                        await self._next_look()
+                    async with asyncio.timeout(OBSERVE_PERIOD):
+                        await self._next()
         finally:
             gc.unfreeze()
             gc.enable()
 
-    async def _next_look(self) -> None:
+    async def _next(self) -> None:
         if self._is_synced:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(OBSERVE_PERIOD)
         else:
             await self._controller.cache.synced.wait()
 
-    def _look(self) -> None:
-        self._look_at_cache()
-        self._look_at_memory()
-        self._look_at_standing()
-        self._look_at_leader()
+    def _observe(self) -> None:
+        self._observe_cache()
+        self._control_gc()
+        self._observe_watch()
+        self._observe_leader()
 
-    def _look_at_cache(self) -> None:
+    def _observe_cache(self) -> None:
         cache = self._controller.cache
         if cache.synced.is_set() and not self._is_synced:
             self._is_synced = True
@@ -84,40 +85,40 @@ class ReplicaObserver:
                 seconds=round(self._clock() - self._begun, 3),
             )
 
-    def _look_at_memory(self) -> None:
-        """What was listed stays, and what was planned of it in a leader's first round."""
-        leads = self._leads
-        if not self._is_synced and self._clock() - self._begun >= LONGEST_ROUND:
+    def _control_gc(self) -> None:
+        """The listed values stay, and so do the plans of a leader's first syncs."""
+        is_leader = self._is_leader
+        if not self._is_synced and self._clock() - self._begun >= LONGEST_WITHOUT_GC:
             gc.enable()
-        if not self._is_synced or self._frozen_as in (leads, True):
+        if not self._is_synced or self._frozen_as in (is_leader, True):
             return
         depth, now = self._controller.queue.depth(), self._clock()
         self._busy_since = now if self._busy_since is None else self._busy_since
-        if leads and (depth.due or depth.working) and now - self._busy_since < LONGEST_ROUND:
+        if is_leader and (depth.due or depth.working) and now - self._busy_since < LONGEST_WITHOUT_GC:
             gc.disable()
             return
-        self._frozen_as, self._busy_since = leads, None
+        self._frozen_as, self._busy_since = is_leader, None
         gc.freeze()
         gc.enable()
 
-    def _look_at_standing(self) -> None:
-        lasting = self._standing.lasting
+    def _observe_watch(self) -> None:
+        lasting = self._watch_health.lasting
         if lasting is not None and self._lost_since is None:
             self._lost_since = lasting[0]
-            self._log.warning("the cluster is not heard of", error=self._said(lasting[1]))
+            self._log.warning("the cluster is not heard of", error=self._error_text(lasting[1]))
         elif lasting is None and self._lost_since is not None:
             self._log.info("the cluster is heard of again", seconds=round(self._clock() - self._lost_since, 1))
             self._lost_since = None
 
-    def _look_at_leader(self) -> None:
-        if self._candidate is None:
+    def _observe_leader(self) -> None:
+        if self._elector is None:
             return
-        leader = self._candidate.leader
-        other = "" if leader == self._candidate.identity else leader
+        leader = self._elector.leader_identity
+        other = "" if leader == self._elector.identity else leader
         if other and other != self._other:
             self._log.info("another leads", leader=other)
         self._other = other
 
     @property
-    def _leads(self) -> bool:
-        return self._candidate is None or self._candidate.leads
+    def _is_leader(self) -> bool:
+        return self._elector is None or self._elector.is_leader

@@ -21,17 +21,24 @@ from zoneward.client.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyRe
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
+from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.exposition import MetricsPage
 from zoneward.controller.handover.conflict_detector import no_conflict_check
-from zoneward.controller.leader.leader_elector import LeaderElector, UnansweredWrites, new_identity
+from zoneward.controller.leader.leader_elector import (
+    LeaderCallbacks,
+    LeaderElector,
+    UnansweredWrites,
+    always_leading,
+    new_identity,
+)
 from zoneward.controller.metrics import Metrics, Moment
 from zoneward.controller.mode import Mode
-from zoneward.controller.predictions import ByFamily, Predictions, predictions_of
+from zoneward.controller.predictions import Predictions, PredictionsByFamily, predictions_of
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.replica_observer import ReplicaObserver
 from zoneward.controller.settings import Settings
-from zoneward.controller.status.status_writer import LONGEST_TRUCE, StatusWriter
+from zoneward.controller.status.status_writer import LONGEST_PAUSE, StatusWriter
 from zoneward.controller.sync.permissions import ADOPTION_PERMISSIONS, REQUIRED_PERMISSIONS, check_permissions
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
 from zoneward.daemon.log import Log
@@ -83,7 +90,7 @@ class Replica:
         self._refusal: CallFailed | None = None
         self._has_seen_lease = False
         self._lease_fault: str | None = None
-        self._refused_words = Repetition(burst=1, period=LONGEST_TRUCE)
+        self._refused_words = Repetition(burst=1, period=LONGEST_PAUSE)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set. Raises InputError where the status port can't be had, CallFailed where the server
@@ -108,30 +115,32 @@ class Replica:
         if self._candidate is None:
             writer = Writer(self._unanswered, limit=TIME_LIMIT)
         else:
-            writer = Writer(self._unanswered, limit=settings.timing.write, may_write=self._candidate.may_write)
+            writer = Writer(self._unanswered, limit=settings.timing.write_timeout, may_write=self._candidate.may_write)
         self._predictions = Predictions() if settings.predictions else None
         metrics = Metrics(max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions)
-        self._teller = StatusWriter(writer, instance=self._instance, log=log, on_trouble=self._not_told)
-        self._controller = EndpointSliceController(
-            self._standing,
+        self._status_writer = StatusWriter(writer, instance=self._instance, log=log, on_error=self._not_told)
+        context = ControllerContext(
+            connection=self._standing,
+            writer=writer,
             configuration=self._configuration,
             mode=self._mode,
-            writer=writer,
-            leading=None if self._candidate is None else self._candidate.leading,
-            teller=self._teller,
+            leading=always_leading() if self._candidate is None else self._candidate.leading,
+            status_writer=self._status_writer,
             metrics=metrics,
             log=log,
+        )
+        options = ControllerOptions(
             workers=settings.concurrent_syncs,
             batching=Batching(period=settings.batch_period),
-            proxies=self._lease[0],
-            on_trouble=self._not_heard,
+            node_proxy_namespace=self._lease[0],
         )
+        self._controller = EndpointSliceController(context, options, on_watch_error=self._not_heard)
         self._observer = ReplicaObserver(
             self._controller,
-            standing=self._standing,
-            candidate=self._candidate,
+            watch_health=self._standing,
+            elector=self._candidate,
             log=log,
-            said=self._said,
+            error_text=self._said,
             clock=self._clock,
         )
         self._heartbeat = Heartbeat()
@@ -143,8 +152,7 @@ class Replica:
             key=self._lease,
             identity=new_identity(),
             timing=self._settings.timing,
-            on_change=self._leads_or_not,
-            on_trouble=self._lease_trouble,
+            callbacks=LeaderCallbacks(on_change=self._leads_or_not, on_error=self._lease_trouble),
         )
 
     async def _listen(self, stack: AsyncExitStack) -> None:
@@ -193,7 +201,7 @@ class Replica:
         else:
             self._log.info("leads", others="not looked for")
         if self._predictions is not None:
-            self._begin("predictions", self._predictions.run(self._predicting, on_trouble=self._not_predicted))
+            self._begin("predictions", self._predictions.run(self._predicting, on_error=self._not_predicted))
         self._live |= {name: running(self._tasks[name]) for name in (_CONTROLLER, _ELECTION) if name in self._tasks}
         checking = asyncio.create_task(self._check_rights(transport))
         ends = [asyncio.create_task(event.wait()) for event in (stop, self._refused)]
@@ -232,7 +240,7 @@ class Replica:
 
     async def _all_written(self) -> None:
         await self._controller.drain(DRAIN)
-        await self._teller.settled(_LAST_WORDS)
+        await self._status_writer.wait_until_written(_LAST_WORDS)
 
     async def _end(self) -> None:
         # Nobody else may lead before the last write of ours is done or given up: this order is not to be changed.
@@ -242,14 +250,14 @@ class Replica:
             await self._ended(name)
         if self._candidate is None:
             return
-        holds = self._candidate.leader == self._candidate.identity
+        holds = self._candidate.leader_identity == self._candidate.identity
         if holds and self._unanswered.age < self._settings.lease_duration:
             self._log.warning("the Lease is left to run out: a write was cut off that may still be done")
             return
-        await self._candidate.let_go()
+        await self._candidate.release()
         if not holds:
             return
-        if self._candidate.leader == self._candidate.identity:
+        if self._candidate.leader_identity == self._candidate.identity:
             self._log.warning("the Lease is left to run out: it could not be let go")
         else:
             self._log.info("the Lease is let go")
@@ -278,12 +286,12 @@ class Replica:
 
     @property
     def _leads(self) -> bool:
-        return self._candidate is None or self._candidate.leads
+        return self._candidate is None or self._candidate.is_leader
 
     def _leads_or_not(self, leads: bool) -> None:
         if leads:
             # What changed while others led was theirs to write.
-            self._controller.queue.begin()
+            self._controller.queue.restart_waiting()
             self._has_seen_lease = True
             self._stepped_down.clear()
             self._log.info("leads", lease="/".join(self._lease))
@@ -298,7 +306,7 @@ class Replica:
             # Another was faster.
             return
         self._controller.metrics.call_failed(error, kind=LEASES.plural)
-        self._has_seen_lease = self._has_seen_lease or bool(self._candidate.leader)
+        self._has_seen_lease = self._has_seen_lease or bool(self._candidate.leader_identity)
         if isinstance(error, Forbidden | Unauthorized) and not self._has_seen_lease:
             # It would stand by for ever, and look well.
             self._refusal = error
@@ -310,7 +318,7 @@ class Replica:
     def _lease_is_there(self) -> str | None:
         """A standby is as ready as a leader, but not one that could never become one."""
         assert self._candidate is not None
-        if self._candidate.leader:
+        if self._candidate.leader_identity:
             self._lease_fault = None
         return self._lease_fault
 
@@ -363,7 +371,7 @@ class Replica:
         queue, lasting = self._controller.queue, self._standing.lasting
         return Moment(
             depth=queue.depth(),
-            oldest=queue.oldest(),
+            oldest=queue.longest_wait(),
             leads=self._leads,
             is_synced=self._controller.cache.synced.is_set(),
             watch_trouble=0.0 if lasting is None else self._clock() - lasting[0],
@@ -373,14 +381,14 @@ class Replica:
 
     def _queue(self) -> Mapping[str, Any]:
         queue = self._controller.queue
-        return {**asdict(queue.depth()), "oldestSeconds": round(queue.oldest(), 3), "leads": self._leads}
+        return {**asdict(queue.depth()), "oldestSeconds": round(queue.longest_wait(), 3), "leads": self._leads}
 
     def _decisions(self, namespace: str, name: str) -> Work | None:
-        work = self._controller.deciding(namespace, name)
+        work = self._controller.decision_work(namespace, name)
         return None if work is None else lambda: self._as_json(work())
 
-    def _predicting(self, service: Key) -> Callable[[], ByFamily] | None:
-        work = self._controller.deciding(*service)
+    def _predicting(self, service: Key) -> Callable[[], PredictionsByFamily] | None:
+        work = self._controller.decision_work(*service)
         return None if work is None else lambda: predictions_of(work())
 
 

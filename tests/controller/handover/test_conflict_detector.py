@@ -294,7 +294,7 @@ def of(shop: Shop) -> tuple[bool, bool]:
 
 
 def is_ours(shop: Shop, controller: EndpointSliceController) -> bool:
-    return of(shop) == (True, False) and controller.is_settled
+    return of(shop) == (True, False) and controller.is_idle
 
 
 @pytest.mark.parametrize("faults", [(), ("conflict@0.2", "lost-answer@0.2")])
@@ -365,7 +365,7 @@ def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None:
 def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not_let_go() -> None:
     async def scene() -> None:
         async with a_shop() as shop:
-            await shop.adopting().adopt(legacy="keep")
+            await shop.adopting().adopt(endpoints_policy="keep")
             async with at_work(shop, mode=Mode.ONLY_MARKED, rivals=quick(together=False)) as controller:
                 await until(lambda: is_ours(shop, controller))
                 shop.lets_go = False
@@ -373,7 +373,7 @@ def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not_let_g
                 await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
                 # Given back by a selector in its spec it is none of ours.
                 shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": {"app": "cart"}}})
-                await until(lambda: not controller.contested and controller.is_settled)
+                await until(lambda: not controller.contested and controller.is_idle)
             assert shop.listed() == shop.steady
             assert shop.missing == []
 

@@ -119,9 +119,11 @@ LABELLED = LegacyEndpoints(
 BEGUN = HandoverState(service=a_service(), manager=names.MANAGER, slices=BUILT_IN, endpoints=UNLABELLED)
 
 
-def adoption(legacy: EndpointsPolicy = "keep", pods: Sequence[Pod] = PODS) -> Callable[[HandoverState], HandoverStep]:
+def adoption(
+    endpoints_policy: EndpointsPolicy = "keep", pods: Sequence[Pod] = PODS
+) -> Callable[[HandoverState], HandoverStep]:
     plan = planned(pods)
-    return lambda there: next_adoption_step(there, plan=plan, legacy=legacy)
+    return lambda there: next_adoption_step(there, plan=plan, endpoints_policy=endpoints_policy)
 
 
 def releasing(pods: Sequence[Pod] = PODS) -> Callable[[HandoverState], HandoverStep]:
@@ -194,12 +196,12 @@ def test_adopted_it_is_ours_alone_and_nothing_more_is_to_be_done() -> None:
 
 @pytest.mark.parametrize("labels", [None, {SKIP_MIRROR_LABEL: "true"}, {SKIP_MIRROR_LABEL: "false", "a": "b"}])
 @pytest.mark.parametrize("annotations", [None, {"a": "b"}])
-@pytest.mark.parametrize("legacy", ["keep", "delete"])
+@pytest.mark.parametrize("endpoints_policy", ["keep", "delete"])
 def test_released_from_any_step_of_adopting_the_service_is_as_it_was(
-    labels: dict[str, str] | None, annotations: dict[str, str] | None, legacy: EndpointsPolicy
+    labels: dict[str, str] | None, annotations: dict[str, str] | None, endpoints_policy: EndpointsPolicy
 ) -> None:
     service = a_service(labels=labels, annotations=annotations)
-    _, places = walked(replace(BEGUN, service=service), adoption(legacy))
+    _, places = walked(replace(BEGUN, service=service), adoption(endpoints_policy))
     for place in places:
         found, back = walked(place, releasing())
         assert back[-1].service == service

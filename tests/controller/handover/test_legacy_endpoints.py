@@ -13,9 +13,9 @@ from zoneward.controller.handover.endpoints_object import (
     MANAGER,
     OVER_CAPACITY_ANNOTATION,
     TRUNCATED,
-    is_kept,
-    renewed,
+    has_own_endpoints_object,
     subsets_of,
+    updated_endpoints,
 )
 from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.names import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
@@ -155,12 +155,12 @@ def test_labels_are_those_of_the_service_and_what_others_wrote_stays() -> None:
             finalizers=("somebody/waits",),
         )
     )
-    new = renewed(there, a_service(), [a_pod(1)], trigger_time=NOON)
+    new = updated_endpoints(there, a_service(), [a_pod(1)], trigger_time=NOON)
     assert new is not None
     labels = {"team": "a", SKIP_MIRROR_LABEL: "true", MANAGED_BY_LABEL: MANAGER}
     annotations = {"note": "b", TRIGGER_TIME_ANNOTATION: NOON}
     assert new.metadata == replace(there.metadata, labels=labels, annotations=annotations)
-    headless = renewed(there, a_service(clusterIP="None"), [a_pod(1)])
+    headless = updated_endpoints(there, a_service(clusterIP="None"), [a_pod(1)])
     assert headless is not None
     assert headless.metadata.labels == labels | {HEADLESS_LABEL: ""}
     assert headless.metadata.annotations == {"note": "b"}
@@ -168,20 +168,20 @@ def test_labels_are_those_of_the_service_and_what_others_wrote_stays() -> None:
 
 def test_what_is_as_it_should_be_is_not_written() -> None:
     service, pods = a_service(), [a_pod(number, ready=number % 2 == 0) for number in range(4)]
-    there = renewed(None, service, pods, trigger_time=NOON)
+    there = updated_endpoints(None, service, pods, trigger_time=NOON)
     assert there is not None
-    assert renewed(there, service, reversed(pods)) is None
+    assert updated_endpoints(there, service, reversed(pods)) is None
     # However it is packed.
     (whole,) = there.subsets or ()
     parts = replace(whole, not_ready_addresses=None), replace(whole, addresses=None)
-    assert renewed(replace(there, subsets=parts), service, pods) is None
-    assert renewed(there, service, pods[1:]) is not None
-    assert renewed(there, service, [a_pod(0, ready=False), *pods[1:]]) is not None
-    assert renewed(there, a_service(clusterIP="None"), pods) is None, (
+    assert updated_endpoints(replace(there, subsets=parts), service, pods) is None
+    assert updated_endpoints(there, service, pods[1:]) is not None
+    assert updated_endpoints(there, service, [a_pod(0, ready=False), *pods[1:]]) is not None
+    assert updated_endpoints(there, a_service(clusterIP="None"), pods) is None, (
         "the headless label alone is no reason, as upstream"
     )
     unlabelled = replace(there, metadata=replace(there.metadata, labels={"team": "a"}))
-    assert renewed(unlabelled, service, pods) is not None
+    assert updated_endpoints(unlabelled, service, pods) is not None
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_above_a_thousand_addresses_those_that_are_ready_go_first(
         a_pod(number, ready=number < ready, ports=(("http", 8080 + (number % 3 == 0)),))
         for number in range(ready + unready)
     ]
-    new = renewed(None, service, pods)
+    new = updated_endpoints(None, service, pods)
     assert new is not None
     subsets = new.subsets or ()
     assert len(subsets) == 2
@@ -211,9 +211,9 @@ def test_above_a_thousand_addresses_those_that_are_ready_go_first(
     assert sum(len(each.not_ready_addresses or ()) for each in subsets) == expected[1]
     is_cut = ready + unready > 1000
     assert ((new.metadata.annotations or {}).get(OVER_CAPACITY_ANNOTATION) == TRUNCATED) == is_cut
-    assert renewed(new, service, pods) is None
+    assert updated_endpoints(new, service, pods) is None
     if is_cut:
-        fewer = renewed(new, service, pods[:10])
+        fewer = updated_endpoints(new, service, pods[:10])
         assert fewer is not None
         assert fewer.metadata.annotations is None
 
@@ -229,19 +229,19 @@ def test_above_a_thousand_addresses_those_that_are_ready_go_first(
     ],
 )
 def test_whose_are_ours_to_keep(service: Service, kept: bool) -> None:
-    assert is_kept(service) == kept
+    assert has_own_endpoints_object(service) == kept
 
 
 def test_an_object_of_many_addresses_and_ports_is_compared_without_making_every_pair() -> None:
     ports = [{"name": f"p{number}", "port": number} for number in range(1, 1_001)]
     addresses = [{"ip": f"10.{number >> 8}.{number & 255}.1"} for number in range(1_000)]
     subsets = msgspec.convert([{"addresses": addresses, "ports": ports}], tuple[LegacySubset, ...])
-    ours = renewed(None, a_service(), [a_pod(1)])
+    ours = updated_endpoints(None, a_service(), [a_pod(1)])
     assert ours is not None
     there = replace(ours, subsets=subsets)
     tracemalloc.start()
     try:
-        wanted = renewed(there, a_service(), [a_pod(1)])
+        wanted = updated_endpoints(there, a_service(), [a_pod(1)])
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

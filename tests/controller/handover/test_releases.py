@@ -44,7 +44,7 @@ class Site:
 
     async def adopt(self) -> None:
         """And its selector comes back."""
-        await self.shop.adopting().adopt(legacy="keep")
+        await self.shop.adopting().adopt(endpoints_policy="keep")
         self.shop.change_service(lambda old: old | {"spec": old["spec"] | {"selector": LABELS}})
 
     @property
@@ -180,7 +180,7 @@ def test_a_mistake_in_the_program_is_told_once_and_tried_again() -> None:
 
 def test_one_that_is_gone_or_has_been_adopted_again_is_let_be() -> None:
     async def work(site: Site) -> None:
-        await site.shop.adopting().adopt(legacy="keep")
+        await site.shop.adopting().adopt(endpoints_policy="keep")
         version = site.shop.registry.store.version
         releases = site.releases()
         gone = ("default", "none")

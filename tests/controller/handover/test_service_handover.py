@@ -48,7 +48,7 @@ def dying(shop: Shop, after: int) -> Writer:
 
 
 async def way(adopting: ServiceHandover, name: str) -> str:
-    return await (adopting.adopt(legacy="keep") if name == "adopt" else adopting.release())
+    return await (adopting.adopt(endpoints_policy="keep") if name == "adopt" else adopting.release())
 
 
 def is_ours(shop: Shop) -> bool:
@@ -65,7 +65,7 @@ def is_ours(shop: Shop) -> bool:
 def test_there_and_back_leaves_the_service_as_it_was() -> None:
     async def work(shop: Shop) -> None:
         before = shop.words()
-        assert await shop.adopting().adopt(legacy="keep") == "Zoneward has it, with 1 EndpointSlice"
+        assert await shop.adopting().adopt(endpoints_policy="keep") == "Zoneward has it, with 1 EndpointSlice"
         assert is_ours(shop)
         assert len(shop.told) == WRITES["adopt"]
         assert await shop.adopting().release() == "the built-in controller has it"
@@ -95,7 +95,7 @@ def test_cut_off_after_any_write_either_way_goes_on_from_there(name: str, after:
     async def work(shop: Shop) -> None:
         before = shop.words()
         if name == "release":
-            await shop.adopting().adopt(legacy="keep")
+            await shop.adopting().adopt(endpoints_policy="keep")
         with pytest.raises(CutOff):
             await way(shop.adopting(writer=dying(shop, after)), name)
         shop.steady.discard("10.0.0.1")
@@ -119,7 +119,7 @@ def test_a_pod_that_turns_ready_half_way_is_listed_before_theirs_go() -> None:
         with pytest.raises(CutOff):
             await way(shop.adopting(writer=dying(shop, 3)), "adopt")
         shop.make_ready(1, True)
-        await shop.adopting().adopt(legacy="keep")
+        await shop.adopting().adopt(endpoints_policy="keep")
         assert shop.listed() == {f"10.0.0.{number}" for number in range(NUMBER)}
 
     run(work)
@@ -130,7 +130,7 @@ def test_conflicts_and_lost_answers_only_cost_time(seed: int) -> None:
     async def work(shop: Shop) -> None:
         before = shop.words()
         for _ in range(seed + 1):
-            await shop.adopting().adopt(legacy="keep")
+            await shop.adopting().adopt(endpoints_policy="keep")
             assert is_ours(shop)
             await shop.adopting().release()
             assert shop.words() == before
@@ -141,7 +141,7 @@ def test_conflicts_and_lost_answers_only_cost_time(seed: int) -> None:
 def test_a_selector_that_comes_back_is_released() -> None:
     async def work(shop: Shop) -> None:
         before = shop.words()
-        await shop.adopting().adopt(legacy="keep")
+        await shop.adopting().adopt(endpoints_policy="keep")
 
         def apply(service: Any) -> Any:
             service["spec"]["selector"] = {"app": "cart"}
@@ -159,9 +159,9 @@ def test_a_built_in_controller_that_does_not_let_go_is_told_and_nothing_is_missi
     async def work(shop: Shop) -> None:
         shop.lets_go = False
         with pytest.raises(InputError, match=r"not within 0\.5 s: the built-in controller still writes cart-"):
-            await shop.adopting(limit=0.5).adopt(legacy="keep")
+            await shop.adopting(limit=0.5).adopt(endpoints_policy="keep")
         shop.lets_go = True
-        await shop.adopting().adopt(legacy="keep")
+        await shop.adopting().adopt(endpoints_policy="keep")
         assert is_ours(shop)
 
     run(work)
@@ -169,7 +169,7 @@ def test_a_built_in_controller_that_does_not_let_go_is_told_and_nothing_is_missi
 
 def test_without_a_built_in_controller_ours_stay() -> None:
     async def work(shop: Shop) -> None:
-        await shop.adopting().adopt(legacy="keep")
+        await shop.adopting().adopt(endpoints_policy="keep")
         shop.runs = False
         with pytest.raises(InputError, match="waited for the built-in controller to list every ready endpoint"):
             await shop.adopting(limit=0.3).release()
@@ -212,7 +212,7 @@ def test_a_service_without_selector_is_refused_and_left_as_it_is(name: str) -> N
 
 def test_the_mark_says_what_was_selected() -> None:
     async def work(shop: Shop) -> None:
-        await shop.adopting().adopt(legacy="keep")
+        await shop.adopting().adopt(endpoints_policy="keep")
         assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
 
     run(work)
@@ -231,7 +231,7 @@ def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept() -> No
                 )
             return True
 
-        await shop.adopting(writer=Writer(shop.link, may_write=may_write)).adopt(legacy="keep")
+        await shop.adopting(writer=Writer(shop.link, may_write=may_write)).adopt(endpoints_policy="keep")
         assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"other"}'
 
     run(work)
@@ -244,7 +244,7 @@ def test_a_name_that_another_services_slice_has_is_passed_over() -> None:
         (wanted,) = family.changes.create
         other = an_endpoint_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
         InProcess(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other, manager="test")
-        await adopting.adopt(legacy="keep")
+        await adopting.adopt(endpoints_policy="keep")
         (written,) = shop.slices(names.MANAGER)
         assert written["metadata"]["name"] != wanted.metadata.name
 
@@ -270,7 +270,7 @@ def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while()
 
         shop.runs = False
         shop.registry.store.listeners.append(note)
-        await shop.adopting(still=1.0, clock=lambda: now, sleep=sleep).adopt(legacy="keep")
+        await shop.adopting(still=1.0, clock=lambda: now, sleep=sleep).adopt(endpoints_policy="keep")
         assert is_ours(shop)
 
     run(work)
@@ -280,7 +280,7 @@ def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while()
 
 def test_slices_of_ours_go_at_once() -> None:
     async def work(shop: Shop) -> None:
-        await shop.adopting().adopt(legacy="keep")
+        await shop.adopting().adopt(endpoints_policy="keep")
         await shop.adopting(still=100.0).release()
         assert not shop.slices(names.MANAGER)
 
@@ -289,7 +289,7 @@ def test_slices_of_ours_go_at_once() -> None:
 
 def test_one_that_is_adopted_again_is_not_released_where_only_those_with_a_selector_are() -> None:
     async def work(shop: Shop) -> None:
-        await shop.adopting().adopt(legacy="keep")
+        await shop.adopting().adopt(endpoints_policy="keep")
         version = shop.registry.store.version
         assert await shop.adopting().release(only_selected=True) == "it is Zoneward's"
         assert shop.registry.store.version == version

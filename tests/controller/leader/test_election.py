@@ -11,9 +11,9 @@ from zoneward.controller.leader.election import (
     LeaseTiming,
     LeaseWait,
     ObservedLease,
-    decide,
+    decide_about_lease,
     observe_lease,
-    release,
+    released_lease,
 )
 from zoneward.kube.objects import ObjectMeta
 
@@ -40,7 +40,7 @@ def _convert(spec: dict[str, object]) -> LeaseSpec:
 
 
 def decided(known: ObservedLease, *, now: float = 100.0, timing: LeaseTiming = TIMING) -> LeaseWait | LeaseClaim:
-    return decide(known, key=KEY, identity="me", timing=timing, now=now, stamp=STAMP)
+    return decide_about_lease(known, key=KEY, identity="me", timing=timing, now=now, stamp=STAMP)
 
 
 def claimed(known: ObservedLease, *, now: float = 100.0) -> Lease:
@@ -111,7 +111,7 @@ def test_its_holder_creates_it_again_at_once() -> None:
 
 
 def test_what_we_hold_is_let_go_as_client_go_does_and_nothing_else_is() -> None:
-    claim = release(observe_lease(a_lease("me"), before=None, at=100.0), identity="me", stamp=STAMP)
+    claim = released_lease(observe_lease(a_lease("me"), before=None, at=100.0), identity="me", stamp=STAMP)
     assert claim is not None
     assert claim.lease.metadata == a_lease("me").metadata
     assert claim.lease.spec == LeaseSpec(
@@ -119,7 +119,7 @@ def test_what_we_hold_is_let_go_as_client_go_does_and_nothing_else_is() -> None:
     )
     others = observe_lease(a_lease("other"), before=None, at=100.0)
     gone = observe_lease(None, before=observe_lease(a_lease("me"), before=None, at=100.0), at=101.0)
-    assert [release(each, identity="me", stamp=STAMP) for each in (others, gone)] == [None, None]
+    assert [released_lease(each, identity="me", stamp=STAMP) for each in (others, gone)] == [None, None]
 
 
 TIMES = st.text(max_size=3)

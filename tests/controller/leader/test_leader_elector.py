@@ -60,7 +60,7 @@ def test_one_who_lets_go_is_followed_at_the_next_look() -> None:
             await asyncio.sleep(20)
             await first.kill()
             assert first.told[-1] == (seconds(), False), "told at once"
-            await first.candidate.let_go()
+            await first.candidate.release()
             spec = place.lease()["spec"]
             assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
             await place.until_somebody_leads(within=1.6)
@@ -77,7 +77,7 @@ def test_one_who_waits_does_not_let_go_of_what_another_holds() -> None:
             second = place.host("second")
             await asyncio.sleep(5)
             await second.kill()
-            await second.candidate.let_go()
+            await second.candidate.release()
             assert place.lease()["spec"]["holderIdentity"] == "first"
 
     in_no_time(run())
@@ -92,7 +92,7 @@ def test_one_who_is_ended_while_it_takes_the_lease_lets_go_of_it_nevertheless() 
             assert place.lease()["spec"]["holderIdentity"] == "first"
             assert not host.told, "the answer is still on its way"
             await host.kill()
-            await host.candidate.let_go()
+            await host.candidate.release()
             assert place.lease()["spec"]["holderIdentity"] == ""
             assert (host.told, host.candidate.leads) == ([], False)
 
@@ -302,7 +302,7 @@ async def happen(place: Place, what: str, number: int, amount: float, standing: 
     if what in ("kill", "restart", "let go"):
         await host.kill()
         if what == "let go":
-            await host.candidate.let_go()
+            await host.candidate.release()
         if what == "restart":
             rate = Random(amount).uniform(0.9, 1.1)
             place.hosts[number] = place.host(f"host-{number}-since-{seconds()}", rate=rate)

@@ -56,9 +56,9 @@ class _Telling(StatusWriter):
     def watched_by(self, replica: "Replica") -> None:
         self._replica = replica
 
-    def as_told(self, service: Service) -> Service:
+    def as_reported(self, service: Service) -> Service:
         self._plans((service.metadata.namespace, service.metadata.name), self._replica.ready(service))
-        return super().as_told(service)
+        return super().as_reported(service)
 
     def forget(self, key: Key) -> None:
         self._plans(key, frozenset())
@@ -136,9 +136,9 @@ class Replica:
         return self.candidate is None or self.candidate.leading.is_set()
 
     @property
-    def is_settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it has seen everything, written and told what comes of it, and the server has nothing newer."""
-        return self.controller.is_settled and not len(self.teller) and self._has_seen_all()
+        return self.controller.is_idle and not len(self.teller) and self._has_seen_all()
 
     def ready(self, service: Service) -> frozenset[str]:
         """The addresses that the cache knows to be ready for a Service."""
@@ -186,7 +186,7 @@ class Replica:
         await self.controller.drain(10.0)
         await self.kill()
         if self.candidate is not None:
-            await self.candidate.let_go()
+            await self.candidate.release()
 
 
 def _full_name(resource: Any) -> str:

@@ -193,7 +193,7 @@ class World:
             self.check()
             self.cluster.collect()
             writing = [each for each in self.replicas if each.writes]
-            if writing and not self._is_busy() and all(each.is_settled for each in writing):
+            if writing and not self._is_busy() and all(each.is_idle for each in writing):
                 # A Pod that came and went leaves nothing to see but the events, which may still be on their way.
                 if looked == (looked := len(self.judge.log)):
                     return

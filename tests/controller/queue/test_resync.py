@@ -2,13 +2,13 @@
 
 import pytest
 
-from zoneward.controller.endpointslice_controller import Resync
+from zoneward.controller.endpointslice_controller import PeriodicResync
 
 KEYS = [("shop", f"cart-{number}") for number in range(100)]
 
 
 def test_each_is_due_once_in_a_period_and_not_all_at_once() -> None:
-    resync, found, most = Resync(period=1000), [], 0
+    resync, found, most = PeriodicResync(period=1000), [], 0
     asked = 0
 
     def keys() -> list[tuple[str, str]]:
@@ -27,14 +27,14 @@ def test_each_is_due_once_in_a_period_and_not_all_at_once() -> None:
 
 
 def test_after_a_long_pause_no_more_than_one_round_is_due() -> None:
-    resync = Resync(period=10)
+    resync = PeriodicResync(period=10)
     assert resync.due(lambda: KEYS, now=0) == []
     assert resync.due(lambda: KEYS, now=1000) == KEYS
     assert resync.due(lambda: KEYS, now=1000) == []
 
 
 def test_there_may_be_none() -> None:
-    resync = Resync(period=10)
+    resync = PeriodicResync(period=10)
     assert [resync.due(list, now=now) for now in (0, 5, 10, 20)] == [[]] * 4
     assert resync.due(lambda: KEYS[:1], now=30) == []
     assert resync.due(list, now=40) == KEYS[:1]
@@ -42,4 +42,4 @@ def test_there_may_be_none() -> None:
 
 def test_a_period_is_some_time() -> None:
     with pytest.raises(ValueError, match="period: expected a number of seconds above 0"):
-        Resync(period=0)
+        PeriodicResync(period=0)

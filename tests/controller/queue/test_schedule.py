@@ -171,7 +171,7 @@ def test_after_the_limit_a_key_is_told_that_the_cache_did_not_come() -> None:
     schedule.take(0)
     schedule.stale("a", now=0, limit=5)
     assert schedule.take(4.9) is None
-    assert schedule.take(5) == WorkItem("a", 0, Urgency.NORMAL, in_vain=True)
+    assert schedule.take(5) == WorkItem("a", 0, Urgency.NORMAL, cache_timed_out=True)
     schedule.done("a", now=5, writes=1)
     schedule.add("a", now=9)
     assert schedule.take(9) == WorkItem("a", 9, Urgency.NORMAL)
@@ -186,7 +186,7 @@ def test_after_a_failure_too_the_cache_is_waited_for_whatever_changes() -> None:
     schedule.stale("a", now=1, limit=60)
     schedule.add("a", now=2)
     assert schedule.next_due() == 61
-    assert schedule.take(61) == WorkItem("a", 0, Urgency.NORMAL, 1, in_vain=True)
+    assert schedule.take(61) == WorkItem("a", 0, Urgency.NORMAL, 1, cache_timed_out=True)
     schedule.failed("a", now=61, chance=1)
     assert schedule.take(70) == WorkItem("a", 0, Urgency.NORMAL, 2)
 

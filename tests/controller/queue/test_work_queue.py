@@ -105,9 +105,9 @@ def test_a_key_that_waits_for_the_cache_comes_when_it_is_woken_or_after_the_limi
         await asyncio.sleep(0)
         assert queue.is_stale("a")
         assert queue.wake("a")
-        assert not (await worker).in_vain
+        assert not (await worker).cache_timed_out
         queue.stale("a", limit=0.02)
-        assert (await soon(queue)).in_vain
+        assert (await soon(queue)).cache_timed_out
         assert not queue.wake("a")
 
     run(test)

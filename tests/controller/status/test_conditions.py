@@ -2,7 +2,13 @@
 
 from msgspec.structs import replace
 
-from zoneward.controller.status.status_writer import ours, patch_of, says_the_same, timed, with_ours
+from zoneward.controller.status.status_writer import (
+    are_equal,
+    own_conditions,
+    status_patch,
+    with_own_conditions,
+    with_transition_times,
+)
 from zoneward.kube.names import ACCEPTED_CONDITION, HONORED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, LoadBalancerStatus, ObjectMeta, Service, ServiceStatus
 
@@ -20,31 +26,33 @@ def a_service(*conditions: Condition) -> Service:
 
 def test_ours_are_found_among_those_of_others_and_replaced_without_touching_them() -> None:
     service = a_service(OTHER, ACCEPTED)
-    assert ours(service) == (ACCEPTED,)
-    assert with_ours(service, (OFF,)) == a_service(OTHER, OFF)
-    assert ours(Service()) == ()
+    assert own_conditions(service) == (ACCEPTED,)
+    assert with_own_conditions(service, (OFF,)) == a_service(OTHER, OFF)
+    assert own_conditions(Service()) == ()
     bare = Service(status=ServiceStatus(load_balancer=LoadBalancerStatus()))
-    changed = with_ours(bare, (OFF,)).status
+    changed = with_own_conditions(bare, (OFF,)).status
     assert changed == ServiceStatus(load_balancer=LoadBalancerStatus(), conditions=(OFF,))
 
 
 def test_neither_times_nor_the_order_make_a_difference() -> None:
-    assert says_the_same((OFF, ACCEPTED), (ACCEPTED, replace(OFF, last_transition_time=EARLIER)))
-    assert not says_the_same((OFF,), (OFF, ACCEPTED))
+    assert are_equal((OFF, ACCEPTED), (ACCEPTED, replace(OFF, last_transition_time=EARLIER)))
+    assert not are_equal((OFF,), (OFF, ACCEPTED))
     for change in ({"status": "True"}, {"reason": "Overload"}, {"message": "other"}):
-        assert not says_the_same((OFF,), (replace(OFF, **change),))
+        assert not are_equal((OFF,), (replace(OFF, **change),))
 
 
 def test_the_time_changes_with_the_status_and_with_nothing_else() -> None:
     before = (replace(OFF, last_transition_time=EARLIER), ACCEPTED)
     on = replace(OFF, status="True", reason="Enabled")
     for wanted, since in ((replace(OFF, reason="Overload"), EARLIER), (on, LATER), (ACCEPTED, LATER)):
-        assert timed((wanted,), before=before, now=LATER) == (replace(wanted, last_transition_time=since),)
+        assert with_transition_times((wanted,), before=before, now=LATER) == (
+            replace(wanted, last_transition_time=since),
+        )
 
 
 def test_a_patch_has_all_that_is_wanted_and_takes_away_the_rest_of_ours() -> None:
     accepted = replace(ACCEPTED, last_transition_time=EARLIER)
-    assert patch_of("u-1", (accepted,)) == {
+    assert status_patch("u-1", (accepted,)) == {
         "metadata": {"uid": "u-1"},
         "status": {
             "conditions": [

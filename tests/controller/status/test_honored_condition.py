@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from zoneward.controller.status.honored_condition import HonoredReason, condition, is_of, reason_of, revision_of
-from zoneward.controller.status.status_writer import means_the_same, says_the_same
+from zoneward.controller.status.status_writer import are_equal, have_equal_meaning
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, ObjectMeta, Service, ServicePort, ServiceSpec, ServiceStatus
 
@@ -93,6 +93,6 @@ def test_only_what_says_so_is_found_to_be_of_a_revision() -> None:
 def test_which_nodes_are_behind_are_mere_words() -> None:
     one = condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n1", "n2"])
     other = condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n2"])
-    assert means_the_same((one,), (other,))
-    assert not says_the_same((one,), (other,))
-    assert not means_the_same((one,), (condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12),))
+    assert have_equal_meaning((one,), (other,))
+    assert not are_equal((one,), (other,))
+    assert not have_equal_meaning((one,), (condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12),))

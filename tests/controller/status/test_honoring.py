@@ -33,7 +33,7 @@ Said = tuple[str, str] | None
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(honoring, "TICK", 0.01)
+    monkeypatch.setattr(honoring, "UPDATE_PERIOD", 0.01)
 
 
 class Scene:
@@ -279,7 +279,7 @@ def test_a_service_that_a_node_could_not_program_is_not_honored_until_it_can() -
 
 
 def test_who_is_behind_for_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(honoring, "LATE", 0.05)
+    monkeypatch.setattr(honoring, "BEHIND_AFTER", 0.05)
 
     async def run() -> None:
         async with a_scene() as scene, leading(scene):

@@ -6,14 +6,14 @@ from typing import Any, Final, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from zoneward.controller.status.honoring import HonoredCondition
 
 from zoneward.client.cache import Cache
 from zoneward.client.node_leases import LIVES, Programmed, lease_of
 from zoneward.client.resources import RESOURCES, LiveNode, LiveNodeMeta
 from zoneward.client.writer import Writer
 from zoneward.controller.leader.leader_elector import always_leading
-from zoneward.controller.status.honoring import HonoredCondition
-from zoneward.controller.status.node_proxies import GRACE
+from zoneward.controller.status.node_proxies import ABSENT_AFTER
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube import names
@@ -142,7 +142,7 @@ class World:
         return None if said is None else said.status
 
     def told(self, service: Service) -> tuple[Condition, ...]:
-        status = self.teller.as_told(service).status
+        status = self.teller.as_reported(service).status
         return (status.conditions or ()) if status is not None else ()
 
     def check(self) -> None:
@@ -162,7 +162,7 @@ class World:
 
     @property
     def is_deserted(self) -> bool:
-        return self.now - self.present >= GRACE
+        return self.now - self.present >= ABSENT_AFTER
 
     def live(self) -> list[str]:
         return [

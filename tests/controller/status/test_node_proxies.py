@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from zoneward.client.node_leases import LIVES, Programmed, lease_of
 from zoneward.client.resources import Key, Lease
-from zoneward.controller.status.node_proxies import FIRST, GRACE, SILENCE, NodeProxies, Presence
+from zoneward.controller.status.node_proxies import ABSENT_AFTER, COMMON_SILENCE, FIRST_RENEWAL, NodeProxies, Presence
 
 
 class Place:
@@ -94,7 +94,7 @@ def test_where_none_is_heard_of_it_is_not_they_who_are_silent() -> None:
     place.past(10 * LIVES)
     assert place.live() == {"n1", "n2", "n3"}
     # Those who come back first are not all there are.
-    place.past(LIVES - SILENCE, "n1")
+    place.past(LIVES - COMMON_SILENCE, "n1")
     assert place.live() == {"n1", "n2", "n3"}
     place.past(LIVES, "n1")
     assert place.live() == {"n1"}
@@ -117,7 +117,7 @@ def test_a_lease_that_was_there_before_us_counts_until_it_should_have_been_renew
     place.listed()
     assert place.presence() is Presence.UNKNOWN
     assert place.live() == {"n1", "n2"}
-    place.past(FIRST + 30, "n2")
+    place.past(FIRST_RENEWAL + 30, "n2")
     assert place.presence() is Presence.PRESENT
     assert place.live() == {"n2"}
 
@@ -127,7 +127,7 @@ def test_leases_that_nobody_renews_are_in_the_end_those_of_nobody() -> None:
     place.renew("n1")
     assert place.presence() is Presence.UNKNOWN
     place.listed()
-    place.past(GRACE - 30)
+    place.past(ABSENT_AFTER - 30)
     assert place.presence() is Presence.UNKNOWN
     place.past(60)
     assert place.presence() is Presence.ABSENT
@@ -140,7 +140,7 @@ def test_where_the_last_node_goes_its_proxy_may_come_back() -> None:
     assert place.presence() is Presence.PRESENT
     place.nodes.clear()
     assert place.presence() is Presence.UNKNOWN
-    place.past(GRACE - 30)
+    place.past(ABSENT_AFTER - 30)
     assert place.presence() is Presence.UNKNOWN
     place.past(60)
     assert place.presence() is None

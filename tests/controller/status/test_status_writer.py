@@ -19,7 +19,13 @@ from zoneward.client.resources import SERVICES, Key
 from zoneward.client.writer import Writer, encoded
 from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.status import status_writer as telling
-from zoneward.controller.status.status_writer import MOST_WAITING, StatusWriter, StatusWriteRate, ours, patch_of
+from zoneward.controller.status.status_writer import (
+    MAX_WAITING_EVENTS,
+    StatusWriter,
+    StatusWriteRate,
+    ours,
+    status_patch,
+)
 from zoneward.daemon.events import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
@@ -238,10 +244,10 @@ def test_a_condition_s_time_changes_with_its_status_alone() -> None:
 def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same() -> None:
     async def work(scene: Scene) -> None:
         old = await scene.service()
-        assert scene.teller.as_told(old) is old
+        assert scene.teller.as_reported(old) is old
         scene.teller.tell(old, conditions=ON, events=TURNED_ON)
         for _ in range(2):
-            told = scene.teller.as_told(old).status
+            told = scene.teller.as_reported(old).status
             assert told
             assert [(each.type, each.status) for each in told.conditions or ()] == [
                 (ACCEPTED_CONDITION, "True"),
@@ -255,7 +261,7 @@ def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same(
         assert scene.stored()["metadata"]["resourceVersion"] == version
         now = await scene.service()
         scene.teller.tell(now, conditions=ON)
-        assert scene.teller.as_told(now) is now, "the Service says it all itself"
+        assert scene.teller.as_reported(now) is now, "the Service says it all itself"
 
     with_scene(work)
 
@@ -354,7 +360,7 @@ def test_who_takes_our_conditions_away_is_not_fought() -> None:
                 if scene.conditions():
                     written += 1
                     scene.change_status(lambda old: {name: each for name, each in old.items() if name != "conditions"})
-                told = scene.teller.as_told(await scene.service()).status
+                told = scene.teller.as_reported(await scene.service()).status
                 assert told
                 assert len(told.conditions or ()) == 2, "what was told is known all the same"
             return written
@@ -397,8 +403,8 @@ def test_of_one_service_so_many_events_wait_and_no_more() -> None:
         for number in range(BURST + 5):
             scene.teller.tell(service, conditions=ON, events=(Event("Warning", DISABLED, str(number)),))
         assert await scene.teller.settled(5)
-        assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MOST_WAITING, BURST)]
-        assert scene.teller.dropped == BURST + 5 - MOST_WAITING
+        assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MAX_WAITING_EVENTS, BURST)]
+        assert scene.teller.dropped == BURST + 5 - MAX_WAITING_EVENTS
 
     with_scene(work)
 
@@ -420,7 +426,7 @@ def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
 def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_truce_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(telling, "LONGEST_TRUCE", 0.4)
+    monkeypatch.setattr(telling, "LONGEST_PAUSE", 0.4)
 
     async def work(scene: Scene) -> None:
         found = await scene.service()
@@ -457,7 +463,7 @@ def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
         assert scene.writes == ["Hints/Auto: 0 endpoints"]
         assert len(scene.teller) == 1
         # What waits is not repeated as news.
-        assert ours(scene.teller.as_told(await scene.service()))[1].message == "Hints/Auto: 9 endpoints"
+        assert ours(scene.teller.as_reported(await scene.service()))[1].message == "Hints/Auto: 9 endpoints"
         for conditions in (OFF, on(1), (ACCEPTED, replace(ON[1], message="Split/Auto: 1 endpoint"))):
             await told(conditions)
             await scene.until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
@@ -505,9 +511,9 @@ def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: p
         if broken:
             broken -= 1
             raise RuntimeError("a bug")
-        return patch_of(uid, wanted)
+        return status_patch(uid, wanted)
 
-    monkeypatch.setattr(telling, "patch_of", breaking)
+    monkeypatch.setattr(telling, "status_patch", breaking)
 
     async def work(scene: Scene) -> None:
         await scene.tell(ON, TURNED_ON)

@@ -92,7 +92,7 @@ def test_no_service_keeps_a_decision_that_demand_has_changed(cluster: Cluster, d
 
 
 @examples(50)
-@given(clusters(setting=BALANCED, others=False, tidy=True), st.data())
+@given(clusters(setting=BALANCED, others=False, drop_seen_deletions=True), st.data())
 def test_hints_in_proportion_are_asked_for_exactly_where_they_differ(cluster: Cluster, data: st.DataObject) -> None:
     assume(cluster.nodes)
     for differs, may in differences(data, cluster):

@@ -146,7 +146,7 @@ def test_a_deletion_that_the_cache_saw_before_the_answer_is_forgotten() -> None:
     tracker.observe(a_slice(version="12"), None)
     tracker.deletion_expected(a_slice(version="12"))
     assert not tracker.is_stale(SERVICE, [])
-    tracker.tidy(SERVICE, [])
+    tracker.drop_seen_deletions(SERVICE, [])
     assert len(tracker) == 0
 
 
@@ -242,23 +242,23 @@ def test_nothing_that_only_we_wrote_is_news(writes: Sequence[tuple[str, bool]]) 
 @pytest.mark.parametrize("later", [None, "13"], ids=["our-own-write-alone", "somebody-elses-after-it"])
 def test_an_event_before_the_answer_of_its_write_is_news_only_where_somebody_else_wrote(later: str | None) -> None:
     tracker, before, own = EndpointSliceTracker(), a_slice(version="11"), a_slice(version="12")
-    tracker.begins(before)
+    tracker.write_started(before)
     assert not tracker.observe(before, own).is_news
     if later is not None:
         assert not tracker.observe(own, a_slice(version=later)).is_news, "not told yet"
     tracker.written(own, replaced="11")
-    assert tracker.answered(before) == ({SERVICE} if later else set())
+    assert tracker.write_answered(before) == ({SERVICE} if later else set())
     assert tracker.observe(own, a_slice(version="14")).is_news
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_a_slice_that_goes_before_the_answer_of_its_write_is_news_unless_the_write_deletes_it(is_ours: bool) -> None:
     tracker, slice_ = EndpointSliceTracker(), a_slice(version="11")
-    tracker.begins(slice_)
+    tracker.write_started(slice_)
     assert not tracker.observe(slice_, None).is_news
     if is_ours:
         tracker.deletion_expected(slice_)
     else:
         tracker.written(a_slice(version="12"), replaced="11")
-    assert tracker.answered(slice_) == (set() if is_ours else {SERVICE})
+    assert tracker.write_answered(slice_) == (set() if is_ours else {SERVICE})
     assert len(tracker) == 0

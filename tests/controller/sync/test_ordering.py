@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from zoneward.controller.metrics import Operation
-from zoneward.controller.sync.slice_writer import MOST_ENDPOINTS, SliceWrite, ordered_writes
+from zoneward.controller.sync.slice_writer import MAX_ENDPOINTS, SliceWrite, ordered_writes
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
 from zoneward.routing.decision import Decision
 from zoneward.routing.reasons import Reason
@@ -78,7 +78,7 @@ def replay(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlic
             assert (name in there) == (step.operation is Operation.UPDATE)
             there[name] = step.slice
         assert steady <= addresses(there)
-        assert all(len(each.endpoints or ()) <= MOST_ENDPOINTS for each in there.values())
+        assert all(len(each.endpoints or ()) <= MAX_ENDPOINTS for each in there.values())
     return there
 
 
@@ -109,8 +109,8 @@ def test_without_moves_each_slice_is_written_once() -> None:
 
 
 def test_full_slices_that_exchange_endpoints_get_one_more_in_between() -> None:
-    before = slices({number: "ab"[number % 2] for number in range(2 * MOST_ENDPOINTS)})
-    after = slices({number: "ba"[number % 2] for number in range(2 * MOST_ENDPOINTS)})
+    before = slices({number: "ab"[number % 2] for number in range(2 * MAX_ENDPOINTS)})
+    after = slices({number: "ba"[number % 2] for number in range(2 * MAX_ENDPOINTS)})
     there = replay(before, after)
     assert len(there) == len(after)
     assert addresses(there) == addresses(after)

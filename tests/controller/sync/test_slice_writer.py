@@ -45,18 +45,18 @@ def test_what_is_written_is_awaited() -> None:
     async def work(writer: Writer, _registry: Registry) -> None:
         reconciler, tracker, metrics = a_reconciler(writer)
         result = await reconciler.write(KEY, [CREATE])
-        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 1)
+        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
         assert tracker.is_stale(KEY, [])
         there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
         assert not tracker.is_stale(KEY, [there])
         # Twice in one sync, the second time on what the first led to.
         twice = [SliceWrite(Operation.UPDATE, with_endpoints(there, number)) for number in (1, 0)]
         result = await reconciler.write(KEY, [*twice])
-        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 2)
+        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 2)
         assert tracker.is_stale(KEY, [there])
         there = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
         result = await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])
-        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 1)
+        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
         assert tracker.is_stale(KEY, [there])
         assert not tracker.is_stale(KEY, [])
         assert metrics.changes == {Operation.CREATE: 1, Operation.UPDATE: 2, Operation.DELETE: 1}
@@ -73,7 +73,7 @@ def test_a_write_whose_answer_is_lost_counts_where_it_was_done(operation: Operat
             there = await prepared(writer, registry)
         wanted = with_endpoints(there, 1) if operation is Operation.UPDATE else there
         result = await reconciler.write(KEY, [SliceWrite(operation, wanted)])
-        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 1)
+        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
         assert (kept(registry, SLICES_KEPT, SLICE.metadata.name) is None) == (operation is Operation.DELETE)
         assert len(tracker) == 1
 
@@ -105,7 +105,7 @@ def test_a_slice_that_is_there_already_as_it_should_be_is_well() -> None:
         reconciler, _, _ = a_reconciler(writer)
         await created(writer)
         result = await reconciler.write(KEY, [CREATE])
-        assert (result.ending, result.writes) == (SyncOutcome.WRITTEN, 1)
+        assert (result.outcome, result.writes) == (SyncOutcome.WRITTEN, 1)
 
     with_registry(work)
 
@@ -115,7 +115,7 @@ def test_another_slice_of_the_name_has_to_be_seen_first() -> None:
         reconciler, tracker, _ = a_reconciler(writer)
         there = await created(writer)
         result = await reconciler.write(KEY, [SliceWrite(Operation.CREATE, with_endpoints(SLICE, 1)), CREATE])
-        assert (result.ending, result.writes) == (SyncOutcome.OUTDATED, 0)
+        assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
         assert tracker.is_stale(KEY, [])
         assert not tracker.is_stale(KEY, [there])
 
@@ -129,7 +129,7 @@ def test_what_somebody_changed_in_between_has_to_be_seen_first(operation: Operat
         there = await created(writer)
         somebody_changes(registry)
         result = await reconciler.write(KEY, [SliceWrite(operation, with_endpoints(there, 1)), CREATE])
-        assert (result.ending, result.writes) == (SyncOutcome.OUTDATED, 0)
+        assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
         assert tracker.is_stale(KEY, [there])
         now = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
         assert not now.endpoints
@@ -144,10 +144,10 @@ def test_what_somebody_deleted_in_between_has_to_be_seen_first() -> None:
         there = await created(writer)
         somebody_deletes(registry)
         result = await reconciler.write(KEY, [SliceWrite(Operation.UPDATE, with_endpoints(there, 1)), CREATE])
-        assert (result.ending, result.writes) == (SyncOutcome.OUTDATED, 0)
+        assert (result.outcome, result.writes) == (SyncOutcome.OUTDATED, 0)
         assert tracker.is_stale(KEY, [there])
         assert not tracker.is_stale(KEY, [])
-        assert (await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])).ending is SyncOutcome.WRITTEN
+        assert (await reconciler.write(KEY, [SliceWrite(Operation.DELETE, there)])).outcome is SyncOutcome.WRITTEN
 
     with_registry(work)
 
@@ -156,7 +156,7 @@ def test_after_what_is_withheld_nothing_is_written() -> None:
     async def work(writer: Writer, registry: Registry) -> None:
         reconciler, tracker, _ = a_reconciler(writer)
         result = await reconciler.write(KEY, [CREATE, CREATE])
-        assert (result.ending, result.writes) == (SyncOutcome.WITHHELD, 0)
+        assert (result.outcome, result.writes) == (SyncOutcome.WITHHELD, 0)
         assert kept(registry, SLICES_KEPT, SLICE.metadata.name) is None
         assert len(tracker) == 0
 

@@ -64,7 +64,7 @@ def test_nothing_is_kept_of_a_service_that_is_gone() -> None:
     times = known(p1=at(5))
     times.forget(SERVICE)
     assert len(times) == 0
-    assert not times.is_known(SERVICE)
+    assert not len(times)
     assert times.time(SERVICE) is None
 
 
@@ -80,7 +80,7 @@ def test_to_tell_what_changed_is_as_good_as_to_tell_all(
     now: dict[str, str | None] = {}
     for pods, created, is_written in steps:
         whole.observe(SERVICE, created=created, pods=pods)
-        if parts.is_known(SERVICE):
+        if len(parts):
             different = {name: pods.get(name) for name in {*now, *pods} if now.get(name) != pods.get(name)}
             parts.changed(SERVICE, created=created, pods=different)
         else:

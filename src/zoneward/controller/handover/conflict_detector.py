@@ -1,34 +1,34 @@
-"""Whether the built-in controller is at work on a Service that is ours, and whether it still is. No clock, no waiting.
+"""Detects whether the built-in controller still writes slices of a Service that is ours. No clock, no waiting.
 
-It answers the deletion of a slice by making it again, and that tells it from everything else. Slices with its label
-that are there when we take a Service over are the take-over, whatever still happens to them; so is what we find after a
-restart, or when we begin to lead. From the moment at which our slices are all there is, any with its label was made
-since. Found for the first time it is deleted at once: a last sync had begun before the built-in controller let go, or
-somebody applied an old manifest. What is found again is left alone until `GRACE` seconds have passed since the first
-time, for such a sync may write many slices, and is then deleted together. What comes back after that is made by
-somebody who goes on: the Service is *contested*. What was deleted in vain, for a conflict say, has not come back. Two
-finds that lie `MEMORY` seconds apart have nothing to do with each other. Where all Services are ours (``together``) one
-that is contested is proof enough for others that have such slices, be they a take-over or not.
+The built-in controller answers the deletion of a slice by creating it again: that tells it from everything else. Slices
+with its label that exist when we take a Service over belong to the take-over, whatever still happens to them; so do
+those that we find after a restart, or when we begin to lead. From the moment at which only our slices exist, any slice
+with its label was created since. The first time such slices are found, they are deleted at once: a last sync had begun
+before the built-in controller let go, or somebody applied an old manifest. Slices that are found again are left alone
+until `GRACE` seconds have passed since the first time, because such a sync may write many slices, and are then deleted
+together. If slices come back after that, a controller keeps writing them: the Service is *contested*. Slices whose
+deletion failed, by a conflict for example, have not come back. Two finds that lie `MEMORY` seconds apart are unrelated.
+Where all Services are ours (``together``), one contested Service is enough proof for others that have such slices,
+whether or not they belong to a take-over.
 
-A slice that its controller made or changed less than `STILL` seconds ago is never deleted: it may still wait for the
-answer to that write, and were the slice gone before, it would wait for it for ever, and write nothing for this Service
-until it is restarted. Where such signs of life are `GRACE` seconds apart or more, they are proof enough.
+A slice that its controller created or changed less than `STILL` seconds ago is never deleted. The controller may still
+wait for the answer to that write; if the slice were gone before, it would wait for ever, and write nothing for this
+Service until it is restarted. Where such signs of life are `GRACE` seconds apart or more, they are proof enough.
 
-Of a contested Service nothing is written but that our slices go, once the others list every ready endpoint that ours
-list: a ready endpoint is never left in no slice. It is ours again
+We write nothing for a contested Service, except that we delete our slices once those of the built-in controller list
+every ready endpoint that ours list: no ready endpoint is ever left without a slice. The Service is ours again
 
-- at once, where the others are gone and there are endpoints to be listed;
-- where it is not as it ought to be for `QUIET` seconds, and no slice of the built-in controller changed at it for as
-  long. Where none changed at any contested Service, it is gone for all of them. A mistake costs one more contest, and
-  twice that time at the next one;
-- when we are restarted, or begin to lead: then it is looked at from the start.
+- at once, where the other slices are gone and there are endpoints to list; - where its slices have been wrong for
+`QUIET` seconds, and the built-in controller has changed none of them for as long. Where it changed none of any
+contested Service, it is gone for all of them. A mistake costs one more contest, and twice that time at the next one; -
+when we are restarted, or begin to lead: then the Service is judged afresh.
 
-As long as nothing changes in a cluster nobody can tell whether a controller is there: whoever has switched it off and
-does not want to wait for a change restarts us.
+As long as nothing changes in a cluster, nobody can tell whether a controller is running. An operator who has switched
+it off and does not want to wait for a change restarts us.
 
-Not seen is a rival that writes under our own label, as the built-in controller does where our slices carry its label
-(``--compat=upstream``, ``--keep-built-in-label``): nothing is ever contested then. Slices of the mirroring controller
-are of Services that nobody selects Pods for.
+A controller that writes with our own label is not detected, such as the built-in controller where our slices carry its
+label (``--compat=upstream``, ``--keep-built-in-label``): nothing is contested then. Slices of the mirroring controller
+belong to Services without a selector.
 """
 
 from collections.abc import Collection, Iterable
@@ -54,17 +54,18 @@ _LONGEST_QUIET: Final = 3600.0
 
 
 class ConflictVerdict(Enum):
-    """What to do about slices of the built-in controller at a Service that is ours."""
+    """What to do about slices of the built-in controller of a Service that is ours."""
 
     DELETE = auto()
     WAIT = auto()
-    """Leave them alone for now: it will be looked at again."""
+    """Leave them alone for now: the Service is rechecked later."""
     YIELD = auto()
+    """The Service is contested: leave it to the built-in controller."""
 
 
 @dataclass(slots=True)
 class _ReappearedSlices:
-    """When slices were found that were made since, first and last, and how often they were deleted."""
+    """When slices were found that were created since, first and last, and how often they were deleted."""
 
     first: float
     last: float
@@ -72,134 +73,142 @@ class _ReappearedSlices:
 
 
 class ConflictDetector:
-    """By Service what was found. Every method takes ``now`` in seconds, which never goes back."""
+    """What was found of each Service. Every method takes ``now`` in seconds, which never goes back."""
 
     def __init__(self, *, together: bool, still: float = STILL, grace: float = GRACE, quiet: float = QUIET) -> None:
-        self._together, self._still, self._grace, self._least_quiet = together, still, grace, quiet
+        self._together, self._still, self._grace, self._shortest_quiet = together, still, grace, quiet
         self.contested: Final[set[Key]] = set()
         """Always this very set."""
-        self._held: set[Key] = set()
-        self._finds: dict[Key, _ReappearedSlices] = {}
-        self._behind: dict[Key, float] = {}
-        """Contested Services that are not as they ought to be, and since when."""
-        self._changed: dict[Key, float] = {}
-        """When its slices there last changed."""
-        self._recent: dict[Key, float] = {}
-        """The same of any Service, the oldest first and only since `GRACE` seconds."""
-        self._stirs: dict[Key, float] = {}
-        """Since when they have changed again and again while they were in our way."""
-        self._looks: dict[Key, float] = {}
-        self._trusted: set[Key] = set()
-        """Services that were given back: others prove nothing about them."""
-        self._alive = self._given_back = -inf
+        self._taken_over: set[Key] = set()
+        self._reappeared: dict[Key, _ReappearedSlices] = {}
+        self._wrong_since: dict[Key, float] = {}
+        """Contested Services whose slices are wrong, and since when."""
+        self._last_change: dict[Key, float] = {}
+        """When the built-in controller last changed slices of a contested Service."""
+        self._recent_changes: dict[Key, float] = {}
+        """The same for every Service, the oldest first, in the last `GRACE` seconds."""
+        self._changing_since: dict[Key, float] = {}
+        """Since when its slices have kept changing while we wanted to delete them."""
+        self._recheck_at: dict[Key, float] = {}
+        self._reclaimed: set[Key] = set()
+        """Services that are ours again: other contested Services prove nothing about them."""
+        self._last_sign_of_life = self._reclaimed_at = -inf
         self._quiet = quiet
 
     def __len__(self) -> int:
-        """Services of which anything is remembered."""
-        return len(self._held | self._finds.keys() | self._recent.keys() | self.contested | self._trusted)
+        """The number of Services of which anything is kept."""
+        return len(
+            self._taken_over | self._reappeared.keys() | self._recent_changes.keys() | self.contested | self._reclaimed
+        )
 
     # --- Services that are ours ---------------------------------------------------------------------------------------
 
-    def holds(self, key: Key) -> None:
-        """Our slices are written, and those of the built-in controller are deleted."""
-        self._held.add(key)
+    def taken_over(self, key: Key) -> None:
+        """Our slices of a Service are written, and those of the built-in controller are deleted."""
+        self._taken_over.add(key)
 
-    def found(self, key: Key, *, now: float) -> ConflictVerdict:
+    def found_slices(self, key: Key, *, now: float) -> ConflictVerdict:
         """A Service that is ours has slices of the built-in controller."""
-        if self._together and self.contested and key not in self._trusted:
+        if self._together and self.contested and key not in self._reclaimed:
             return self._contest(key, now)
-        changed = self._recent.get(key, -inf)
+        changed = self._recent_changes.get(key, -inf)
         if now - changed < self._still:
-            if changed - self._stirs.setdefault(key, changed) >= self._grace:
+            if changed - self._changing_since.setdefault(key, changed) >= self._grace:
                 return self._contest(key, now)
-            self._looks[key] = changed + self._still
+            self._recheck_at[key] = changed + self._still
             return ConflictVerdict.WAIT
         if now - changed > self._grace:
-            self._stirs.pop(key, None)
-        if key not in self._held:
+            self._changing_since.pop(key, None)
+        if key not in self._taken_over:
             return ConflictVerdict.DELETE
-        finds = self._finds.get(key)
+        finds = self._reappeared.get(key)
         if finds is None or now - finds.last > MEMORY:
-            finds = self._finds[key] = _ReappearedSlices(now, now)
+            finds = self._reappeared[key] = _ReappearedSlices(now, now)
         finds.last = now
         if finds.deletions > 1:
             return self._contest(key, now)
         if finds.deletions and now - finds.first < self._grace:
-            self._looks[key] = finds.first + self._grace
+            self._recheck_at[key] = finds.first + self._grace
             return ConflictVerdict.WAIT
         finds.deletions += 1
-        # Until it is known that they are deleted, those that are there have not come back.
-        self._held.discard(key)
+        # Until their deletion is known, slices that exist have not come back.
+        self._taken_over.discard(key)
         return ConflictVerdict.DELETE
 
     def _contest(self, key: Key, now: float) -> ConflictVerdict:
-        self._held.discard(key)
-        self._trusted.discard(key)
-        self._looks.pop(key, None)
-        self._stirs.pop(key, None)
+        self._taken_over.discard(key)
+        self._reclaimed.discard(key)
+        self._recheck_at.pop(key, None)
+        self._changing_since.pop(key, None)
         self.contested.add(key)
-        self.alive(key, now=now)
+        self.sign_of_life(key, now=now)
         return ConflictVerdict.YIELD
 
     # --- Services that are contested ----------------------------------------------------------------------------------
 
-    def alive(self, key: Key, *, now: float) -> None:
-        """A slice of the built-in controller was made, or changed: see `is_sign_of_life`."""
-        self._recent.pop(key, None)
-        self._recent[key] = now
+    def sign_of_life(self, key: Key, *, now: float) -> None:
+        """The built-in controller created or changed a slice: see `is_sign_of_life`."""
+        self._recent_changes.pop(key, None)
+        self._recent_changes[key] = now
         if key in self.contested:
-            self._alive = self._changed[key] = now
+            self._last_sign_of_life = self._last_change[key] = now
 
-    def looked(self, key: Key, *, is_current: bool, now: float) -> list[Key]:
-        """Whether the slices at a contested Service are as they ought to be; which ones can be given back."""
+    def check_recovery(self, key: Key, *, is_current: bool, now: float) -> list[Key]:
+        """``is_current``: the slices of a contested Service are right. Returns the Services that can be ours again."""
         if is_current:
-            self._behind.pop(key, None)
-            self._looks.pop(key, None)
+            self._wrong_since.pop(key, None)
+            self._recheck_at.pop(key, None)
             return []
-        over = max(self._behind.setdefault(key, now), self._changed[key]) + self._quiet
+        over = max(self._wrong_since.setdefault(key, now), self._last_change[key]) + self._quiet
         if now < over:
-            self._looks[key] = over
+            self._recheck_at[key] = over
             return []
-        return [key] if now < self._alive + self._quiet else sorted(self.contested)
+        return [key] if now < self._last_sign_of_life + self._quiet else sorted(self.contested)
 
-    def give_back(self, keys: Iterable[Key], *, now: float) -> None:
-        """These are ours again; the next find is not the first."""
+    def reclaim(self, keys: Iterable[Key], *, now: float) -> None:
+        """These Services are ours again; slices that are found next are not the first."""
         for key in keys:
             self.contested.discard(key)
-            self._trusted.add(key)
-            for each in (self._behind, self._changed, self._looks):
+            self._reclaimed.add(key)
+            for each in (self._wrong_since, self._last_change, self._recheck_at):
                 each.pop(key, None)
-            if key in self._finds:
-                self._finds[key].last = now
-        before = self._quiet if now - self._given_back < _LONGEST_QUIET else self._least_quiet
-        self._quiet = min(2 * before, _LONGEST_QUIET)
-        self._given_back = now
+            if key in self._reappeared:
+                self._reappeared[key].last = now
+        previous = self._quiet if now - self._reclaimed_at < _LONGEST_QUIET else self._shortest_quiet
+        self._quiet = min(2 * previous, _LONGEST_QUIET)
+        self._reclaimed_at = now
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
-    def due(self, *, now: float) -> list[Key]:
-        """Services that have to be looked at again now."""
-        while self._recent and now - next(iter(self._recent.values())) > self._grace:
-            del self._recent[next(iter(self._recent))]
-        keys = [key for key, at in self._looks.items() if at <= now]
+    def due_rechecks(self, *, now: float) -> list[Key]:
+        """Services that have to be reconciled again now."""
+        while self._recent_changes and now - next(iter(self._recent_changes.values())) > self._grace:
+            del self._recent_changes[next(iter(self._recent_changes))]
+        keys = [key for key, at in self._recheck_at.items() if at <= now]
         for key in keys:
-            del self._looks[key]
+            del self._recheck_at[key]
         return keys
 
     def forget(self, key: Key) -> None:
-        """A Service is gone, or none of ours."""
-        for keys in (self._held, self.contested, self._trusted):
+        """A Service is gone, or is not ours."""
+        for keys in (self._taken_over, self.contested, self._reclaimed):
             keys.discard(key)
-        self._finds.pop(key, None)
-        for each in (self._behind, self._changed, self._recent, self._looks, self._stirs):
+        self._reappeared.pop(key, None)
+        for each in (
+            self._wrong_since,
+            self._last_change,
+            self._recent_changes,
+            self._recheck_at,
+            self._changing_since,
+        ):
             each.pop(key, None)
 
     def clear(self) -> None:
-        """Somebody else leads from now on."""
-        for key in {*self._held, *self._finds, *self._recent, *self.contested, *self._trusted}:
+        """Another replica leads from now on."""
+        for key in {*self._taken_over, *self._reappeared, *self._recent_changes, *self.contested, *self._reclaimed}:
             self.forget(key)
-        self._alive = self._given_back = -inf
-        self._quiet = self._least_quiet
+        self._last_sign_of_life = self._reclaimed_at = -inf
+        self._quiet = self._shortest_quiet
 
 
 # --- what slices say --------------------------------------------------------------------------------------------------
@@ -207,10 +216,10 @@ class ConflictDetector:
 
 @dataclass(frozen=True, slots=True)
 class ContestedSlices:
-    """The slices of the built-in controller at a contested Service.
+    """The slices of the built-in controller of a contested Service.
 
-    ``is_gone``: there are none, and there is something to list. ``is_current``: they list the ready endpoints that
-    there are. ``doubles`` are ours, where nothing ready is in them alone.
+    ``is_gone``: there are none, though there are endpoints to list. ``is_current``: they list exactly the ready
+    endpoints. ``doubles`` are our slices, where they list no ready endpoint that the others lack.
     """
 
     is_gone: bool
@@ -218,27 +227,29 @@ class ContestedSlices:
     doubles: tuple[EndpointSlice, ...]
 
 
-def look(plan: ServicePlan, slices: Iterable[EndpointSlice], *, configuration: Configuration) -> ContestedSlices:
-    """``plan`` is what we would write, ``slices`` all that name the Service."""
-    own, theirs = [], []
+def slices_of_contested(
+    plan: ServicePlan, slices: Iterable[EndpointSlice], *, configuration: Configuration
+) -> ContestedSlices:
+    """``plan`` is what we would write, ``slices`` are all slices of the Service."""
+    own, built_in = [], []
     for each in slices:
         if _manager(each) == configuration.manager:
             own.append(each)
         elif is_built_in(each, configuration):
-            theirs.append(each)
+            built_in.append(each)
     has_ports = bool(plan.service.spec.ports)
     wanted = _ready((each for family in plan.families for each in family.changes.after), has_ports=has_ports)
-    listed = _ready(theirs, has_ports=has_ports)
+    listed = _ready(built_in, has_ports=has_ports)
     only_ours = (_ready(own, has_ports=has_ports) & wanted) - listed
     return ContestedSlices(
-        is_gone=not theirs and bool(wanted),
+        is_gone=not built_in and bool(wanted),
         is_current=listed == wanted,
         doubles=() if only_ours else tuple(own),
     )
 
 
 def is_built_in(slice_: EndpointSlice, configuration: Configuration) -> bool:
-    """Whether a slice is the built-in controller's, and not about to go."""
+    """Whether a slice has the built-in controller's label, and is not being deleted."""
     manager = _manager(slice_)
     return (
         manager == BUILT_IN_MANAGER and manager != configuration.manager and slice_.metadata.deletion_timestamp is None
@@ -246,7 +257,7 @@ def is_built_in(slice_: EndpointSlice, configuration: Configuration) -> bool:
 
 
 def is_sign_of_life(old: EndpointSlice | None, new: EndpointSlice | None) -> bool:
-    """Whether a change of such a slice is one that its controller makes: none that deletes it, or adds a label."""
+    """Whether a change of such a slice is its controller's: not a deletion, nor a new label."""
     if new is None or new.metadata.deletion_timestamp is not None:
         return False
     if old is None or old.metadata.uid != new.metadata.uid:
@@ -255,7 +266,8 @@ def is_sign_of_life(old: EndpointSlice | None, new: EndpointSlice | None) -> boo
 
 
 def _ready(slices: Iterable[EndpointSlice], *, has_ports: bool) -> set[tuple[str, str, object]]:
-    """Family, address and port of all that is ready; a slice without ports lists nobody where the Service has some."""
+    """Family, address and port of the ready endpoints. Where the Service has ports, a slice without ports lists
+    none."""
     return {
         (each.address_type, address, port)
         for each in slices
@@ -272,11 +284,11 @@ def _manager(slice_: EndpointSlice) -> str | None:
 
 
 _NAMED: Final = 3
-"""Services that a sentence names; it says how many more there are."""
+"""The Services that the message names."""
 
 
 def no_conflict_check(contested: Collection[Key]) -> Check:
-    """A check that no other controller writes slices of our Services. ``contested`` is looked at each time."""
+    """The health check that no other controller writes slices of our Services. It reads ``contested`` at each call."""
 
     def check() -> str | None:
         if not contested:

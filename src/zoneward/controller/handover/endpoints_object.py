@@ -1,8 +1,11 @@
-"""Keeps the Endpoints objects of Services that were adopted with ``--endpoints keep``.
+"""Writes the Endpoints objects of adopted Services (``--endpoints keep``) as the built-in controller would.
 
-It has a queue and a worker of its own: readers of Endpoints can wait where readers of slices cannot, and a right that
-is missing here holds up no slice. An object is read before it is written for the first time and after a failure; in
-between what was written last is remembered, so that a change costs one write.
+One thing differs: the label ``skip-mirror`` is always set. Without a selector on the Service the mirroring controller
+would make slices of the object, and every endpoint would be listed twice.
+
+The work has its own queue and worker: readers of Endpoints can wait where readers of slices cannot, and a permission
+that is missing here delays no slice. The object is read before its first write and after a failure. In between the last
+written state is kept, so that a change costs one write.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +21,7 @@ from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
 from zoneward.controller.leader.leader_elector import Leadership
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.work_queue import Queue
+from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, is_marked
@@ -27,8 +30,8 @@ from zoneward.kube.objects import EndpointPort, ObjectMeta, Pod, Service
 from zoneward.slices.endpoints import IPV4, IPV6, endpoint_of, has_endpoint
 from zoneward.slices.ports import ports_of
 
-MOST_ADDRESSES: Final = 1_000
-"""More than these are left out, and an annotation says so."""
+MAX_ADDRESSES: Final = 1_000
+"""Further addresses are left out, and an annotation says so."""
 OVER_CAPACITY_ANNOTATION: Final = "endpoints.kubernetes.io/over-capacity"
 TRUNCATED: Final = "truncated"
 MANAGED_BY_LABEL: Final = "endpoints.kubernetes.io/managed-by"
@@ -39,30 +42,31 @@ _Host = tuple[str, str]
 """Address and UID of the Pod, in the order in which upstream sorts them."""
 
 
-def is_kept(service: Service) -> bool:
-    """Whether the Endpoints object of a Service is ours to keep: it was adopted, and nobody else keeps it."""
+def has_own_endpoints_object(service: Service) -> bool:
+    """Whether we write the Endpoints object of a Service: it was adopted, and no other controller writes it."""
     annotations = service.metadata.annotations or {}
     return not service.spec.selector and is_marked(service) and annotations.get(ENDPOINTS_ANNOTATION) == _KEEP
 
 
-def renewed(
-    there: LegacyEndpoints | None, service: Service, pods: Iterable[Pod], *, trigger_time: str | None = None
+def updated_endpoints(
+    existing: LegacyEndpoints | None, service: Service, pods: Iterable[Pod], *, trigger_time: str | None = None
 ) -> LegacyEndpoints | None:
-    """What to write for a Service with these Pods, over what is ``there``; None: it is as it should be.
+    """The Endpoints object to write for a Service with these Pods, over the ``existing`` one; None: it is as it should
+    be.
 
-    Whatever else stands in the metadata stays. ``trigger_time`` goes into what is written, and is no reason to.
+    Other metadata is kept. ``trigger_time`` is written along, but is no reason to write.
     """
     whole = subsets_of(service, pods)
     subsets = truncated(whole)
     metadata = ObjectMeta(name=service.metadata.name, namespace=service.metadata.namespace)
-    if there is not None:
-        metadata = there.metadata
+    if existing is not None:
+        metadata = existing.metadata
         annotations = metadata.annotations or {}
         is_marked_so = annotations.get(OVER_CAPACITY_ANNOTATION) == TRUNCATED
         if (
             is_marked_so == (subsets is not whole)
-            and _said(metadata.labels) == _said(_labels(service))
-            and (there.subsets == subsets or _are_equal(there.subsets or (), subsets))
+            and _comparable_labels(metadata.labels) == _comparable_labels(_labels(service))
+            and (existing.subsets == subsets or _are_equal(existing.subsets or (), subsets))
         ):
             return None
     annotations = dict(metadata.annotations or {})
@@ -78,10 +82,10 @@ def renewed(
 
 
 def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...]:
-    """All of them, packed as upstream does: ports that the same Pods serve are in one subset.
+    """All subsets, packed as upstream packs them: ports that the same Pods serve are in one subset.
 
-    Addresses are sorted as upstream sorts them; ports and subsets, which it sorts by a hash, by what they are. It
-    takes no notice of their order.
+    Addresses are sorted as upstream sorts them. Ports and subsets, which upstream sorts by a hash, are sorted by their
+    values; upstream ignores their order.
     """
     spec = service.spec
     publishes = spec.publish_not_ready_addresses is True
@@ -125,31 +129,31 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...
 
 
 def truncated(subsets: tuple[LegacySubset, ...]) -> tuple[LegacySubset, ...]:
-    """At most `MOST_ADDRESSES`, those that are ready first, from each subset by its share, as upstream does it; the
-    very same where nothing has to go."""
+    """At most `MAX_ADDRESSES`, ready ones first, from each subset in proportion, as upstream truncates; the same object
+    where nothing is left out."""
     ready = sum(len(each.addresses or ()) for each in subsets)
     total = ready + sum(len(each.not_ready_addresses or ()) for each in subsets)
-    if total <= MOST_ADDRESSES:
+    if total <= MAX_ADDRESSES:
         return subsets
-    cuts_ready = ready > MOST_ADDRESSES
-    most = left = MOST_ADDRESSES if cuts_ready else MOST_ADDRESSES - ready
+    cuts_ready = ready > MAX_ADDRESSES
+    most = left = MAX_ADDRESSES if cuts_ready else MAX_ADDRESSES - ready
     of = ready if cuts_ready else total - ready
     found = []
     for each in subsets:
         addresses = (each.addresses if cuts_ready else each.not_ready_addresses) or ()
-        # Rounded up, so that what is left for the last ones may be less than their share.
+        # Rounded up, so that less than their share may be left for the last ones.
         kept = addresses[: min(left, ceil(len(addresses) / of * most))] or None
         left -= len(kept or ())
         if cuts_ready:
             found.append(replace(each, addresses=kept, not_ready_addresses=None))
         else:
             found.append(replace(each, not_ready_addresses=kept))
-    # An API server takes no subset without addresses.
+    # An API server refuses a subset without addresses.
     return tuple(each for each in found if each.addresses or each.not_ready_addresses)
 
 
 def _family(service: Service, pod: Pod) -> str:
-    """The first one of the Service; where nothing says so, that of the Pod."""
+    """The first address family of the Service, or else that of the Pod."""
     spec = service.spec
     if spec.ip_families:
         return spec.ip_families[0]
@@ -165,7 +169,7 @@ def _labels(service: Service) -> dict[str, str]:
     return labels | {SKIP_MIRROR_LABEL: "true", MANAGED_BY_LABEL: MANAGER}
 
 
-def _said(labels: Mapping[str, str] | None) -> dict[str, str]:
+def _comparable_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     return {name: value for name, value in (labels or {}).items() if name != HEADLESS_LABEL}
 
 
@@ -173,21 +177,21 @@ def _port(port: EndpointPort) -> _Port:
     return port.name or "", port.port or 0, port.protocol or "TCP", port.app_protocol or ""
 
 
-def _are_equal(there: Iterable[LegacySubset], wanted: Iterable[LegacySubset]) -> bool:
-    """Whether both say the same, however they are packed. What is there may be anybody's: an object of 1 MB can have
-    100 million pairs of address and port, which are therefore counted before they are made. API servers keep each pair
-    once, so that there are no more of them than we want."""
-    return _number(there) <= _number(wanted) and _facts(there) == _facts(wanted)
+def _are_equal(existing: Iterable[LegacySubset], wanted: Iterable[LegacySubset]) -> bool:
+    """Whether both are equal, however they are packed. The existing object may be anybody's: 1 MB can hold 100 million
+    pairs of address and port, which are therefore counted before they are built. API servers keep each pair once, so
+    the existing ones are never more than we want."""
+    return _count_pairs(existing) <= _count_pairs(wanted) and _pairs(existing) == _pairs(wanted)
 
 
-def _number(subsets: Iterable[LegacySubset]) -> int:
+def _count_pairs(subsets: Iterable[LegacySubset]) -> int:
     return sum(
         (len(each.addresses or ()) + len(each.not_ready_addresses or ())) * (len(each.ports or ()) or 1)
         for each in subsets
     )
 
 
-def _facts(subsets: Iterable[LegacySubset]) -> set[tuple[LegacyAddress, bool, _Port | None]]:
+def _pairs(subsets: Iterable[LegacySubset]) -> set[tuple[LegacyAddress, bool, _Port | None]]:
     """Every address with every port and whether it is ready, however they are packed."""
     return {
         (address, is_ready, port)
@@ -203,7 +207,8 @@ BACK_OFF: Final = BackOff(first=0.5, longest=300.0, with_news=10.0)
 
 
 class EndpointsObjectWriter:
-    """`add` a Service after each of its syncs; `run` one worker. Only what a mark says is kept is read or written."""
+    """`add` a Service after each of its syncs; `run` one worker. Endpoints of other Services are never read or
+    written."""
 
     def __init__(
         self,
@@ -217,122 +222,122 @@ class EndpointsObjectWriter:
     ) -> None:
         self._cache, self._writer = cache, writer.once()
         self._leading, self._metrics, self._log, self._mistakes = leading, metrics, log, MistakeLog(log)
-        self.queue: Final = Queue[Key](batching=BATCHING, back_off=back_off or BACK_OFF)
-        self._there: dict[Key, LegacyEndpoints] = {}
-        """As they were last read or written."""
-        self._since: dict[Key, str] = {}
-        """When readiness changed first of what is not written yet."""
+        self.queue: Final = WorkQueue[Key](batching=BATCHING, back_off=back_off or BACK_OFF)
+        self._objects: dict[Key, LegacyEndpoints] = {}
+        """The objects as they were last read or written."""
+        self._trigger_times: dict[Key, str] = {}
+        """The earliest change of readiness that is not written yet."""
 
     def add(self, key: Key, *, trigger_time: str | None = None) -> None:
-        """A Service was synced, or is gone, or is none of ours. ``trigger_time``: what its slices say of it."""
+        """A Service was synced, is gone, or is not ours. ``trigger_time`` is that of its slices."""
         service = self._cache.services.get(*key)
-        if key in self._there or (service is not None and is_kept(service)):
+        if key in self._objects or (service is not None and has_own_endpoints_object(service)):
             if trigger_time is not None:
-                self._since[key] = min(trigger_time, self._since.get(key, trigger_time))
+                self._trigger_times[key] = min(trigger_time, self._trigger_times.get(key, trigger_time))
             self.queue.add(key)
 
     @property
-    def is_settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing waits to be written."""
         depth = self.queue.depth()
         return not (depth.waiting or depth.working)
 
-    def reread(self, key: Key) -> None:
+    def read_afresh(self, key: Key) -> None:
         """ContestedSlices at the object itself the next time: somebody else may have changed it."""
-        self._there.pop(key, None)
+        self._objects.pop(key, None)
 
     def clear(self) -> None:
-        """Somebody else leads from now on."""
-        self._there.clear()
-        self._since.clear()
+        """Another replica leads from now on."""
+        self._objects.clear()
+        self._trigger_times.clear()
 
-    def close(self) -> None:
-        """`run` comes to its end when what it is at is done."""
-        self.queue.close()
+    def shut_down(self) -> None:
+        """End `run` after the work in progress."""
+        self.queue.shut_down()
 
     async def run(self) -> None:
         while True:
             await self._leading.wait()
-            given = await self.queue.next()
-            if given is None:
+            item = await self.queue.get()
+            if item is None:
                 return
-            key = given.key
+            key = item.key
             if not self._leading.is_set():
-                # Whoever leads keeps it; it is added again once we do.
+                # The leader writes it. It is added again once we lead.
                 self.queue.done(key)
                 continue
             try:
-                writes = await self._keep(key)
+                writes = await self._write(key)
             except Withheld:
                 self.queue.done(key)
             except CallFailed as error:
                 if self._cache.services.get(*key) is not None:
-                    self.reread(key)
+                    self.read_afresh(key)
                 self._metrics.call_failed(error, kind=ENDPOINTS.plural)
                 if outcome_of(error) is Outcome.TERMINATING:
                     self.queue.done(key)
                     continue
-                asked = error.retry_after if isinstance(error, ApiError) else None
-                pause = self.queue.failed(key, retry_after=asked)
+                retry_after = error.retry_after if isinstance(error, ApiError) else None
+                pause = self.queue.retry(key, retry_after=retry_after)
                 self._log.warning(
                     "the Endpoints of a Service could not be written",
                     service="/".join(key),
                     reason=type(error).__name__,
                     error=str(error),
-                    tries=given.failures + 1,
+                    tries=item.failures + 1,
                     again_in=round(pause, 3),
                 )
             except Exception as error:
-                # What is kept may be spoilt by it.
+                # What is kept may be wrong by now.
                 if self._cache.services.get(*key) is not None:
-                    self.reread(key)
+                    self.read_afresh(key)
                 self._mistakes.tell("a mistake in the program kept Endpoints from being written", key, error)
-                self.queue.failed(key)
+                self.queue.retry(key)
             else:
                 self.queue.done(key, writes=writes)
 
-    async def _keep(self, key: Key) -> int:
-        """How many writes it took. Raises CallFailed."""
+    async def _write(self, key: Key) -> int:
+        """Returns the number of writes. Raises CallFailed."""
         service = self._cache.services.get(*key)
         if service is None:
             return await self._delete(key)
-        if not is_kept(service):
+        if not has_own_endpoints_object(service):
             self._forget(key)
             return 0
-        there = self._there.get(key)
-        if there is None:
+        existing = self._objects.get(key)
+        if existing is None:
             try:
-                there = await self._writer.read(ENDPOINTS, namespace=key[0], name=key[1])
+                existing = await self._writer.read(ENDPOINTS, namespace=key[0], name=key[1])
             except NotFound:
                 pass
             else:
-                self._there[key] = there
-        # As they are now, whatever they were when the object was asked for.
+                self._objects[key] = existing
+        # As they are now, not as they were when the object was requested.
         pods = self._cache.pods_of(*key)
-        since = self._since.pop(key, None)
-        wanted = renewed(there, service, pods, trigger_time=since)
+        since = self._trigger_times.pop(key, None)
+        wanted = updated_endpoints(existing, service, pods, trigger_time=since)
         if wanted is None:
             return 0
-        write = self._writer.create if there is None else self._writer.update
+        write = self._writer.create if existing is None else self._writer.update
         try:
             metadata = await write(ENDPOINTS, wanted)
         except NotFound:
-            if there is None:
+            if existing is None:
                 # The namespace is gone, or the server has no Endpoints at all.
                 return 0
             raise
-        self._there[key] = LegacyEndpoints(metadata=metadata, subsets=wanted.subsets)
+        self._objects[key] = LegacyEndpoints(metadata=metadata, subsets=wanted.subsets)
         return 1
 
     async def _delete(self, key: Key) -> int:
-        """A Service is gone. The Endpoints controller deletes such an object too, where one runs."""
-        there = self._there.get(key)
-        if there is not None:
-            uid_alone = replace(there.metadata, resource_version=None)
+        """A Service is gone. A running Endpoints controller deletes the object too."""
+        existing = self._objects.get(key)
+        if existing is not None:
+            uid_alone = replace(existing.metadata, resource_version=None)
             await self._writer.delete(ENDPOINTS, LegacyEndpoints(metadata=uid_alone))
         self._forget(key)
         return 0
 
     def _forget(self, key: Key) -> None:
-        self._there.pop(key, None)
-        self._since.pop(key, None)
+        self._objects.pop(key, None)
+        self._trigger_times.pop(key, None)

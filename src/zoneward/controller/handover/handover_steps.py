@@ -1,15 +1,15 @@
-"""The next step of taking one Service over from the built-in controller, or of giving it back: from what is there.
+"""The next step of adopting a Service from the built-in controller, or of releasing it, from the state of the cluster.
 
-Nothing is remembered between steps, so that whoever is cut off, or meets others at work, goes on from where things
-stand. Order is all that matters here:
+Nothing is kept between steps: an interrupted command, or several at once, continue from the state that they find. What
+matters is the order:
 
-- Adopting, the Endpoints object is labelled before the selector goes, or it would be mirrored into slices; our slices
-  are all there before the built-in controller's go; and those are deleted, never relabelled: its tracker would wait for
-  them for ever.
-- Releasing, the built-in controller's slices list every ready endpoint before ours go, and the marks go last: with a
-  selector beside its mark, anybody sees what is going on.
+- Adopting: the Endpoints object is labelled before the selector goes, because otherwise it would be mirrored into
+  slices. All our slices exist before those of the built-in controller go. Those are deleted and never relabelled: the
+  tracker of the built-in controller would wait for them for ever.
+- Releasing: the built-in controller's slices list every ready endpoint before ours go, and the annotations go last: a
+  selector beside the annotation shows everybody that a release is under way.
 
-In between endpoints are listed twice, which costs no reachability; none is ever missing.
+In between, endpoints are listed twice, which does no harm; none is ever missing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,15 +37,15 @@ from zoneward.slices.planned import ServicePlan
 from zoneward.slices.ports import PortKey, port_key
 
 EndpointsPolicy = Literal["keep", "delete"]
-"""What becomes of the Endpoints object."""
+"""What happens to the Endpoints object."""
 ENDPOINTS_POLICIES: Final[tuple[EndpointsPolicy, ...]] = ("keep", "delete")
 _SKIPPED: Final = "true"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverState:
-    """What is there: the Service, all slices that name it, and its Endpoints object. ``manager``: who writes ours, by
-    the label, as `Configuration.manager` has it."""
+    """The state of one Service: the Service, all its slices, and its Endpoints object. ``manager`` is the managed-by
+    label of our slices (`Configuration.manager`)."""
 
     service: Service
     manager: str
@@ -67,14 +67,14 @@ class HandoverState:
 
 
 Plan = Callable[[HandoverState], ServicePlan]
-"""What the Service comes to, planned with the selector that it has or had."""
+"""Plans the Service with the selector that it has or had."""
 
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeService:
-    """A merge patch (RFC 7386), of this version of the Service only. ``about``: what it does, for people."""
+    """A merge patch (RFC 7386) for this version of the Service only. ``about`` describes the step to people."""
 
     about: str
     change: Mapping[str, Any]
@@ -94,7 +94,7 @@ class DeleteEndpoints:
 
 @dataclass(frozen=True, slots=True)
 class WriteSlices:
-    """Slices of ours; in this order: what adds endpoints comes before what takes some away."""
+    """Writes of our slices, in this order: those that add endpoints come before those that remove some."""
 
     about: str
     create: tuple[EndpointSlice, ...]
@@ -110,7 +110,7 @@ class DeleteSlices:
 
 @dataclass(frozen=True, slots=True)
 class WaitForOthers:
-    """Somebody else has to do something. ``then``: how things will be; ``otherwise``: what to do where nobody does."""
+    """Wait until another controller has acted. ``then``: the state afterwards; ``otherwise``: the step if none acts."""
 
     about: str
     then: HandoverState
@@ -139,43 +139,43 @@ def reason_to_refuse(service: Service) -> str | None:
     if selector_of(service):
         return None
     if is_marked(service):
-        return f"annotation {SELECTOR_ANNOTATION}: expected a JSON object of labels, got {_shown(service)}"
+        return f"annotation {SELECTOR_ANNOTATION}: expected a JSON object of labels, got {_quoted_selector(service)}"
     return "expected a selector, got none: its EndpointSlices are managed by others"
 
 
-def next_adoption_step(there: HandoverState, *, plan: Plan, legacy: EndpointsPolicy) -> HandoverStep:
-    """The next step to a Service of ours. Refused ones (`reason_to_refuse`) are not asked about.
+def next_adoption_step(state: HandoverState, *, plan: Plan, endpoints_policy: EndpointsPolicy) -> HandoverStep:
+    """The next step to a Service of ours, which `reason_to_refuse` does not refuse.
 
-    ``plan`` is asked for only once the built-in controller has let go.
+    ``plan`` is called only after the built-in controller has let go of the Service.
     """
-    service = there.service
-    if (missing := _marked(service, legacy)) is not None:
+    service = state.service
+    if (missing := _mark(service, endpoints_policy)) is not None:
         return missing
-    if not _is_skipped(there):
-        return _label(there)
+    if not _is_skipped(state):
+        return _label_endpoints(state)
     if service.spec.selector:
         mark = {SELECTOR_ANNOTATION: as_mark(service.spec.selector)}
         about = f"move the selector into the annotation {SELECTOR_ANNOTATION}: the built-in controller lets go"
         return ChangeService(about, {"metadata": {"annotations": mark}, "spec": {"selector": None}})
-    if (written := _written(there, plan(there))) is not None:
-        return written
-    if there.built_in:
-        about = f"delete {counted(len(there.built_in), 'EndpointSlice')} of the built-in controller"
-        return DeleteSlices(about, there.built_in)
-    if legacy == "delete" and there.endpoints is not None:
-        return DeleteEndpoints("delete the Endpoints object", there.endpoints)
-    return HandoverDone(f"Zoneward has it, with {counted(len(there.own), 'EndpointSlice')}")
+    if (writes := _slice_writes(state, plan(state))) is not None:
+        return writes
+    if state.built_in:
+        about = f"delete {counted(len(state.built_in), 'EndpointSlice')} of the built-in controller"
+        return DeleteSlices(about, state.built_in)
+    if endpoints_policy == "delete" and state.endpoints is not None:
+        return DeleteEndpoints("delete the Endpoints object", state.endpoints)
+    return HandoverDone(f"Zoneward has it, with {counted(len(state.own), 'EndpointSlice')}")
 
 
-def _marked(service: Service, legacy: EndpointsPolicy) -> ChangeService | None:
-    """What the Service has to say before anything else happens; None where it says it."""
+def _mark(service: Service, endpoints_policy: EndpointsPolicy) -> ChangeService | None:
+    """The labels and annotations that the Service needs first; None where it has them."""
     labels, annotations = service.metadata.labels or {}, service.metadata.annotations or {}
     metadata: dict[str, dict[str, str]] = {}
     if labels.get(SKIP_MIRROR_LABEL) != _SKIPPED:
         metadata["labels"] = {SKIP_MIRROR_LABEL: _SKIPPED}
-    marks: dict[str, str] = {ENDPOINTS_ANNOTATION: legacy}
+    marks: dict[str, str] = {ENDPOINTS_ANNOTATION: endpoints_policy}
     if BEFORE_ANNOTATION not in annotations and (service.spec.selector or "labels" in metadata):
-        # A label that is there once the selector has gone may be ours or not: it stays.
+        # Without a selector, the label may be ours or not: it stays.
         marks[BEFORE_ANNOTATION] = msgspec.json.encode({SKIP_MIRROR_LABEL: labels.get(SKIP_MIRROR_LABEL)}).decode()
     marks = {name: value for name, value in marks.items() if annotations.get(name) != value}
     if marks:
@@ -186,25 +186,25 @@ def _marked(service: Service, legacy: EndpointsPolicy) -> ChangeService | None:
     return ChangeService(about, {"metadata": metadata}) if metadata else None
 
 
-def _is_skipped(there: HandoverState) -> bool:
-    """Whether nobody will make slices of the Endpoints object."""
-    endpoints = there.endpoints
+def _is_skipped(state: HandoverState) -> bool:
+    """Whether the mirroring controller makes no slices of the Endpoints object."""
+    endpoints = state.endpoints
     return endpoints is None or (endpoints.metadata.labels or {}).get(SKIP_MIRROR_LABEL) == _SKIPPED
 
 
-def _label(there: HandoverState) -> HandoverStep:
-    assert there.endpoints is not None
-    endpoints = there.endpoints
+def _label_endpoints(state: HandoverState) -> HandoverStep:
+    assert state.endpoints is not None
+    endpoints = state.endpoints
     label = LabelEndpoints("label the Endpoints object, which no controller did", endpoints)
-    if not there.service.spec.selector:
-        # Without a selector its controller no longer looks at it.
+    if not state.service.spec.selector:
+        # Without a selector the Endpoints controller ignores the object.
         return label
-    return WaitForOthers("the label to be on the Endpoints object", state_after(there, label), otherwise=label)
+    return WaitForOthers("the label to be on the Endpoints object", state_after(state, label), otherwise=label)
 
 
-def _written(there: HandoverState, plan: ServicePlan) -> WriteSlices | None:
-    """What our slices lack; None where they are as planned."""
-    ours = {each.metadata.name for each in there.own}
+def _slice_writes(state: HandoverState, plan: ServicePlan) -> WriteSlices | None:
+    """The writes that our slices need; None where they are as planned."""
+    ours = {each.metadata.name for each in state.own}
     create = tuple(each for family in plan.families for each in family.changes.create)
     update = tuple(each for family in plan.families for each in family.changes.update)
     gone = (*(each for family in plan.families for each in family.changes.delete), *plan.surplus)
@@ -220,45 +220,45 @@ def _written(there: HandoverState, plan: ServicePlan) -> WriteSlices | None:
 # --- releasing --------------------------------------------------------------------------------------------------------
 
 
-def next_release_step(there: HandoverState, *, plan: Plan) -> HandoverStep:
-    """The next step to a Service that is the built-in controller's, as it was before. So is one whose selector came
-    back by itself. Refused ones (`reason_to_refuse`) are not asked about.
+def next_release_step(state: HandoverState, *, plan: Plan) -> HandoverStep:
+    """The next step to a Service of the built-in controller, as it was before it was adopted, which `reason_to_refuse`
+    does not refuse. A Service that somebody gave its selector back is released in the same way.
     """
-    service = there.service
+    service = state.service
     if not service.spec.selector:
         selector = dict(selector_of(service) or {})
         about = "put the selector back: the built-in controller takes up the Service"
         return ChangeService(about, {"spec": {"selector": selector}})
-    if there.own:
-        wanted = [each for family in plan(there).families for each in family.changes.after]
-        missing = _ready(wanted) - _ready(there.built_in)
-        # None at all would look complete for a Service without ready endpoints.
-        if missing or not there.built_in:
+    if state.own:
+        wanted = [each for family in plan(state).families for each in family.changes.after]
+        missing = _ready_endpoints(wanted) - _ready_endpoints(state.built_in)
+        # Without ready endpoints, no slices at all would look complete.
+        if missing or not state.built_in:
             about = "the built-in controller to list every ready endpoint"
-            return WaitForOthers(about, replace(there, slices=(*there.slices, *map(_as_built_in, wanted))))
-        return DeleteSlices(f"delete {counted(len(there.own), 'EndpointSlice')} of ours", there.own)
+            return WaitForOthers(about, replace(state, slices=(*state.slices, *map(_as_built_in, wanted))))
+        return DeleteSlices(f"delete {counted(len(state.own), 'EndpointSlice')} of ours", state.own)
     annotations = service.metadata.annotations or {}
     marks = {name: None for name in MARKS if name in annotations}
     if not marks:
         return HandoverDone("the built-in controller has it")
     metadata: dict[str, Any] = {"annotations": marks}
-    before = _before(annotations.get(BEFORE_ANNOTATION, ""))
-    if before is not None and (service.metadata.labels or {}).get(SKIP_MIRROR_LABEL) != before[SKIP_MIRROR_LABEL]:
-        metadata["labels"] = before
+    previous = _previous_label(annotations.get(BEFORE_ANNOTATION, ""))
+    if previous is not None and (service.metadata.labels or {}).get(SKIP_MIRROR_LABEL) != previous[SKIP_MIRROR_LABEL]:
+        metadata["labels"] = previous
     return ChangeService("restore labels and annotations as they were", {"metadata": metadata})
 
 
-def _before(text: str) -> dict[str, str | None] | None:
-    """The label as it was; None where nothing says it."""
+def _previous_label(text: str) -> dict[str, str | None] | None:
+    """The label as it was before; None where the annotation does not tell."""
     try:
-        said = msgspec.json.decode(text, type=dict[str, str | None])
+        label = msgspec.json.decode(text, type=dict[str, str | None])
     except (msgspec.MsgspecError, UnicodeError):
         return None
-    return {SKIP_MIRROR_LABEL: said[SKIP_MIRROR_LABEL]} if SKIP_MIRROR_LABEL in said else None
+    return {SKIP_MIRROR_LABEL: label[SKIP_MIRROR_LABEL]} if SKIP_MIRROR_LABEL in label else None
 
 
-def _ready(slices: Sequence[EndpointSlice]) -> set[tuple[str, Identity, PortKey]]:
-    """The ready endpoints of slices, by family, by who they are and by what they serve."""
+def _ready_endpoints(slices: Sequence[EndpointSlice]) -> set[tuple[str, Identity, PortKey]]:
+    """The ready endpoints of slices, by address family, identity and ports."""
     return {
         (each.address_type, identity(endpoint), ports)
         for each in slices
@@ -274,46 +274,46 @@ def _as_built_in(each: EndpointSlice) -> EndpointSlice:
     return structs.replace(each, metadata=metadata)
 
 
-# --- what a step leads to ---------------------------------------------------------------------------------------------
+# --- the state after a step -------------------------------------------------------------------------------------------
 
 
-def state_after(there: HandoverState, step: HandoverStep) -> HandoverState:
-    """What will be there after a step, where nothing else happens."""
+def state_after(state: HandoverState, step: HandoverStep) -> HandoverState:
+    """The state after a step, if nothing else happens."""
     match step:
         case ChangeService(change=change):
-            return replace(there, service=_changed(there.service, change))
+            return replace(state, service=_patched(state.service, change))
         case LabelEndpoints(endpoints=endpoints):
             labels = (endpoints.metadata.labels or {}) | {SKIP_MIRROR_LABEL: _SKIPPED}
             metadata = structs.replace(endpoints.metadata, labels=labels)
-            return replace(there, endpoints=LegacyEndpoints(metadata=metadata))
+            return replace(state, endpoints=LegacyEndpoints(metadata=metadata))
         case DeleteEndpoints():
-            return replace(there, endpoints=None)
+            return replace(state, endpoints=None)
         case WriteSlices():
-            slices = {each.metadata.name: each for each in (*there.slices, *step.update, *step.create)}
+            slices = {each.metadata.name: each for each in (*state.slices, *step.update, *step.create)}
             for each in step.delete:
                 del slices[each.metadata.name]
-            return replace(there, slices=tuple(slices.values()))
+            return replace(state, slices=tuple(slices.values()))
         case DeleteSlices():
             gone = {each.metadata.name for each in step.slices}
-            return replace(there, slices=tuple(each for each in there.slices if each.metadata.name not in gone))
+            return replace(state, slices=tuple(each for each in state.slices if each.metadata.name not in gone))
         case WaitForOthers(then=then):
             return then
         case HandoverDone():
-            return there
+            return state
 
 
-def all_steps(there: HandoverState, following: NextStep) -> Iterator[HandoverStep]:
-    """All steps from here to the end, where nothing else happens and everybody does what is awaited."""
-    while not isinstance(step := following(there), HandoverDone):
+def all_steps(state: HandoverState, next_step: NextStep) -> Iterator[HandoverStep]:
+    """All steps from here to the end, if nothing else happens and the other controllers act."""
+    while not isinstance(step := next_step(state), HandoverDone):
         yield step
-        there = state_after(there, step)
+        state = state_after(state, step)
     yield step
 
 
-def _changed(service: Service, change: Mapping[str, Any]) -> Service:
+def _patched(service: Service, change: Mapping[str, Any]) -> Service:
     metadata = change.get("metadata", {})
-    labels = _merged(service.metadata.labels, metadata.get("labels", {}))
-    annotations = _merged(service.metadata.annotations, metadata.get("annotations", {}))
+    labels = _merge(service.metadata.labels, metadata.get("labels", {}))
+    annotations = _merge(service.metadata.annotations, metadata.get("annotations", {}))
     spec = service.spec
     if "selector" in change.get("spec", {}):
         spec = structs.replace(spec, selector=change["spec"]["selector"])
@@ -322,11 +322,11 @@ def _changed(service: Service, change: Mapping[str, Any]) -> Service:
     )
 
 
-def _merged(there: Mapping[str, str] | None, change: Mapping[str, str | None]) -> dict[str, str] | None:
-    whole = {**(there or {}), **change}
+def _merge(existing: Mapping[str, str] | None, change: Mapping[str, str | None]) -> dict[str, str] | None:
+    whole = {**(existing or {}), **change}
     return {name: value for name, value in whole.items() if value is not None} or None
 
 
-def _shown(service: Service) -> str:
+def _quoted_selector(service: Service) -> str:
     text = (service.metadata.annotations or {}).get(SELECTOR_ANNOTATION, "")
     return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,13 +1,16 @@
-"""One Service taken over, or given back, on a running cluster: look, do the next step, look again.
+"""Adopts one Service from the built-in controller of a running cluster, or releases it: read, do the next step, repeat.
 
-Everything is read anew each time, past any cache. A running controller may do the same at the same time: names of new
-slices are fixed, and whatever is changed or deleted is what was looked at, or nothing.
+Each round reads everything anew from the API server, not from a cache. A running controller may do the same at the same
+time: names of new slices are fixed, and each change or deletion is for the version that was read.
+
+The steps are in `handover_steps`.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -43,35 +46,48 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 
-LIMIT: Final = 60.0
-"""Seconds for all of it. It takes a few, most of them waiting for controllers."""
-LABEL_LIMIT: Final = 10.0
-"""Seconds for the Endpoints controller to copy a label; seen: two."""
-SETTLING: Final = 2.0
-"""Seconds for which a Service that was taken over is still looked at: the built-in controller may have begun a sync
-before it let go, and write slices again that were deleted."""
-STILL: Final = 1.0
-"""Seconds for which a slice of the built-in controller has not changed before it is deleted. It may still wait for the
-answer to its last write: were the slice gone before, it would wait for it for ever, and be stalled for this Service."""
-_READ_LIMIT: Final = 30.0
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 1.0
-_RIGHTS: Final[tuple[Permission, ...]] = (("PATCH", SERVICES), ("POST", SLICES), ("PUT", SLICES), ("DELETE", SLICES))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverTimeouts:
+    """Seconds. ``total``: for the whole handover, which takes a few seconds, most of them waiting for controllers.
+    ``label``: for the Endpoints controller to copy a label, which took up to two.
+
+    ``settling``: for which an adopted Service is still read: the built-in controller may have begun a sync before it
+    let go, and write slices again that were deleted. ``still``: for which a slice of the built-in controller must not
+    have changed before it is deleted: the controller may still wait for the answer to its last write, and if the slice
+    were gone before, it would wait for ever, and be stalled for this Service.
+    """
+
+    total: float = 60.0
+    label: float = 10.0
+    settling: float = 2.0
+    still: float = 1.0
+
+
+_READ_TIMEOUT: Final = 30.0
+_FIRST_POLL_PAUSE: Final = 0.1
+_LONGEST_POLL_PAUSE: Final = 1.0
+_PERMISSIONS: Final[tuple[Permission, ...]] = (
+    ("PATCH", SERVICES),
+    ("POST", SLICES),
+    ("PUT", SLICES),
+    ("DELETE", SLICES),
+)
 
 
 class ReadWriteConnection(Connection, Sender, Protocol):
-    """What this needs of a connection; `zoneward.client.transport` has it."""
+    """A connection that reads and writes, as `zoneward.client.transport` has it."""
 
 
-class NothingToDo(InputError):  # noqa: N818 -- it may be as it should be
-    """HandoverState is no such Service, or nothing says what it selects."""
+class NothingToDo(InputError):  # noqa: N818 -- it need not be an error
+    """The Service does not exist, or has no selector, now or before."""
 
 
 class ServiceHandover:
-    """Steps of one Service, by its key. ``tell`` gets a line for each step once it is done.
+    """Adopts or releases one Service. ``report`` gets a line for each step that is done.
 
-    Both ways raise InputError for a Service that is not there or is refused, and where somebody does not do what is
-    awaited within ``limit`` seconds; and CallFailed. Whatever happened, the same can be asked for again and goes on.
+    Both raise InputError for a Service that does not exist or is refused, and where another controller does not act in
+    time; and CallFailed. In each case the same call can be repeated and continues.
     """
 
     def __init__(
@@ -80,64 +96,61 @@ class ServiceHandover:
         key: Key,
         *,
         configuration: Configuration,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         writer: Writer | None = None,
-        limit: float = LIMIT,
-        label_limit: float = LABEL_LIMIT,
-        settling: float = SETTLING,
-        still: float = STILL,
+        timeouts: HandoverTimeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._connection, self._configuration, self._tell = connection, configuration, tell
+        self._connection, self._configuration, self._report = connection, configuration, report
         self._namespace, self._name = key
         self._writer = writer or Writer(connection)
-        self._limit, self._label_limit, self._settling, self._still = limit, label_limit, settling, still
-        self._clock, self._sleep = clock, sleep
+        self._timeouts, self._clock, self._sleep = timeouts or HandoverTimeouts(), clock, sleep
         self._nodes: tuple[LiveNode, ...] = ()
         self._pods: tuple[LivePod, ...] = ()
         self._taken: set[str] = set()
         self._unchanged: dict[str, tuple[str | None, float]] = {}
-        """By name of a slice of the built-in controller: its version, and when it was first read."""
+        """By the name of a slice of the built-in controller: its version, and when we first read that version."""
         self.is_begun = False
         """Whether anything was written."""
 
-    async def adopt(self, *, legacy: EndpointsPolicy) -> str:
-        """Until the Service is ours, and the built-in controller leaves it alone. Returns a line that says so."""
-        more: tuple[Permission, ...] = (("DELETE", ENDPOINTS),) if legacy == "delete" else ()
-        await check_permissions(self._connection, _RIGHTS + more, namespace=self._namespace)
-        return await self._follow(
-            lambda there: next_adoption_step(there, plan=self.plan, legacy=legacy),
-            plans=lambda service: not service.spec.selector,
-            settling=self._settling,
+    async def adopt(self, *, endpoints_policy: EndpointsPolicy) -> str:
+        """Adopt the Service, until the built-in controller leaves it alone. Returns a line about the result."""
+        more: tuple[Permission, ...] = (("DELETE", ENDPOINTS),) if endpoints_policy == "delete" else ()
+        await check_permissions(self._connection, _PERMISSIONS + more, namespace=self._namespace)
+        return await self._run(
+            lambda state: next_adoption_step(state, plan=self.plan, endpoints_policy=endpoints_policy),
+            needs_plan=lambda service: not service.spec.selector,
+            settling=self._timeouts.settling,
         )
 
     async def release(self, *, only_selected: bool = False) -> str:
-        """Until the Service is as it was before it was adopted, or came back by itself. ``only_selected``: put no
-        selector back, and end where it has none."""
-        rights: tuple[Permission, ...] = (("PATCH", SERVICES), ("DELETE", SLICES))
-        await check_permissions(self._connection, rights, namespace=self._namespace)
+        """Release the Service, until it is as it was before it was adopted. ``only_selected``: do nothing where it has
+        no selector, instead of restoring the selector."""
+        permissions: tuple[Permission, ...] = (("PATCH", SERVICES), ("DELETE", SLICES))
+        await check_permissions(self._connection, permissions, namespace=self._namespace)
 
-        def following(there: HandoverState) -> HandoverStep:
-            if only_selected and not there.service.spec.selector:
+        def next_step(state: HandoverState) -> HandoverStep:
+            if only_selected and not state.service.spec.selector:
                 return HandoverDone("it is Zoneward's")
-            return next_release_step(there, plan=self.plan)
+            return next_release_step(state, plan=self.plan)
 
-        return await self._follow(
-            following,
-            plans=lambda service: bool(service.spec.selector),
+        return await self._run(
+            next_step,
+            needs_plan=lambda service: bool(service.spec.selector),
             settling=0,
         )
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def look(self, *, plans: Callable[[Service], bool] = lambda _service: True) -> HandoverState:
-        """What is there now. ``plans``: whether such a Service will be planned, for which its Pods are read too.
+    async def read_state(self, *, needs_plan: Callable[[Service], bool] = lambda _service: True) -> HandoverState:
+        """Read the state of the Service. ``needs_plan``: whether the Service will be planned, so that its Pods are read
+        too.
 
-        Raises InputError where there is no such Service, or it is refused.
+        Raises InputError where the Service does not exist or is refused.
         """
-        # The Service last: slices of ours that are older than a Service with a selector are none that are being made.
-        slices = await self._selected(SLICES, f"{SERVICE_NAME_LABEL}={self._name}")
+        # The Service is read last: then slices of ours are not older than the selector that we find.
+        slices = await self._list_selected(SLICES, f"{SERVICE_NAME_LABEL}={self._name}")
         endpoints = None
         with suppress(NotFound):
             endpoints = await self._writer.read(ENDPOINTS, namespace=self._namespace, name=self._name)
@@ -147,103 +160,103 @@ class ServiceHandover:
             raise NothingToDo(self._where, f"expected a Service, found none: {error}") from None
         if (reason := reason_to_refuse(service)) is not None:
             raise (InputError if selector_of(service) else NothingToDo)(self._where, reason)
-        if plans(service):
-            await self._look_at_pods(service)
+        if needs_plan(service):
+            await self._read_pods(service)
         manager = self._configuration.manager
         return HandoverState(service=service, manager=manager, slices=slices, endpoints=endpoints)
 
-    def plan(self, there: HandoverState) -> ServicePlan:
-        """With the Pods of the last look."""
+    def plan(self, state: HandoverState) -> ServicePlan:
+        """Plan the Service with the Pods that were read last."""
         configuration = self._configuration
         surroundings = Surroundings(
             demand=demand_of(self._nodes, missing_cpu=configuration.hints.missing_cpu),
             node_zones={node.metadata.name: zone_of(node) for node in self._nodes},
             configuration=configuration,
         )
-        service = with_selector(there.service)
-        return plan_service(service, pods=self._pods, slices=there.slices, surroundings=surroundings, taken=self._taken)
+        service = with_selector(state.service)
+        return plan_service(service, pods=self._pods, slices=state.slices, surroundings=surroundings, taken=self._taken)
 
-    async def _look_at_pods(self, service: Service) -> None:
+    async def _read_pods(self, service: Service) -> None:
         selector = selector_of(service) or {}
-        self._pods = await self._selected(PODS, ",".join(f"{name}={value}" for name, value in selector.items()))
+        self._pods = await self._list_selected(PODS, ",".join(f"{name}={value}" for name, value in selector.items()))
         known = {node.metadata.name for node in self._nodes}
-        # Without its Node a Pod would be left out.
+        # Without its Node, a Pod would be ignored.
         if not known or any(pod.spec.node_name not in known for pod in self._pods if pod.spec.node_name):
             self._nodes = await list_all(self._connection, NODES)
 
-    async def _selected(self, resource: Resource[T], labels: str) -> tuple[T, ...]:
+    async def _list_selected(self, resource: Resource[T], labels: str) -> tuple[T, ...]:
         path = resource.path(namespace=self._namespace)
-        body = await self._connection.get(path, {"labelSelector": labels}, timeout=_READ_LIMIT)
+        body = await self._connection.get(path, {"labelSelector": labels}, timeout=_READ_TIMEOUT)
         return one_list(body, resource)
 
     # --- doing --------------------------------------------------------------------------------------------------------
 
-    async def _follow(self, following: NextStep, *, plans: Callable[[Service], bool], settling: float) -> str:
+    async def _run(self, next_step: NextStep, *, needs_plan: Callable[[Service], bool], settling: float) -> str:
         start = self._clock()
         failed: CallFailed | None = None
-        pause = _FIRST_PAUSE
+        pause = _FIRST_POLL_PAUSE
         quiet_since: float | None = None
         waiting_since: float | None = None
         while True:
-            asked = self._clock()
-            there = await self.look(plans=plans)
-            step = following(there)
+            read_at = self._clock()
+            state = await self.read_state(needs_plan=needs_plan)
+            step = next_step(state)
             now = self._clock()
-            self._note(there.built_in, now)
+            self._record_versions(state.built_in, now)
             if isinstance(step, HandoverDone):
                 quiet_since = now if quiet_since is None else quiet_since
                 if now - quiet_since >= settling:
                     return step.about
                 await self._sleep(min(pause, settling))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _LONGEST_POLL_PAUSE)
                 continue
             quiet_since = None
-            if now - start > self._limit:
-                raise failed or self._late(step)
+            if now - start > self._timeouts.total:
+                raise failed or self._timed_out(step)
             if isinstance(step, WaitForOthers):
                 waiting_since = now if waiting_since is None else waiting_since
-                if step.otherwise is None or now - waiting_since < self._label_limit:
+                if step.otherwise is None or now - waiting_since < self._timeouts.label:
                     await self._sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    pause = min(2 * pause, _LONGEST_POLL_PAUSE)
                     continue
                 step = step.otherwise
             waiting_since = None
-            if isinstance(step, DeleteSlices) and (left := self._until_still(step.slices, asked)) > 0:
+            if isinstance(step, DeleteSlices) and (left := self._seconds_until_still(step.slices, read_at)) > 0:
                 await self._sleep(left)
                 continue
             try:
-                await self._do(there, step)
+                await self._do(state, step)
             except CallFailed as error:
                 if outcome_of(error) in (Outcome.REFUSED, Outcome.TERMINATING):
                     raise
                 failed = error
                 await self._sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _LONGEST_POLL_PAUSE)
             else:
-                pause, failed = _FIRST_PAUSE, None
-                self._tell(step.about)
+                pause, failed = _FIRST_POLL_PAUSE, None
+                self._report(step.about)
 
-    def _note(self, built_in: Iterable[EndpointSlice], now: float) -> None:
-        """Slices of the built-in controller, as they were read before now."""
-        before = self._unchanged
+    def _record_versions(self, built_in: Iterable[EndpointSlice], now: float) -> None:
+        """Record since when the slices of the built-in controller have not changed."""
+        previous = self._unchanged
         self._unchanged = {}
         for each in built_in:
             name, version = each.metadata.name, each.metadata.resource_version
-            known = before.get(name)
+            known = previous.get(name)
             self._unchanged[name] = known if known is not None and known[0] == version else (version, now)
 
-    def _until_still(self, slices: Iterable[EndpointSlice], asked: float) -> float:
-        """Seconds until none of them has changed for long enough, with a look that began when it was asked for. Ours
-        may go at any time."""
+    def _seconds_until_still(self, slices: Iterable[EndpointSlice], read_at: float) -> float:
+        """Seconds until none of these slices has changed for long enough before ``read_at``. Our own slices may be
+        deleted at any time."""
         since = (self._unchanged[each.metadata.name][1] for each in slices if each.metadata.name in self._unchanged)
-        return max((start + self._still - asked for start in since), default=0)
+        return max((start + self._timeouts.still - read_at for start in since), default=0)
 
-    async def _do(self, there: HandoverState, step: HandoverStep) -> None:
+    async def _do(self, state: HandoverState, step: HandoverStep) -> None:
         self.is_begun = True
         writer, namespace, name = self._writer, self._namespace, self._name
         match step:
             case ChangeService(change=change):
-                version = there.service.metadata.resource_version
+                version = state.service.metadata.resource_version
                 await writer.patch(SERVICES, change, namespace=namespace, name=name, version=version)
             case LabelEndpoints(endpoints=endpoints):
                 label = {"metadata": {"labels": {SKIP_MIRROR_LABEL: "true"}}}
@@ -265,7 +278,7 @@ class ServiceHandover:
                 await self._writer.create(SLICES, each)
             except CallFailed as error:
                 if outcome_of(error) is Outcome.EXISTS:
-                    # Made meanwhile, and found by the next look; or another Service's, and the next name is taken.
+                    # Created meanwhile, and found in the next round; or of another Service, and the next name is used.
                     self._taken.add(each.metadata.name)
                 raise
         for each in step.update:
@@ -273,16 +286,16 @@ class ServiceHandover:
         for each in step.delete:
             await self._writer.delete(SLICES, each)
 
-    # --- what is said when it fails -----------------------------------------------------------------------------------
+    # --- errors -----------------------------------------------------------------------------------------------------
 
-    def _late(self, step: HandoverStep) -> InputError:
+    def _timed_out(self, step: HandoverStep) -> InputError:
         if isinstance(step, DeleteSlices):
             names = ", ".join(each.metadata.name for each in step.slices[:3])
             what = f"the built-in controller still writes {names}"
         else:
             what = step.about if not isinstance(step, WaitForOthers) else f"waited for {step.about}"
         return self._error(
-            f"not within {self._limit:.3g} s: {what}. No endpoint is missing; the same command again goes on"
+            f"not within {self._timeouts.total:.3g} s: {what}. No endpoint is missing; the same command again goes on"
         )
 
     def _error(self, what: str) -> InputError:
@@ -293,17 +306,18 @@ class ServiceHandover:
         return f"Service {self._namespace}/{self._name}"
 
 
-AT_ONCE: Final = 4
-"""Services that are given back at the same time: each may wait long for the built-in controller."""
-PAUSE: Final = 5.0
-"""Seconds after a release that failed for the first time. It doubles each time."""
-LONGEST_PAUSE: Final = 60.0
+CONCURRENT_RELEASES: Final = 4
+"""Each may wait long for the built-in controller."""
+RELEASE_PAUSE: Final = 5.0
+"""Seconds after the first failure of a release. The pause doubles each time."""
+LONGEST_RELEASE_PAUSE: Final = 60.0
 
 
 class ReleaseTasks:
-    """``over`` is told of each one that has ended: done, no longer asked for, or cancelled.
+    """The Services that the controller releases, each in a task of its own, a few at a time.
 
-    One that fails is tried again after a pause, in which others have their turn.
+    ``on_end`` gets each Service whose task has ended: done, no longer needed, or cancelled. A release that fails is
+    retried after a pause, in which others have their turn.
     """
 
     def __init__(
@@ -313,63 +327,63 @@ class ReleaseTasks:
         configuration: Configuration,
         writer: Writer,
         log: Log,
-        over: Callable[[Key], None],
+        on_end: Callable[[Key], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._connection, self._configuration, self._writer = connection, configuration, writer
-        self._log, self._over = log, over
+        self._log, self._on_end = log, on_end
         self._sleep = sleep
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(CONCURRENT_RELEASES)
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._mistakes = MistakeLog(log)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def begin(self, key: Key) -> None:
-        """Give a Service back, unless that is under way."""
+    def start(self, key: Key) -> None:
+        """Release a Service, unless its release is under way."""
         if key in self._tasks:
             return
         task = self._tasks[key] = asyncio.create_task(self._release(key), name=f"giving back {'/'.join(key)}")
-        # Not in the task itself: cancelled before its first step it never runs at all.
+        # Not in the task itself: a task that is cancelled before its first step never runs.
         task.add_done_callback(partial(self._ended, key))
 
     def cancel(self) -> None:
-        """Begin no further step; whoever leads goes on from where they are."""
+        """Start no further step. The next leader continues."""
         for task in self._tasks.values():
             task.cancel()
 
     async def end(self) -> None:
-        """Cancel, and wait until nothing is written any more."""
+        """Cancel all, and wait until nothing is written any more."""
         tasks = [*self._tasks.values()]
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, key: Key, _task: asyncio.Task[None]) -> None:
         del self._tasks[key]
-        # The cache may lag; then it is found released, or goes on from where it is.
-        self._over(key)
+        # The cache may lag: then the Service is found released, or its release continues.
+        self._on_end(key)
 
     async def _release(self, key: Key) -> None:
         log = self._log.bind(service="/".join(key))
-        pause = PAUSE
+        pause = RELEASE_PAUSE
         while not await self._is_released(key, log):
             await self._sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, LONGEST_RELEASE_PAUSE)
 
     async def _is_released(self, key: Key, log: Log) -> bool:
-        """Try it once. False: it has to be tried again."""
-        async with self._turn:
-            adopting = ServiceHandover(
+        """Try it once. Returns False where it has to be retried."""
+        async with self._slots:
+            handover = ServiceHandover(
                 self._connection,
                 key,
                 configuration=self._configuration,
-                tell=lambda line: log.info("a Service is given back", step=line),
+                report=lambda line: log.info("a Service is given back", step=line),
                 writer=self._writer,
             )
             try:
-                # Whoever takes the selector away again meanwhile has adopted it again.
-                await adopting.release(only_selected=True)
+                # Without a selector, somebody has adopted the Service again.
+                await handover.release(only_selected=True)
             except NothingToDo:
                 return True
             except (CallFailed, InputError) as error:

@@ -1,4 +1,7 @@
-"""A candidate for leading: it reads and writes the Lease, and says at every moment whether it may write."""
+"""The leader elector: it reads and writes the Lease, and knows at every moment whether this replica may write.
+
+The rules are in `election`.
+"""
 
 import asyncio
 import math
@@ -21,14 +24,14 @@ from zoneward.controller.leader.election import (
     LeaseTiming,
     LeaseWait,
     ObservedLease,
-    decide,
+    decide_about_lease,
     observe_lease,
-    release,
+    released_lease,
 )
 
 
 class Leadership(Protocol):
-    """An `asyncio.Event`, or something like one: set while we lead."""
+    """An `asyncio.Event` or a similar object that is set while we lead."""
 
     def is_set(self) -> bool: ...
 
@@ -36,7 +39,7 @@ class Leadership(Protocol):
 
 
 def always_leading() -> Leadership:
-    """There are no others."""
+    """For a controller without other replicas."""
     event = asyncio.Event()
     event.set()
     return event
@@ -46,32 +49,40 @@ _MOMENT: Final = timedelta(microseconds=1)
 
 
 def since_boot() -> float:
-    """Seconds that also count while the machine sleeps, where it can tell: whoever slept must know that it did."""
+    """Seconds that also count while the machine is suspended, where the system has such a clock."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def new_identity() -> str:
-    """Another each time, so that whoever comes back under the same host name does not take itself for its forebear."""
+    """A new identity each time, so that a restarted process on the same host does not take itself for the old one."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sent:
-    """A write whose outcome is not known."""
+class _UnansweredClaim:
+    """A write of the Lease whose outcome is not known."""
 
     spec: LeaseSpec
-    over: str | None
-    """The version that it replaces; None: it creates."""
+    replaces: str | None
+    """The version that it replaces; None: it creates the Lease."""
     started: float
 
 
-class LeaderElector:
-    """One who wants to lead. ``key``: namespace and name of the Lease; ``identity``: unlike that of any other.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderCallbacks:
+    """``on_change`` gets True when we begin to lead, and False at once when we no longer do: another replica took over,
+    or we did not renew by the deadline. ``on_error`` gets failed calls, which are retried."""
 
-    ``on_change`` is called with True when we begin to lead, and with False at once when we no longer do: another took
-    over, or nothing was renewed by the deadline. What fails is told to ``on_trouble`` and tried again. ``clock`` counts
-    seconds and never goes back, ``now`` is the time of day and may be anything, ``chance`` is from 0 to 1.
+    on_change: Callable[[bool], None] = lambda _is_leader: None
+    on_error: Callable[[CallFailed], None] = lambda _error: None
+
+
+class LeaderElector:
+    """`run` it to take part in the election. ``key``: namespace and name of the Lease; ``identity`` is unique.
+
+    ``clock`` counts seconds and never goes back, ``now`` is the time of day and may be anything, ``chance`` returns
+    random numbers from 0 to 1.
     """
 
     def __init__(
@@ -81,8 +92,7 @@ class LeaderElector:
         key: Key,
         identity: str,
         timing: LeaseTiming | None = None,
-        on_change: Callable[[bool], None] = lambda _leads: None,
-        on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
+        callbacks: LeaderCallbacks | None = None,
         clock: Callable[[], float] = since_boot,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -91,55 +101,56 @@ class LeaderElector:
         self.identity: Final = identity
         self.timing: Final = timing or LeaseTiming()
         self.leading: Final = asyncio.Event()
-        """Set while ``on_change`` was last told True."""
+        """Set while we lead, as `LeaderCallbacks.on_change` was last called."""
         self._connection, self._key = connection, key
-        self._on_change, self._on_trouble = on_change, on_trouble
+        self._callbacks = callbacks or LeaderCallbacks()
         self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
         self._runs = False
-        self._known: ObservedLease | None = None
-        self._sent: tuple[_Sent, ...] = ()
+        self._observed: ObservedLease | None = None
+        self._unanswered: tuple[_UnansweredClaim, ...] = ()
         self._renewed: float | None = None
-        """When the last write was begun that is known to have made us, or kept us, the holder."""
+        """When the last write began that is known to have made or kept us the holder."""
         self._stamp = datetime.min.replace(tzinfo=UTC)
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         return self.may_write()
 
     @property
-    def leader(self) -> str:
-        """Who held the Lease when it was last looked at; empty for nobody."""
-        return self._known.holder if self._known is not None and not self._known.is_gone else ""
+    def leader_identity(self) -> str:
+        """The holder of the Lease when we last read it; empty for none."""
+        return self._observed.holder if self._observed is not None and not self._observed.is_gone else ""
 
     def may_write(self, margin: float = 0.0) -> bool:
         """Whether a write that may take ``margin`` seconds may begin: it would end before the renew deadline.
 
-        Asked at the moment of writing, it holds also after the process or the machine stood still.
+        Call it at the moment of writing: then it is right also after the process or the machine was suspended.
         """
         return self._left() > margin
 
     async def run(self) -> NoReturn:
-        """Want to lead until cancelled; then we no longer do. Finish all writes before; call `let_go` after."""
+        """Take part in the election until cancelled; from then on we do not lead. Finish all other writes before,
+        and call `release` after."""
         self._runs = True
         try:
             while True:
-                await self._sleep(min(await self._round(), self._left_if_leading()))
-                self._tell()
+                await self._sleep(min(await self._try_once(), self._left_if_leading()))
+                self._notify()
         finally:
             self._runs, self._renewed = False, None
-            self._tell()
+            self._notify()
 
-    async def let_go(self) -> None:
-        """After `run`: leave the Lease to others, where we hold it, so that they need not wait. Failing is no harm."""
-        assert not self._runs, "a candidate lets go after it has stopped to renew"
+    async def release(self) -> None:
+        """After `run`: release the Lease, if we hold it, so that others need not wait. A failure does no harm."""
+        assert not self._runs, "release the Lease after the elector has stopped"
         try:
             for is_last in (False, True):
-                if self._sent or is_last:
+                if self._unanswered or is_last:
                     await self._read()
                 claim = (
                     None
-                    if self._known is None
-                    else release(self._known, identity=self.identity, stamp=self._next_stamp())
+                    if self._observed is None
+                    else released_lease(self._observed, identity=self.identity, stamp=self._next_stamp())
                 )
                 if claim is None:
                     return
@@ -149,43 +160,45 @@ class LeaderElector:
                     continue
                 return
         except CallFailed as error:
-            self._on_trouble(error)
+            self._callbacks.on_error(error)
 
-    # --- one round ----------------------------------------------------------------------------------------------------
+    # --- one attempt --------------------------------------------------------------------------------------------------
 
-    async def _round(self) -> float:
-        """Seconds until the next one."""
+    async def _try_once(self) -> float:
+        """Returns the seconds until the next attempt."""
         try:
             return await self._take_or_wait()
         except CallFailed as error:
-            self._on_trouble(error)
-            asked = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
-            return max(self._spread(0.25, 0.5), min(asked, self.timing.retry_period))
+            self._callbacks.on_error(error)
+            retry_after = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
+            return max(self._spread(0.25, 0.5), min(retry_after, self.timing.retry_period))
         finally:
-            self._tell()
+            self._notify()
 
     async def _take_or_wait(self) -> float:
-        known = self._known
-        if known is None or self._sent or isinstance(self._decide(known), LeaseWait):
-            known = await self._read()
+        observed = self._observed
+        if observed is None or self._unanswered or isinstance(self._decide(observed), LeaseWait):
+            observed = await self._read()
         for is_last in (False, True):
-            move = self._decide(known)
+            move = self._decide(observed)
             if isinstance(move, LeaseWait):
-                # Others look a little more often than a leader renews: a death is counted from the last renewal seen.
+                # Others read a little more often than a leader renews: they count from the last renewal that they saw.
                 return min(move.seconds, self._spread(0.5, 0.75))
             try:
                 await self._write(move)
             except (Conflict, NotFound):
                 if is_last:
                     raise
-                known = await self._read()
+                observed = await self._read()
             else:
                 break
         return self._spread(0.75, 1.0)
 
-    def _decide(self, known: ObservedLease) -> LeaseWait | LeaseClaim:
+    def _decide(self, observed: ObservedLease) -> LeaseWait | LeaseClaim:
         now, stamp = self._clock(), self._next_stamp()
-        return decide(known, key=self._key, identity=self.identity, timing=self.timing, now=now, stamp=stamp)
+        return decide_about_lease(
+            observed, key=self._key, identity=self.identity, timing=self.timing, now=now, stamp=stamp
+        )
 
     async def _read(self) -> ObservedLease:
         namespace, name = self._key
@@ -194,46 +207,46 @@ class LeaderElector:
             lease = await self._writer().read(LEASES, namespace=namespace, name=name)
         except NotFound:
             lease = None
-        known = self._known = observe_lease(lease, before=self._known, at=self._clock())
+        observed = self._observed = observe_lease(lease, before=self._observed, at=self._clock())
         if lease is None:
-            self._sent = tuple(each for each in self._sent if each.over is None)
-            return known
-        for each in self._sent:
+            self._unanswered = tuple(each for each in self._unanswered if each.replaces is None)
+            return observed
+        for each in self._unanswered:
             if each.spec == lease.spec:
                 self._renewed = each.started
-        if known.holder != self.identity:
+        if observed.holder != self.identity:
             self._renewed = None
-            self._tell()
+            self._notify()
         version = lease.metadata.resource_version
-        self._sent = tuple(each for each in self._sent if each.over == version)
-        return known
+        self._unanswered = tuple(each for each in self._unanswered if each.replaces == version)
+        return observed
 
     async def _write(self, claim: LeaseClaim) -> None:
         lease = claim.lease
-        over = lease.metadata.resource_version
-        sent = _Sent(spec=lease.spec, over=over, started=self._clock())
-        self._sent += (sent,)
+        version = lease.metadata.resource_version
+        sent = _UnansweredClaim(spec=lease.spec, replaces=version, started=self._clock())
+        self._unanswered += (sent,)
         writer = self._writer()
         try:
-            metadata = await (writer.update(LEASES, lease) if over else writer.create(LEASES, lease))
+            metadata = await (writer.update(LEASES, lease) if version else writer.create(LEASES, lease))
         except CallFailed as error:
             if outcome_of(error) is not Outcome.UNKNOWN:
-                self._sent = tuple(each for each in self._sent if each is not sent)
+                self._unanswered = tuple(each for each in self._unanswered if each is not sent)
             raise
-        # Earlier ones whose outcome is not known replace a version that is no more: they will never be done.
-        self._sent = ()
-        self._known = observe_lease(replace(lease, metadata=metadata), before=self._known, at=self._clock())
+        # Earlier unanswered claims replace a version that is gone: they will never be done.
+        self._unanswered = ()
+        self._observed = observe_lease(replace(lease, metadata=metadata), before=self._observed, at=self._clock())
         if lease.spec.holder_identity == self.identity:
             self._renewed = sent.started
 
     def _writer(self) -> Writer:
-        # Not longer than we lead, so that the end of it is told at once.
-        return Writer(self._connection, limit=min(self.timing.call, self._left_if_leading()))
+        # Not longer than we lead, so that its end is noticed at once.
+        return Writer(self._connection, limit=min(self.timing.call_timeout, self._left_if_leading()))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _left(self) -> float:
-        """Seconds for which we lead; negative where we do not."""
+        """Seconds for which we still lead; negative where we do not."""
         if not self._runs or self._renewed is None:
             return -1.0
         return self._renewed + self.timing.renew_deadline - self._clock()
@@ -243,32 +256,33 @@ class LeaderElector:
         return left if left > 0 else float("inf")
 
     def _spread(self, least: float, most: float) -> float:
-        """Of the retry period: candidates that started together do not stay together."""
+        """A random part of the retry period: replicas that started together do not stay together."""
         return self.timing.retry_period * (least + (most - least) * self._chance())
 
     def _next_stamp(self) -> str:
-        """Later than all before, also where the clock is set back: others take equal Leases for one not renewed."""
+        """Later than all before, also when the clock is set back: others take an equal Lease for one not renewed."""
         self._stamp = max(self._now(), self._stamp + _MOMENT)
         return micro_time(self._stamp)
 
-    def _tell(self) -> None:
-        leads = self.leads
-        if leads == self.leading.is_set():
+    def _notify(self) -> None:
+        is_leader = self.is_leader
+        if is_leader == self.leading.is_set():
             return
-        if leads:
+        if is_leader:
             self.leading.set()
         else:
             self.leading.clear()
-        self._on_change(leads)
+        self._callbacks.on_change(is_leader)
 
 
 _NO_QUERY: Final[Mapping[str, str]] = {}
 _GATEWAY_TIMEOUT: Final = 504
-"""The one answer that says nothing: whatever stands behind the server goes on."""
+"""The one answer that leaves the outcome open: the server behind the gateway goes on."""
 
 
 class UnansweredWrites:
-    """A connection that remembers when it last began a write that was cut off. ``clock`` counts seconds."""
+    """A connection that remembers writes without an answer: the server may still do them, so the Lease must not be
+    released too early. ``clock`` counts seconds."""
 
     def __init__(self, connection: Sender, *, clock: Callable[[], float]) -> None:
         self._connection, self._clock = connection, clock
@@ -276,7 +290,7 @@ class UnansweredWrites:
 
     @property
     def age(self) -> float:
-        """Seconds since the last one was begun; infinite where there is none."""
+        """Seconds since the last such write began; infinite without one."""
         return self._clock() - self._begun
 
     async def get(self, path: str, query: Mapping[str, str] = _NO_QUERY, *, timeout: float | None = None) -> bytes:

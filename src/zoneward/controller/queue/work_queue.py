@@ -1,4 +1,18 @@
-"""The queue that workers take Services from: `ItemSchedule` with a clock, chance, and waiting."""
+"""The work queue of the controller: like client-go's, with urgency, batching and a wait for the cache.
+
+A key has one item in the queue, whatever happens to it. An item waits, is worked on, or is quiet. A key that is added
+while it is worked on waits again afterwards. No key is handed out twice at a time.
+
+`ItemSchedule` decides which key is next. It has no clock, no random numbers and no waiting. Items that wait until a
+time are in one heap by that time. Items that are due are in another heap by rank: the time at which they became due
+plus what their urgency can wait. So the more urgent go first, and none is passed over for ever: an item in the
+background that has been due for its `PATIENCE` goes before one that has just become urgent. The heaps may hold outdated
+entries; an entry counts while it has the number that its item remembers.
+
+`WorkQueue` adds the clock, the random numbers, and the workers that wait.
+
+A failed write is retried here: `WorkQueue.retry` queues the key again after a growing pause.
+"""
 
 import asyncio
 from collections import deque
@@ -13,21 +27,22 @@ from zoneward.controller.queue.batching import NO_WRITES, BackOff, Batching, Wri
 
 K = TypeVar("K", bound=Hashable)
 FEW_ENDPOINTS: Final = 3
-"""Up to this number of ready endpoints, one more makes much of a difference."""
+"""Up to this number of ready endpoints, one more or less makes a great difference."""
 
 
 class Urgency(IntEnum):
-    """What a change can wait for: smaller numbers less."""
+    """How long a change can wait: a smaller number is more urgent."""
 
     URGENT = 0
-    """An endpoint goes away or is not ready any more: traffic fails until it is written. Or few are there at all."""
+    """An endpoint goes away or is no longer ready, and traffic fails until that is written; or there are few
+    endpoints."""
     NORMAL = 1
     BACKGROUND = 2
-    """Nothing is known to have changed: a resync, demand."""
+    """No object of the Service changed: a resync, or a change of demand."""
 
 
 PATIENCE: Final = (0.0, 0.25, 5.0)
-"""Seconds by urgency that one which is due may be passed over by those that are more urgent."""
+"""By urgency, the seconds for which more urgent items may go before one that is due."""
 
 
 def urgency_of(*, takes_away: bool, ready: int) -> Urgency:
@@ -37,20 +52,20 @@ def urgency_of(*, takes_away: bool, ready: int) -> Urgency:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem(Generic[K]):
-    """A key to work on. ``since``: when the first change came that is not written yet (s). ``failures``: tries in a row
-    that failed. ``in_vain``: the cache was waited for, and did not come: read afresh."""
+    """A key to work on. ``since``: when the first change came that is not written yet (s). ``failures``: failed tries
+    in a row. ``cache_timed_out``: the cache did not catch up in time, so the worker has to read from the API server."""
 
     key: K
     since: float
     urgency: Urgency
     failures: int = 0
-    in_vain: bool = False
+    cache_timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """How many keys are due, wait to be (``gathering``; after failures: ``failing``; for the cache: ``stale``), and
-    are worked on."""
+    """The number of keys that are due, that are not yet due (``gathering`` changes; ``failing``: retried later;
+    ``stale``: waiting for the cache), and that workers are ``working`` on."""
 
     due: int = 0
     gathering: int = 0
@@ -77,16 +92,16 @@ class _QueueEntry(Generic[K]):
     urgency: Urgency
     state: _EntryState = _EntryState.QUIET
     number: int = 0
-    """Of the one item in the heaps that counts; 0: none."""
+    """The number of its valid entry in the heaps; 0: none."""
     due: float = 0.0
-    given: float = 0.0
+    taken: float = 0.0
     stale: bool = False
     failures: int = 0
     not_before: float = 0.0
-    asked: bool = False
-    """Whether, and until when, the server asked to wait after the last failure."""
+    has_retry_after: bool = False
+    """Whether, and until when, the server asked us to wait after the last failure."""
     changed: float | None = None
-    """When it first changed while it was worked on, and how urgent that is."""
+    """When it first changed while it was worked on, and how urgent that change is."""
     changed_urgency: Urgency = Urgency.BACKGROUND
     pace: WritePace = NO_WRITES
 
@@ -106,11 +121,11 @@ class ItemSchedule(Generic[K]):
         self._number = 0
 
     def add(self, key: K, *, now: float, urgency: Urgency = Urgency.NORMAL) -> None:
-        """Something happened to a key. Nothing that was added before is forgotten."""
+        """A key changed. Earlier changes of it are kept."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _QueueEntry(key, now, urgency)
-            self._wait(entry, now)
+            self._wait_until(entry, now)
         elif entry.state is _EntryState.WORKING:
             if entry.changed is None:
                 entry.changed, entry.changed_urgency = now, urgency
@@ -118,26 +133,26 @@ class ItemSchedule(Generic[K]):
                 entry.changed_urgency = urgency
         elif entry.state is _EntryState.QUIET:
             entry.since, entry.urgency = now, urgency
-            self._wait(entry, self._batching.due(now, entry.pace))
+            self._wait_until(entry, self._batching.due(now, entry.pace))
         else:
-            self._more(entry, now, urgency)
+            self._add_to_waiting(entry, now, urgency)
 
     def take(self, now: float) -> WorkItem[K] | None:
-        """The key to work on, which is not given out again before `done`, `failed` or `stale` is told; None: none."""
+        """The next key, which is not handed out again before `done`, `retry` or `wait_for_cache`; None: none is due."""
         self._forget_quiet(now)
         while self._later and self._later[0][0] <= now:
             _, number, entry = heappop(self._later)
             if entry.number == number:
-                self._rank(entry)
+                self._make_due(entry)
         while self._due:
             _, number, entry = heappop(self._due)
             if entry.number == number:
-                entry.number, entry.state, entry.given = 0, _EntryState.WORKING, now
+                entry.number, entry.state, entry.taken = 0, _EntryState.WORKING, now
                 return WorkItem(entry.key, entry.since, entry.urgency, entry.failures, entry.stale)
         return None
 
     def next_due(self) -> float | None:
-        """When `take` has something, which may be past; None: not before something is added."""
+        """When `take` has a key, which may be past; None: not before a key is added."""
         for heap in (self._due, self._later):
             while heap and heap[0][2].number != heap[0][1]:
                 heappop(heap)
@@ -146,54 +161,53 @@ class ItemSchedule(Generic[K]):
         return None
 
     def done(self, key: K, *, now: float, writes: int) -> float:
-        """The cluster has what is to be there, after so many writes of slices. Seconds since the first change."""
+        """The work is done, with so many writes of slices. Returns the seconds since the first change."""
         entry = self._worked_on(key)
         waited = now - entry.since
-        entry.pace = self._batching.after(entry.pace, given=entry.given, writes=writes)
+        entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes)
         entry.failures, entry.stale = 0, False
         if entry.changed is not None:
             entry.since, entry.urgency, entry.changed = entry.changed, entry.changed_urgency, None
-            self._wait(entry, self._batching.due(entry.since, entry.pace))
+            self._wait_until(entry, self._batching.due(entry.since, entry.pace))
         else:
-            self._rest(entry, now)
+            self._make_quiet(entry, now)
         return waited
 
-    def failed(self, key: K, *, now: float, chance: float, writes: int = 0, retry_after: float | None = None) -> float:
-        """It could not be done. Seconds until the next try; ``retry_after`` is what the server asked for."""
+    def retry(self, key: K, *, now: float, chance: float, writes: int = 0, retry_after: float | None = None) -> float:
+        """The work failed. Returns the seconds until the next try; ``retry_after`` is what the server asked for."""
         entry = self._worked_on(key)
-        entry.pace = self._batching.after(entry.pace, given=entry.given, writes=writes)
+        entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes)
         entry.failures, entry.stale = entry.failures + 1, False
         due = now + self._back_off.pause(failed=entry.failures, chance=chance, retry_after=retry_after)
-        entry.not_before, entry.asked = now + (retry_after or 0.0), retry_after is not None
+        entry.not_before, entry.has_retry_after = now + (retry_after or 0.0), retry_after is not None
         has_news = entry.changed is not None
-        self._merge(entry)
-        self._wait(entry, self._with_news(entry, due, now) if has_news else due)
+        self._merge_changes(entry)
+        self._wait_until(entry, self._due_with_news(entry, due, now) if has_news else due)
         return entry.due - now
 
-    def stale(self, key: K, *, now: float, limit: float) -> None:
-        """The cache lags behind what was written: not given out before `wake`, or before ``limit`` seconds."""
+    def wait_for_cache(self, key: K, *, now: float, limit: float) -> None:
+        """The cache lags behind our writes: the key is not handed out before `wake`, for at most ``limit`` seconds."""
         entry = self._worked_on(key)
-        self._merge(entry)
+        self._merge_changes(entry)
         entry.stale = True
-        self._wait(entry, now + limit)
+        self._wait_until(entry, now + limit)
 
     def wake(self, key: K, *, now: float) -> bool:
-        """The cache has what a key waits for. False: it does not wait for the cache."""
+        """The cache has what a key waits for. Returns whether the key waited for the cache."""
         entry = self._entries.get(key)
-        if entry is None or not self._awaits_cache(entry):
+        if entry is None or not self._waits_for_cache(entry):
             return False
         entry.stale = False
-        self._wait(entry, now)
+        self._wait_until(entry, now)
         return True
 
     def is_stale(self, key: K) -> bool:
         """Whether a key waits for the cache."""
         entry = self._entries.get(key)
-        return entry is not None and self._awaits_cache(entry)
+        return entry is not None and self._waits_for_cache(entry)
 
-    def begin(self, now: float) -> None:
-        """What waits does so since now, and not since it changed: so far it was for somebody else to do. Looks at all
-        entries."""
+    def restart_waiting(self, now: float) -> None:
+        """Waiting keys wait since now, and not since they changed: until now another replica led. Visits all items."""
         for entry in self._entries.values():
             entry.since = now
             if entry.changed is not None:
@@ -202,11 +216,11 @@ class ItemSchedule(Generic[K]):
     # --- what can be measured -----------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """All that is remembered, of quiet keys too."""
+        """The number of keys that are remembered, quiet ones too."""
         return len(self._entries)
 
     def depth(self, now: float) -> QueueDepth:
-        """Looks at all entries."""
+        """Visits all items."""
         due = gathering = failing = stale = working = 0
         for entry in self._entries.values():
             if entry.state is _EntryState.WORKING:
@@ -222,8 +236,8 @@ class ItemSchedule(Generic[K]):
                     gathering += 1
         return QueueDepth(due, gathering, failing, stale, working)
 
-    def oldest(self, now: float) -> float:
-        """Seconds since the first change that is not written, worked on or not; 0 for none. Looks at all entries."""
+    def longest_wait(self, now: float) -> float:
+        """Seconds since the first change that is not written, worked on or not; 0 for none. Visits all items."""
         return now - min(
             (each.since for each in self._entries.values() if each.state is not _EntryState.QUIET), default=now
         )
@@ -233,45 +247,45 @@ class ItemSchedule(Generic[K]):
     def _worked_on(self, key: K) -> _QueueEntry[K]:
         entry = self._entries.get(key)
         if entry is None or entry.state is not _EntryState.WORKING:
-            raise ValueError(f"expected a key that was given out, got {key}")
+            raise ValueError(f"expected a key that was handed out, got {key}")
         return entry
 
-    def _awaits_cache(self, entry: _QueueEntry[K]) -> bool:
+    def _waits_for_cache(self, entry: _QueueEntry[K]) -> bool:
         return entry.stale and entry.state is not _EntryState.WORKING
 
-    def _more(self, entry: _QueueEntry[K], now: float, urgency: Urgency) -> None:
-        """A change of a key that waits already."""
+    def _add_to_waiting(self, entry: _QueueEntry[K], now: float, urgency: Urgency) -> None:
+        """A change of a key that already waits."""
         is_raised = urgency < entry.urgency
         if is_raised:
             entry.urgency = urgency
         if entry.state is _EntryState.DUE:
             if is_raised:
-                self._rank(entry)
+                self._make_due(entry)
         elif entry.failures and not entry.stale:
-            due = self._with_news(entry, entry.due, now)
+            due = self._due_with_news(entry, entry.due, now)
             if due < entry.due:
-                self._wait(entry, due)
+                self._wait_until(entry, due)
 
-    def _with_news(self, entry: _QueueEntry[K], due: float, now: float) -> float:
-        # Changes come at times of their own, which spreads those that failed together as well as chance does.
-        wait = 0.0 if entry.asked else self._back_off.with_news
+    def _due_with_news(self, entry: _QueueEntry[K], due: float, now: float) -> float:
+        # Changes come at different times, which spreads the retries as well as random numbers do.
+        wait = 0.0 if entry.has_retry_after else self._back_off.with_news
         return max(entry.not_before, min(due, now + wait))
 
-    def _merge(self, entry: _QueueEntry[K]) -> None:
-        """What happened during the work waits together with what the work was for."""
+    def _merge_changes(self, entry: _QueueEntry[K]) -> None:
+        """Changes during the work wait together with those that the work was for."""
         if entry.changed is not None:
             entry.urgency, entry.changed = min(entry.urgency, entry.changed_urgency), None
 
-    def _wait(self, entry: _QueueEntry[K], due: float) -> None:
+    def _wait_until(self, entry: _QueueEntry[K], due: float) -> None:
         entry.due, entry.state = due, _EntryState.LATER
         heappush(self._later, (due, self._next_number(entry), entry))
 
-    def _rank(self, entry: _QueueEntry[K]) -> None:
+    def _make_due(self, entry: _QueueEntry[K]) -> None:
         entry.state = _EntryState.DUE
         heappush(self._due, (entry.due + PATIENCE[entry.urgency], self._next_number(entry), entry))
 
-    def _rest(self, entry: _QueueEntry[K], now: float) -> None:
-        """Nothing to do: remembered only while its pace says something about the changes to come."""
+    def _make_quiet(self, entry: _QueueEntry[K], now: float) -> None:
+        """Nothing to do: the item is kept only while its pace matters for the changes to come."""
         until = self._batching.forgotten_from(entry.pace)
         if until <= now:
             del self._entries[entry.key]
@@ -291,23 +305,23 @@ class ItemSchedule(Generic[K]):
         return self._number
 
 
-STALE_LIMIT: Final = 5.0
-"""Seconds that the cache is waited for."""
+CACHE_TIMEOUT: Final = 5.0
+"""Seconds to wait for the cache."""
 
 
-class Queue(Generic[K]):
-    """Keys to work on, for any number of workers in one event loop::
+class WorkQueue(Generic[K]):
+    """Keys for any number of workers in one event loop::
 
-        while (given := await queue.next()) is not None:
+        while (item := await queue.get()) is not None:
             try:
-                writes = await work(given.key)
+                writes = await work(item.key)
             except SomethingFailed as error:
-                queue.failed(given.key, retry_after=error.retry_after)
+                queue.retry(item.key, retry_after=error.retry_after)
             else:
-                queue.done(given.key, writes=writes)
+                queue.done(item.key, writes=writes)
 
-    Everything that is given out must be answered with `done`, `failed` or `stale`. ``clock`` is the event loop's unless
-    told; ``chance`` gives numbers from 0 to 1.
+    Each key that is handed out must be answered with `done`, `retry` or `wait_for_cache`. ``clock`` is the event loop's
+    by default; ``chance`` returns random numbers from 0 to 1.
     """
 
     def __init__(
@@ -321,31 +335,31 @@ class Queue(Generic[K]):
         self._schedule = ItemSchedule[K](batching or Batching(), back_off or BackOff())
         self._clock = clock or asyncio.get_running_loop().time
         self._chance = chance
-        self._takers: deque[asyncio.Future[None]] = deque()
+        self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._is_closed = False
+        self._is_shut_down = False
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def add(self, key: K, *, urgency: Urgency = Urgency.NORMAL) -> None:
-        """A key changed. Safe to call at any rate; a key that waits already costs a look-up."""
+        """A key changed. It may be called at any rate: a key that already waits costs one look-up."""
         self._schedule.add(key, now=self._clock(), urgency=urgency)
-        if self._takers:
-            self._call_takers()
+        if self._getters:
+            self._wake_getters()
 
     def add_all(self, keys: Iterable[K], *, urgency: Urgency = Urgency.NORMAL) -> None:
         """Keys that changed together."""
         now = self._clock()
         for key in keys:
             self._schedule.add(key, now=now, urgency=urgency)
-        if self._takers:
-            self._call_takers()
+        if self._getters:
+            self._wake_getters()
 
     def wake(self, key: K) -> bool:
-        """The cache has what a key waits for. False: it does not wait for the cache."""
+        """The cache has what a key waits for. Returns whether the key waited for the cache."""
         is_woken = self._schedule.wake(key, now=self._clock())
         if is_woken:
-            self._call_takers()
+            self._wake_getters()
         return is_woken
 
     def is_stale(self, key: K) -> bool:
@@ -354,80 +368,81 @@ class Queue(Generic[K]):
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
-    async def next(self) -> WorkItem[K] | None:
-        """Wait for the next key; None once the queue is closed. Cancelled while it waits, it takes none with it."""
-        while not self._is_closed:
-            given = self._schedule.take(self._clock())
-            if given is not None:
-                # There may be more than there were calls: a timer calls once for all that is due.
-                self._call_takers()
-                return given
-            taker = asyncio.get_running_loop().create_future()
-            self._takers.append(taker)
+    async def get(self) -> WorkItem[K] | None:
+        """Wait for the next key; None once the queue is shut down. No key is lost when the caller is cancelled."""
+        while not self._is_shut_down:
+            item = self._schedule.take(self._clock())
+            if item is not None:
+                # The timer wakes one getter for all that is due: there may be more.
+                self._wake_getters()
+                return item
+            getter = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
             self._set_timer()
             try:
-                await taker
+                await getter
             except asyncio.CancelledError:
-                if taker in self._takers:
-                    self._takers.remove(taker)
+                if getter in self._getters:
+                    self._getters.remove(getter)
                 else:
-                    # The call was for whoever comes next.
-                    self._call_takers()
+                    # It was woken for a key that another getter can have.
+                    self._wake_getters()
                 raise
         return None
 
     def done(self, key: K, *, writes: int = 0) -> float:
-        """The work is done, after so many writes of slices. Seconds since its first change came."""
+        """The work is done, with so many writes of slices. Returns the seconds since the key's first change."""
         waited = self._schedule.done(key, now=self._clock(), writes=writes)
-        self._call_takers()
+        self._wake_getters()
         return waited
 
-    def failed(self, key: K, *, writes: int = 0, retry_after: float | None = None) -> float:
-        """It could not be done, and is tried again; ``retry_after``: not before so many seconds. Seconds until then."""
-        pause = self._schedule.failed(
+    def retry(self, key: K, *, writes: int = 0, retry_after: float | None = None) -> float:
+        """The work failed and is retried after a growing pause, ``retry_after`` at least. Returns the pause in
+        seconds."""
+        pause = self._schedule.retry(
             key, now=self._clock(), chance=self._chance(), writes=writes, retry_after=retry_after
         )
-        self._call_takers()
+        self._wake_getters()
         return pause
 
-    def stale(self, key: K, *, limit: float = STALE_LIMIT) -> None:
-        """The cache lags behind what was written: given out again after `wake`, or after ``limit`` seconds and then
-        with ``in_vain``."""
-        self._schedule.stale(key, now=self._clock(), limit=limit)
-        self._call_takers()
+    def wait_for_cache(self, key: K, *, limit: float = CACHE_TIMEOUT) -> None:
+        """The cache lags behind our writes: the key is handed out again after `wake`, or after ``limit`` seconds with
+        ``cache_timed_out``."""
+        self._schedule.wait_for_cache(key, now=self._clock(), limit=limit)
+        self._wake_getters()
 
-    def close(self) -> None:
-        """Nothing is given out any more, and `next` comes to its end; work that was given out can still be answered."""
-        self._is_closed = True
+    def shut_down(self) -> None:
+        """Hand out nothing more, and end all `get`; keys that were handed out can still be answered."""
+        self._is_shut_down = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._takers:
-            _call(self._takers.popleft())
+        while self._getters:
+            _wake(self._getters.popleft())
 
-    def begin(self) -> None:
-        """We lead from now on: what waits does so since now. When it is given out does not change."""
-        self._schedule.begin(self._clock())
+    def restart_waiting(self) -> None:
+        """We lead from now on: keys wait since now. When they are handed out does not change."""
+        self._schedule.restart_waiting(self._clock())
 
     # --- what can be measured -----------------------------------------------------------------------------------------
 
     def depth(self) -> QueueDepth:
-        """How many keys wait for what."""
+        """The number of keys by what they wait for."""
         return self._schedule.depth(self._clock())
 
-    def oldest(self) -> float:
+    def longest_wait(self) -> float:
         """Seconds since the first change that is not written; 0 for none."""
-        return self._schedule.oldest(self._clock())
+        return self._schedule.longest_wait(self._clock())
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def _call_takers(self) -> None:
-        """Call one who waits if something is due, and see to it that one is called when something will be."""
-        if not self._takers or self._is_closed:
+    def _wake_getters(self) -> None:
+        """Wake a getter if a key is due; otherwise set the timer for the next key."""
+        if not self._getters or self._is_shut_down:
             return
         due = self._schedule.next_due()
         if due is not None and due <= self._clock():
-            _call(self._takers.popleft())
+            _wake(self._getters.popleft())
         else:
             self._set_timer()
 
@@ -445,9 +460,9 @@ class Queue(Generic[K]):
 
     def _tick(self) -> None:
         self._timer = None
-        self._call_takers()
+        self._wake_getters()
 
 
-def _call(taker: asyncio.Future[None]) -> None:
-    if not taker.done():
-        taker.set_result(None)
+def _wake(getter: asyncio.Future[None]) -> None:
+    if not getter.done():
+        getter.set_result(None)

@@ -1,12 +1,12 @@
-"""Which Services have to be decided again because demand changed: those whose decision comes out differently.
+"""Which Services a change of demand affects: those whose decision would come out differently.
 
-KEP-2433 § Overload asks for it: a Node that comes or goes must not rewrite the slices of every Service. A Service is
-summarize once, when it is decided; whether another demand would change that decision then follows from a few whole
-numbers, by the rules that the decision itself asks. Where it does not follow (the algorithms of KEP-2004 with other
-shares), the answer is that it may: the Service is planned again, and nothing is written where nothing differs.
+KEP-2433 § Overload requires it: a Node that comes or goes must not rewrite the slices of every Service. Each decision
+is summarized in a few whole numbers. Whether another demand would change the decision follows from them, by the rules
+of the decision itself. Where it does not follow (the algorithms of KEP-2004 with other shares), the answer is that it
+may: the Service is planned again, and nothing is written where nothing differs.
 
-What a decision comes to is its hints or groups, whether it is active, and the reason. Percentages and numbers of Nodes
-in messages are told when the Service is decided the next time.
+A decision differs in its hints or groups, whether it is active, and the reason. Percentages and numbers of Nodes in
+messages are updated when the Service is decided the next time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,11 +28,11 @@ from zoneward.routing.request.asked import Approach
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSummary:
-    """What has to be known of one decision, for one Service and address family.
+    """A decision for one Service and address family, as far as a change of demand matters for it.
 
-    ``endpoints`` are the ready ones that count, each address once. Where hints balance, ``allocation`` says who serves
-    whom, ``consumed`` how many endpoints each zone has, and ``hints_settings`` what was decided by. ``homeless``: some
-    endpoint has no zone, or one where no traffic starts.
+    ``endpoints`` is the number of ready endpoints, each address once. Where hints balance load, ``allocation`` is the
+    decision's, ``consumed`` the number of endpoints that each zone consumes, and ``hints_settings`` the decision's
+    settings. ``has_zoneless``: some endpoint has no zone, or a zone without demand.
     """
 
     approach: Approach
@@ -43,13 +43,13 @@ class DecisionSummary:
     consumed: Mapping[str, int] = field(default_factory=dict)
     allocation: Allocation | None = None
     hints_settings: HintsSettings | None = None
-    homeless: bool = False
+    has_zoneless: bool = False
 
 
-def summarize(decision: Decision, *, twins: int = 0, homeless: bool = False) -> DecisionSummary:
-    """The numbers of a decision; ``twins`` are the ready endpoints that share their address with another one.
+def summarize(decision: Decision, *, shared_addresses: int = 0, has_zoneless: bool = False) -> DecisionSummary:
+    """Summarize a decision; ``shared_addresses`` is the number of ready endpoints whose address another one has too.
 
-    A decision as upstream takes it has no allocation: whoever has its slices puts in what their hints say.
+    A decision as upstream takes it has no allocation: the caller adds what the hints of its slices say.
     """
     allocation = decision.allocation
     consumed = {} if allocation is None else {str(g): allocation.size(n) for n, g in enumerate(allocation.groups)}
@@ -58,19 +58,19 @@ def summarize(decision: Decision, *, twins: int = 0, homeless: bool = False) -> 
         heuristic=decision.heuristic,
         active=decision.active,
         reason=decision.reason,
-        endpoints=decision.endpoints - twins,
+        endpoints=decision.endpoints - shared_addresses,
         consumed=consumed,
         allocation=allocation,
         hints_settings=decision.hints_settings,
-        homeless=homeless,
+        has_zoneless=has_zoneless,
     )
 
 
 def services_to_requeue(
     services: Iterable[tuple[Key, Iterable[DecisionSummary]]], *, old: Demand, new: Demand, configuration: Configuration
 ) -> list[Key]:
-    """The Services of which some address family may be decided differently."""
-    if _shared(old) == _shared(new):
+    """The Services for which the decision of some address family may differ."""
+    if _inputs(old) == _inputs(new):
         return []
     return [
         key
@@ -80,37 +80,37 @@ def services_to_requeue(
 
 
 def may_differ(state: DecisionSummary, *, old: Demand, new: Demand, configuration: Configuration) -> bool:
-    """Whether a decision that was taken under ``old`` may come out differently under ``new``; False is certain."""
+    """Whether a decision under the demand ``old`` may differ under ``new``. False is certain."""
     heuristic = HEURISTICS.get(state.heuristic or "")
     if heuristic is None or state.reason is Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL:
         return False
     if not heuristic.subsets:
         if not heuristic.balances:
-            # Every endpoint to its own zone: no Node is asked. What is told names zones that have none.
+            # Every endpoint serves its own zone, whatever the demand. The message names zones without endpoints.
             return old.zones != new.zones
         if configuration.upstream:
             return _upstream_hints_differ(state, new)
         return _hints_differ(state, old, new, configuration)
     if heuristic.balances:
         return _subsets_differ(state, old, new)
-    return old.zones != new.zones or (state.homeless and old.reduced != new.reduced)
+    return old.zones != new.zones or (state.has_zoneless and old.reduced != new.reduced)
 
 
-def _shared(demand: Demand) -> object:
-    """All that decisions read of demand."""
-    return _facts(demand), demand.reduced, demand.by_count.reduced
+def _inputs(demand: Demand) -> object:
+    """All that decisions read from demand."""
+    return _refusals(demand), demand.reduced, demand.by_count.reduced
 
 
-def _facts(demand: Demand) -> tuple[bool, bool, bool, bool]:
-    """What refuses every Service that balances: no Node, one without a zone, one without CPU, one zone."""
+def _refusals(demand: Demand) -> tuple[bool, bool, bool, bool]:
+    """What refuses every Service that balances load: no Node, one without a zone, one without CPU, one zone."""
     without_cpu = bool(demand.without_cpu) and demand.unit != "nodes"
     return not demand.nodes, bool(demand.without_zone), without_cpu, len(demand.zones) < 2
 
 
 def _hints_differ(state: DecisionSummary, old: Demand, new: Demand, configuration: Configuration) -> bool:
-    if _facts(old) != _facts(new):
+    if _refusals(old) != _refusals(new):
         return True
-    if any(_facts(new)):
+    if any(_refusals(new)):
         return False
     number = state.endpoints
     if (number < len(old.zones)) != (number < len(new.zones)):
@@ -124,10 +124,10 @@ def _hints_differ(state: DecisionSummary, old: Demand, new: Demand, configuratio
         for zone, weight in new.weight_of.items()
     }
     if not state.active:
-        # It is off, and stays off while the minimums do not fit.
+        # It is inactive, and stays so while the minimums do not fit.
         return sum(needed.values()) <= number
-    # It is on, and stays as it is while nobody lacks its minimum, nobody serves a zone without demand, and enough
-    # traffic stays in its zone.
+    # It is active, and stays as it is while no zone lacks its minimum, no endpoint serves a zone without demand, and
+    # enough traffic stays in its zone.
     if any(state.consumed.get(zone, 0) < least for zone, least in needed.items()) or any(
         consumed and zone not in needed for zone, consumed in state.consumed.items()
     ):
@@ -141,7 +141,7 @@ def _hints_differ(state: DecisionSummary, old: Demand, new: Demand, configuratio
 
 
 def _upstream_hints_differ(state: DecisionSummary, new: Demand) -> bool:
-    """Upstream asks for the minimum of each zone. It looks at Services that have hints alone; here also at others."""
+    """Upstream compares the minimum of each zone, for Services with hints only; this does so for all."""
     ranges = upstream.zone_ranges(new, state.endpoints)
     if isinstance(ranges, upstream.Refusal):
         return state.active or state.reason is not ranges.reason

@@ -1,8 +1,8 @@
-"""Whether the cache has seen our own writes: a decision from an older one would undo or repeat them.
+"""Tracks whether the cache has seen our own writes: a plan from an older cache would undo or repeat them.
 
-As upstream's tracker of EndpointSlices, but by resourceVersion where both are numbers, as they compare then (KEP-5504):
-a generation does not grow when nothing but an annotation changes, and what slices remember is an annotation. Where a
-server's versions are no numbers the generation serves, and one that has not grown says nothing.
+Like upstream's EndpointSliceTracker, but by resourceVersion where both versions are numbers, because numbers can be
+compared (KEP-5504). A generation does not grow when only an annotation changes, and slices keep their state in an
+annotation. Where a server's versions are not numbers the generation is compared; one that has not grown proves nothing.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,8 +16,8 @@ _Change = tuple[EndpointSlice | None, EndpointSlice | None]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSlice:
-    """What the cache should show of one slice, or something later. ``replaced`` is the version that the write was made
-    on, and ``is_deleted`` says that the slice should be gone."""
+    """The state of one slice that the cache should show, or a later one. ``replaced`` is the version that our write
+    replaced; ``is_deleted``: the slice should be gone."""
 
     name: str
     version: str | None = None
@@ -28,7 +28,7 @@ class ExpectedSlice:
 
 @dataclass(frozen=True, slots=True)
 class SliceChange:
-    """What a change of the cache tells: the Services of the slice, and whether it was anything but our own write."""
+    """A change of a slice in the cache: the slice's Services, and whether it is anything but our own write."""
 
     services: frozenset[Key]
     is_news: bool
@@ -37,86 +37,87 @@ class SliceChange:
 class EndpointSliceTracker:
     """What we wrote, by Service and by the slices' UIDs. Memory is freed with slices and Services.
 
-    In order: write, `written` or `deletion_expected` with the answer, and `observe` with every change of the cache.
+    For each write call `write_started`, then `written` or `deletion_expected` with the answer, then `write_answered`;
+    call `observe` for every change of the cache.
     """
 
     def __init__(self) -> None:
         self._expected: dict[Key, dict[str, ExpectedSlice]] = {}
-        self._begun: dict[Key, list[_Change]] = {}
-        """What the cache told of slices, by their own keys, while they were written."""
+        self._changes_during_write: dict[Key, list[_Change]] = {}
+        """By the key of a slice that is being written, its changes in the cache since the write started."""
 
     # --- what was written ---------------------------------------------------------------------------------------------
 
-    def begins(self, slice_: EndpointSlice) -> None:
-        """A write of a slice is on its way. Its event may come before its answer, and nothing tells whose it is."""
-        self._begun[key_of(slice_)] = []
+    def write_started(self, slice_: EndpointSlice) -> None:
+        """A write of a slice was sent. Its event may arrive before its answer, and cannot be told from others then."""
+        self._changes_during_write[key_of(slice_)] = []
 
-    def answered(self, slice_: EndpointSlice) -> frozenset[Key]:
-        """The write is answered, or failed, and `written` or `deletion_expected` was told. The Services of news that
-        came meanwhile."""
-        begun = self._begun.pop(key_of(slice_), ())
-        seen = [self.observe(old, new) for old, new in begun]
-        return frozenset(service for each in seen if each.is_news for service in each.services)
+    def write_answered(self, slice_: EndpointSlice) -> frozenset[Key]:
+        """The write was answered or failed, and `written` or `deletion_expected` was called. Returns the Services of
+        slices that somebody else changed meanwhile."""
+        changes = self._changes_during_write.pop(key_of(slice_), ())
+        observed = [self.observe(old, new) for old, new in changes]
+        return frozenset(service for each in observed if each.is_news for service in each.services)
 
     def written(self, answer: EndpointSlice, *, replaced: str | None = None) -> None:
-        """A slice was created or updated, and the server says it is like this now."""
+        """A slice was created or updated, and the server answered with this."""
         service, metadata = owner_of(answer), answer.metadata
         if service is not None:
             expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, replaced)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
     def deletion_expected(self, slice_: EndpointSlice) -> None:
-        """A slice was deleted, or the server had it no more."""
+        """A slice was deleted, or the server no longer had it."""
         service, metadata = owner_of(slice_), slice_.metadata
         if service is not None:
             expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, is_deleted=True)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
     def read(self, service: Key, fresh: Iterable[EndpointSlice], cached: Iterable[EndpointSlice]) -> None:
-        """The server was asked for our slices of a Service and has these: the cache has to come to the same.
+        """The server has these slices of a Service: the cache has to catch up with them.
 
-        What was expected before counts no more: what somebody else deleted before the cache ever saw it would be waited
-        for without end.
+        Earlier expectations are dropped: a slice that somebody else deleted before the cache ever saw it would never
+        be seen.
         """
-        there = {each.metadata.uid: each for each in fresh}
+        present = {each.metadata.uid: each for each in fresh}
         self._expected.pop(service, None)
-        for each in there.values():
-            # One that is being deleted counts as gone for the cache too, however long its finalizers take.
+        for each in present.values():
+            # A slice that is being deleted counts as gone for the cache too, however long its finalizers take.
             if each.metadata.deletion_timestamp is None:
                 self.written(each)
         for each in cached:
-            if each.metadata.uid not in there:
+            if each.metadata.uid not in present:
                 self.deletion_expected(each)
 
     def forget(self, service: Key) -> None:
-        """A Service is gone, and all that was expected of its slices."""
+        """A Service is gone: drop what was expected of its slices."""
         self._expected.pop(service, None)
 
     # --- what the cache shows -----------------------------------------------------------------------------------------
 
     def observe(self, old: EndpointSlice | None, new: EndpointSlice | None) -> SliceChange:
-        """A slice in the cache changed, as a store tells its handlers: ``None`` for what was not, or is no more.
+        """A slice changed in the cache; None as for a store's handlers: it did not exist before, or no longer does.
 
-        Not news are our own writes and what is older; whoever changed a slice after us, or deleted it, is. What cannot
-        be told yet, for a write is on its way, is news when `answered` says so.
+        Our own writes and older states are not news. A later change or a deletion by somebody else is. While a write is
+        under way, `write_answered` decides.
         """
-        thing = new if new is not None else old
-        assert thing is not None
-        begun = self._begun.get(key_of(thing))
-        if begun is not None:
-            begun.append((old, new))
+        changed = new if new is not None else old
+        assert changed is not None
+        changes = self._changes_during_write.get(key_of(changed))
+        if changes is not None:
+            changes.append((old, new))
             return SliceChange(_owners(old, new), is_news=False)
         owners = _owners(old, new)
-        # A slice that comes back under its name, or says that it is another Service's, is gone where it was.
+        # A slice that was recreated under its name, or moved to another Service, is gone for its old Service.
         is_gone = old is not None and (
             new is None or new.metadata.uid != old.metadata.uid or owner_of(new) != owner_of(old)
         )
-        # Of what another process wrote, as before a restart, nothing is expected: whoever deleted it, it was not us.
+        # Nothing is expected of what another process wrote, as before a restart: we did not delete it.
         is_news = is_gone and old is not None and not (self.has(old) and self.deleted(old))
         return SliceChange(owners, is_news or (new is not None and self.is_news(new)))
 
     def is_news(self, slice_: EndpointSlice) -> bool:
-        """Whether a slice is anything but what we wrote, or older (upstream's ``ShouldSync``)."""
+        """Whether a slice is anything but what we wrote or older (upstream's ``ShouldSync``)."""
         expected = self._find(slice_)
         return expected is None or expected.is_deleted or _is_later(slice_, expected)
 
@@ -125,7 +126,7 @@ class EndpointSliceTracker:
         return self._find(slice_) is not None
 
     def deleted(self, slice_: EndpointSlice) -> bool:
-        """A slice is gone: nothing is expected of it any more. False: it was not us."""
+        """A slice is gone: nothing is expected of it any more. Returns whether we deleted it."""
         expected = self._find(slice_)
         if expected is None:
             return True
@@ -138,28 +139,28 @@ class EndpointSliceTracker:
         return expected.is_deleted
 
     def is_stale(self, service: Key, cached: Collection[EndpointSlice]) -> bool:
-        """Whether the cache, with these slices of a Service, lags behind what was written.
+        """Whether the cache, with these slices of a Service, lags behind our writes.
 
-        ``cached`` are all of them, whoever manages them: one whose manager somebody changed is not missing.
+        ``cached`` are all slices, whoever manages them: one whose manager somebody changed is not missing.
         """
         slices = self._expected.get(service)
         return slices is not None and any(True for _ in _behind(slices, cached))
 
     def awaited(self, service: Key, cached: Collection[EndpointSlice]) -> list[str]:
-        """The names of slices that the cache lags behind with; empty where it does not."""
+        """The names of the slices that the cache lags behind with."""
         return sorted(each.name for each in _behind(self._expected.get(service, {}), cached))
 
-    def tidy(self, service: Key, cached: Collection[EndpointSlice]) -> None:
-        """Forget deletions that the cache saw before the server's answer told of them."""
+    def drop_seen_deletions(self, service: Key, cached: Collection[EndpointSlice]) -> None:
+        """Forget deletions that the cache saw before the server's answer arrived."""
         slices = self._expected.get(service, {})
-        there = {each.metadata.uid for each in cached}
-        for uid in [uid for uid, each in slices.items() if each.is_deleted and uid not in there]:
+        present = {each.metadata.uid for each in cached}
+        for uid in [uid for uid, each in slices.items() if each.is_deleted and uid not in present]:
             del slices[uid]
         if not slices:
             self._expected.pop(service, None)
 
     def __len__(self) -> int:
-        """Slices of which something is expected."""
+        """The number of slices of which something is expected."""
         return sum(map(len, self._expected.values()))
 
     def _find(self, slice_: EndpointSlice) -> ExpectedSlice | None:
@@ -168,10 +169,10 @@ class EndpointSliceTracker:
 
 
 def _behind(slices: dict[str, ExpectedSlice], cached: Collection[EndpointSlice]) -> Iterable[ExpectedSlice]:
-    """A slice that is being deleted counts as gone."""
-    there = {each.metadata.uid: each for each in cached if each.metadata.deletion_timestamp is None}
+    """The expectations that the cache does not meet. A slice that is being deleted counts as gone."""
+    present = {each.metadata.uid: each for each in cached if each.metadata.deletion_timestamp is None}
     for uid, expected in slices.items():
-        slice_ = there.get(uid)
+        slice_ = present.get(uid)
         if slice_ is None:
             is_behind = not expected.is_deleted
         else:
@@ -181,7 +182,8 @@ def _behind(slices: dict[str, ExpectedSlice], cached: Collection[EndpointSlice])
 
 
 def _is_earlier(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
-    """Whether the cache has not seen a write. In doubt it has: waiting costs time, and a conflict shows the mistake."""
+    """Whether the cache has not seen a write. In doubt it has: waiting costs time, and a conflict reveals the
+    mistake."""
     version = slice_.metadata.resource_version
     number, other = version_of(version), version_of(expected.version)
     if number is not None and other is not None:
@@ -193,7 +195,7 @@ def _is_earlier(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
 
 
 def _is_later(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
-    """Whether somebody changed a slice after us. In doubt somebody did: a look that finds nothing costs little."""
+    """Whether somebody changed a slice after us. In doubt somebody did: a sync without writes costs little."""
     version = slice_.metadata.resource_version
     number, other = version_of(version), version_of(expected.version)
     if number is not None and other is not None:

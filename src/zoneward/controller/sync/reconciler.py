@@ -1,6 +1,6 @@
-"""One sync of one Service: whose it is, what its slices should be, and the writes that make them so.
+"""Reconciles one Service: whose it is, what its EndpointSlices should be, and the writes that make them so.
 
-Two syncs of one Service never run at the same time; those of others may.
+Two reconciliations of one Service never run at the same time; those of different Services may.
 """
 
 import asyncio
@@ -11,23 +11,32 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.cache import Cache
 from zoneward.client.listing import list_all
 from zoneward.client.resources import SERVICES, SLICES, Key, service_of
-from zoneward.controller.handover.conflict_detector import ConflictDetector, ConflictVerdict, is_built_in, look
+from zoneward.controller.context import ControllerContext
+from zoneward.controller.handover.conflict_detector import (
+    ConflictDetector,
+    ConflictVerdict,
+    is_built_in,
+    slices_of_contested,
+)
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
-from zoneward.controller.handover.service_handover import ReadWriteConnection, ReleaseTasks
-from zoneward.controller.leader.leader_elector import Leadership
-from zoneward.controller.metrics import Metrics, Operation
+from zoneward.controller.handover.service_handover import ReleaseTasks
+from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.work_queue import Queue, WorkItem
-from zoneward.controller.status.honoring import HonoredCondition
-from zoneward.controller.status.status_writer import StatusWriter, ours
+from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
+from zoneward.controller.status.honored_condition import HonoredCondition
+from zoneward.controller.status.status_writer import own_conditions
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates, is_own
-from zoneward.controller.sync.slice_writer import ReconcileResult, SliceWrite, SliceWriter, SyncOutcome, ordered_writes
-from zoneward.daemon.log import Log
+from zoneward.controller.sync.slice_writer import (
+    ReconcileResult,
+    SliceWrite,
+    SliceWriter,
+    SyncOutcome,
+    ordered_writes,
+)
 from zoneward.kube.adoption import Course, course_of, selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
 from zoneward.slices.packing import is_owned
 from zoneward.slices.planned import ServicePlan
@@ -42,179 +51,175 @@ ORPHANED: Final = Event(
     "EndpointSlicesOrphaned",
     "The annotation zoneward.dev/selector is gone and there is no selector: nobody keeps the EndpointSlices current",
 )
-_NOTHING: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
+_NOTHING_TO_WRITE: Final = ReconcileResult(SyncOutcome.WRITTEN, 0)
 
 
 class ServiceReconciler:
-    """What one sync does. All that it needs is given; it keeps nothing but events of plans that were not written."""
+    """Reconciles one Service at a call. It keeps nothing but the events of plans whose writes failed.
+
+    ``honored`` None: the condition ``TrafficDistributionHonored`` is not written.
+    """
 
     def __init__(
         self,
-        connection: ReadWriteConnection,
+        context: ControllerContext,
         *,
         cache: Cache,
-        queue: Queue[Key],
-        state: ServiceStates,
+        queue: WorkQueue[Key],
+        states: ServiceStates,
         tracker: EndpointSliceTracker,
-        reconciler: SliceWriter,
-        rivals: ConflictDetector,
+        conflicts: ConflictDetector,
         endpoints: EndpointsObjectWriter,
         releases: ReleaseTasks,
-        configuration: Configuration,
-        mode: Mode,
-        leading: Leadership,
-        metrics: Metrics,
-        log: Log,
-        teller: StatusWriter | None,
-        honoring: HonoredCondition | None = None,
+        honored: HonoredCondition | None = None,
     ) -> None:
-        self._connection, self._cache, self._queue = connection, cache, queue
-        self._state, self._tracker, self._reconciler = state, tracker, reconciler
-        self._rivals, self._endpoints, self._releases = rivals, endpoints, releases
-        self._configuration, self._mode, self._leading = configuration, mode, leading
-        self._metrics, self._log, self._teller = metrics, log, teller
-        self._honoring = honoring
-        self._events: dict[Key, tuple[Event, ...]] = {}
+        self._connection, self._configuration, self._mode = context.connection, context.configuration, context.mode
+        self._leading, self._status_writer = context.leading, context.status_writer
+        self._metrics, self._log = context.metrics, context.log
+        self._cache, self._queue, self._states, self._tracker = cache, queue, states, tracker
+        self._conflicts, self._endpoints, self._releases, self._honored = conflicts, endpoints, releases, honored
+        self._slice_writer = SliceWriter(
+            context.writer, tracker=tracker, metrics=context.metrics, on_news=queue.add_all
+        )
+        self._unreported_events: dict[Key, tuple[Event, ...]] = {}
         self._orphaned: set[Key] = set()
         self._clock = asyncio.get_running_loop().time
 
-    async def sync(self, given: WorkItem[Key]) -> ReconcileResult:
-        """How it ended; OUTDATED too where the cache has not seen our own writes yet."""
-        key = given.key
-        if given.in_vain:
+    async def reconcile(self, item: WorkItem[Key]) -> ReconcileResult:
+        """Make the slices of a Service what they should be. OUTDATED also where the cache has not seen our own writes
+        yet."""
+        key = item.key
+        if item.cache_timed_out:
             try:
-                await self._read_afresh(key)
+                await self._read_from_server(key)
             except CallFailed as error:
                 self._metrics.call_failed(error, kind=SLICES.plural)
                 return ReconcileResult(SyncOutcome.FAILED, 0, error)
         slices = self._cache.slices_of(*key)
-        self._tracker.tidy(key, slices)
+        self._tracker.drop_seen_deletions(key, slices)
         if self._tracker.is_stale(key, slices):
             return ReconcileResult(SyncOutcome.OUTDATED, 0)
         service = self._cache.services.get(*key)
         if service is None and key in self._cache.services.unreadable:
-            # What is there of it stays as it is: nobody knows what it should be.
+            # Its slices stay as they are: it is not known what they should be.
             self._forget(key)
-            return _NOTHING
+            return _NOTHING_TO_WRITE
         if service is None:
             return await self._remove(key, slices)
         course = self.course(service, slices)
         if course is Course.SERVE:
             return await self._serve(key, service, slices)
         self._leave(key, service, course)
-        return _NOTHING
+        return _NOTHING_TO_WRITE
 
     def course(self, service: Service, slices: Iterable[EndpointSlice]) -> Course:
         """What to do about a Service with these slices."""
         has_own = any(is_own(each, self._configuration) for each in slices)
         if self._mode is Mode.ONLY_MARKED:
             course = course_of(service, has_own=has_own)
-            if course is Course.ORPHANED and not any(self._is_kept_of(service, each) for each in slices):
-                # Those of an earlier Service of this name, or on their way out.
+            if course is Course.ORPHANED and not any(self._is_permanent(service, each) for each in slices):
+                # The slices are of an earlier Service of this name, or are being deleted.
                 return Course.LEAVE
             return course
         if service.spec.type == "ExternalName":
             return Course.SERVE if has_own else Course.LEAVE
         return Course.SERVE if selector_of(service) else Course.LEAVE
 
-    def _is_kept_of(self, service: Service, each: EndpointSlice) -> bool:
-        """Whether a slice is ours, of this very Service, and there to stay."""
-        is_going = each.metadata.deletion_timestamp is not None
-        return is_own(each, self._configuration) and is_owned(each, service) and not is_going
+    def _is_permanent(self, service: Service, each: EndpointSlice) -> bool:
+        """Whether a slice is ours, belongs to this very Service, and is not being deleted."""
+        is_deleted = each.metadata.deletion_timestamp is not None
+        return is_own(each, self._configuration) and is_owned(each, service) and not is_deleted
 
     def clear(self) -> None:
-        """Somebody else leads from now on."""
-        self._events.clear()
+        """Another replica leads from now on."""
+        self._unreported_events.clear()
         self._orphaned.clear()
 
-    # --- one that is ours ---------------------------------------------------------------------------------------------
+    # --- a Service that is ours ---------------------------------------------------------------------------------------
 
     async def _serve(self, key: Key, service: Service, slices: Sequence[EndpointSlice]) -> ReconcileResult:
         taken = ExistingSliceNames(self._cache, key[0])
-        told = service if self._teller is None else self._teller.as_told(service)
-        plan = self._state.plan(key, told, taken=taken)
-        trigger_time = self._state.times.time(key)
-        if key in self._rivals.contested:
-            return await self._keep_off(key, plan, slices)
-        verdict = self._judge(key, plan)
+        reported = service if self._status_writer is None else self._status_writer.as_reported(service)
+        plan = self._states.plan(key, reported, taken=taken)
+        trigger_time = self._states.trigger_times.time(key)
+        if key in self._conflicts.contested:
+            return await self._yield(key, plan, slices)
+        verdict = self._conflict_verdict(key, plan)
         if verdict is ConflictVerdict.YIELD:
-            self._contest(key, service)
-            return await self._keep_off(key, plan, slices)
-        before = {each.metadata.name: each for each in slices}
-        steps: Sequence[SliceWrite] = ordered_writes(plan, before=before, taken=taken)
+            self._start_to_yield(key, service)
+            return await self._yield(key, plan, slices)
+        previous = {each.metadata.name: each for each in slices}
+        writes: Sequence[SliceWrite] = ordered_writes(plan, previous=previous, taken=taken)
         if verdict is ConflictVerdict.WAIT:
-            steps = [each for each in steps if not is_built_in(each.slice, self._configuration)]
-        waiting = self._events.pop(key, ())
-        # Beside conditions that say what was told last, a plan's own events are all there is to tell.
-        events = plan.events if ours(told) else (*waiting, *plan.events)
-        result = await self._reconciler.write(key, steps)
-        if result.ending is not SyncOutcome.WRITTEN:
+            writes = [each for each in writes if not is_built_in(each.slice, self._configuration)]
+        unreported = self._unreported_events.pop(key, ())
+        # Where the Service has conditions of the last report, the plan's own events are all that is new.
+        events = plan.events if own_conditions(reported) else (*unreported, *plan.events)
+        result = await self._slice_writer.write(key, writes)
+        if result.outcome is not SyncOutcome.WRITTEN:
             if events and self._leading.is_set():
-                # Another plan may find what they tell of done already.
-                self._events[key] = tuple(dict.fromkeys(events))
+                # The next plan may find done what these events are about.
+                self._unreported_events[key] = tuple(dict.fromkeys(events))
             return result
-        self._state.times.written(key)
-        self._tracker.tidy(key, self._cache.slices_of(*key))
-        # Whoever leads now tells and counts it.
+        self._states.trigger_times.written(key)
+        self._tracker.drop_seen_deletions(key, self._cache.slices_of(*key))
+        # Otherwise the replica that leads now reports and counts it.
         if self._leading.is_set():
             if verdict is ConflictVerdict.DELETE:
-                self._rivals.holds(key)
+                self._conflicts.taken_over(key)
             self._endpoints.add(key, trigger_time=trigger_time)
-            if self._teller is not None:
+            if self._status_writer is not None:
                 conditions = plan.conditions
-                if self._honoring is not None:
-                    has_deleted = any(each.operation is Operation.DELETE for each in steps)
-                    conditions = self._honoring.conditions(service, conditions, has_deleted=has_deleted)
-                self._teller.tell(service, conditions=conditions, events=dict.fromkeys(events))
+                if self._honored is not None:
+                    has_deleted = any(each.operation is Operation.DELETE for each in writes)
+                    conditions = self._honored.conditions(service, conditions, has_deleted=has_deleted)
+                self._status_writer.report(service, conditions=conditions, events=dict.fromkeys(events))
             self._metrics.synced(plan)
         if service.spec.type == "ExternalName":
-            # Nothing will ever tell of it again.
+            # No event will ever tell of it again.
             self._forget(key)
         return result
 
-    # --- one that somebody else writes too ----------------------------------------------------------------------------
+    # --- a Service that the built-in controller writes too ------------------------------------------------------------
 
-    def _judge(self, key: Key, plan: ServicePlan) -> ConflictVerdict:
+    def _conflict_verdict(self, key: Key, plan: ServicePlan) -> ConflictVerdict:
         replaced = (each for family in plan.families for each in family.replaced)
         if any(is_built_in(each, self._configuration) for each in (*replaced, *plan.surplus)):
-            return self._rivals.found(key, now=self._clock())
+            return self._conflicts.found_slices(key, now=self._clock())
         return ConflictVerdict.DELETE
 
-    def _contest(self, key: Key, service: Service) -> None:
+    def _start_to_yield(self, key: Key, service: Service) -> None:
         self._metrics.forget(key)
-        if self._honoring is not None:
-            self._honoring.forget(key)
+        if self._honored is not None:
+            self._honored.forget(key)
         name = "/".join(key)
         self._log.error("the built-in controller writes slices of a Service of ours: keeping off", service=name)
-        if self._teller is not None and self._leading.is_set():
-            # What our conditions said is true of our slices only.
-            self._teller.tell(service, conditions=(), events=[CONTESTED])
+        if self._status_writer is not None and self._leading.is_set():
+            # Our conditions describe our own slices only.
+            self._status_writer.report(service, conditions=(), events=[CONTESTED])
 
-    async def _keep_off(self, key: Key, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> ReconcileResult:
-        """Write nothing, but take away what is listed twice once all of it is."""
-        found, now = look(plan, slices, configuration=self._configuration), self._clock()
+    async def _yield(self, key: Key, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> ReconcileResult:
+        """Write nothing, but delete our slices once those of the built-in controller list all that ours list."""
+        found, now = slices_of_contested(plan, slices, configuration=self._configuration), self._clock()
         if found.is_gone:
-            self._give_back([key], now)
-            return _NOTHING
-        if given_back := self._rivals.looked(key, is_current=found.is_current, now=now):
-            self._give_back(given_back, now)
-            return _NOTHING
-        trigger_time = self._state.times.time(key)
-        # The slices are written by somebody else, who tells it there.
-        self._state.times.written(key)
+            self._reclaim([key], now)
+            return _NOTHING_TO_WRITE
+        if reclaimed := self._conflicts.check_recovery(key, is_current=found.is_current, now=now):
+            self._reclaim(reclaimed, now)
+            return _NOTHING_TO_WRITE
+        trigger_time = self._states.trigger_times.time(key)
+        # The built-in controller writes the slices, with its own trigger time.
+        self._states.trigger_times.written(key)
         self._endpoints.add(key, trigger_time=trigger_time)
-        doubles = [
-            SliceWrite(Operation.DELETE, each) for each in found.doubles if each.metadata.deletion_timestamp is None
-        ]
-        return await self._reconciler.write(key, doubles)
+        return await self._slice_writer.write(key, _deletions(found.doubles))
 
-    def _give_back(self, keys: Sequence[Key], now: float) -> None:
-        self._rivals.give_back(keys, now=now)
+    def _reclaim(self, keys: Sequence[Key], now: float) -> None:
+        self._conflicts.reclaim(keys, now=now)
         for key in keys:
             self._log.info("the built-in controller is quiet: a Service is ours again", service="/".join(key))
         self._queue.add_all(keys)
 
-    # --- one that is not ours, or is gone -----------------------------------------------------------------------------
+    # --- a Service that is not ours, or is gone -----------------------------------------------------------------------
 
     def _leave(self, key: Key, service: Service, course: Course) -> None:
         was_orphaned = key in self._orphaned
@@ -223,34 +228,33 @@ class ServiceReconciler:
         if course is Course.ORPHANED:
             self._orphaned.add(key)
             if not was_orphaned:
-                words = "a Service has lost its mark and has no selector: nobody keeps its slices current"
-                self._log.warning(words, service=name)
+                message = "a Service has lost its mark and has no selector: nobody keeps its slices current"
+                self._log.warning(message, service=name)
         elif course is Course.RELEASE:
-            self._releases.begin(key)
+            self._releases.start(key)
         elif course is Course.BROKEN:
             self._log.warning("a Service is marked as adopted, and its mark has no selector", service=name)
-        if self._teller is not None and self._leading.is_set() and course in (Course.LEAVE, Course.ORPHANED):
-            # One that was ours still has our conditions, which remember too that nothing was told yet.
-            events = [ORPHANED] if course is Course.ORPHANED and ours(service) and not was_orphaned else []
-            self._teller.tell(service, conditions=(), events=events)
+        if self._status_writer is not None and self._leading.is_set() and course in (Course.LEAVE, Course.ORPHANED):
+            # A Service that was ours has our conditions until this is reported.
+            is_new = course is Course.ORPHANED and own_conditions(service) and not was_orphaned
+            self._status_writer.report(service, conditions=(), events=[ORPHANED] if is_new else [])
 
     async def _remove(self, key: Key, slices: Iterable[EndpointSlice]) -> ReconcileResult:
-        """A Service is gone: what is left of ours goes, though the garbage collector might do it too."""
+        """A Service is gone: delete our slices, though the garbage collector may do so too."""
         self._forget(key)
-        if self._teller is not None:
-            self._teller.forget(key)
-        own = [each for each in slices if is_own(each, self._configuration)]
-        gone = [SliceWrite(Operation.DELETE, each) for each in own if each.metadata.deletion_timestamp is None]
-        if gone and (trouble := await self._is_there(key)):
-            return ReconcileResult(SyncOutcome.FAILED, 0, trouble)
-        result = await self._reconciler.write(key, gone)
-        if result.ending is SyncOutcome.WRITTEN and not gone:
+        if self._status_writer is not None:
+            self._status_writer.forget(key)
+        deletions = _deletions(each for each in slices if is_own(each, self._configuration))
+        if deletions and (error := await self._reason_to_keep(key)):
+            return ReconcileResult(SyncOutcome.FAILED, 0, error)
+        result = await self._slice_writer.write(key, deletions)
+        if result.outcome is SyncOutcome.WRITTEN and not deletions:
             self._tracker.forget(key)
         return result
 
-    async def _is_there(self, key: Key) -> CallFailed | None:
-        """What keeps us from taking a Service for deleted: slices may be heard of sooner than their Service, where the
-        watch of Services has broken off."""
+    async def _reason_to_keep(self, key: Key) -> CallFailed | None:
+        """Why a Service must not be taken for deleted: where the watch of Services has broken off, its slices may
+        arrive before the Service."""
         try:
             found = await list_all(self._connection, SERVICES, namespace=key[0], fields=f"metadata.name={key[1]}")
         except CallFailed as error:
@@ -259,17 +263,17 @@ class ServiceReconciler:
         return CallFailed("the Service is there, and the cache does not know it yet", sent=False) if found else None
 
     def _forget(self, key: Key) -> None:
-        self._state.forget(key)
-        self._rivals.forget(key)
+        self._states.forget(key)
+        self._conflicts.forget(key)
         self._endpoints.add(key)
-        self._events.pop(key, None)
+        self._unreported_events.pop(key, None)
         self._orphaned.discard(key)
         self._metrics.forget(key)
-        if self._honoring is not None:
-            self._honoring.forget(key)
+        if self._honored is not None:
+            self._honored.forget(key)
 
-    async def _read_afresh(self, key: Key) -> None:
-        """The cache was waited for in vain: it has to come to what is there, not to what we believed."""
+    async def _read_from_server(self, key: Key) -> None:
+        """The cache did not show our writes in time. From now on it has to catch up with what the server has."""
         cached = self._cache.slices_of(*key)
         awaited = self._tracker.awaited(key, cached)
         self._log.warning(
@@ -279,3 +283,7 @@ class ServiceReconciler:
         found = await list_all(self._connection, SLICES, namespace=key[0], labels=labels)
         fresh = [each for each in found if service_of(each) == key]
         self._tracker.read(key, fresh, self._cache.slices_of(*key))
+
+
+def _deletions(slices: Iterable[EndpointSlice]) -> list[SliceWrite]:
+    return [SliceWrite(Operation.DELETE, each) for each in slices if each.metadata.deletion_timestamp is None]

@@ -1,8 +1,14 @@
-"""The writes of one sync, one after the other, and what is known of the cluster when one of them fails.
+"""Writes the EndpointSlices of one plan: in which order, and what is known of the cluster when a write fails.
 
-Nothing goes on after a failure: what comes later may take away what should have been added before. A write whose
-outcome is not known, or that met something unexpected, is looked at on the server; what is found there the cache has to
-come to before anything is decided again.
+The order makes sure that a move of our own never leaves an endpoint out. Additions go before removals: first creations,
+then updates, then deletions, and among the updates one that adds an endpoint before the one that removes it. Where
+slices exchange endpoints in a circle, one of them lists for a moment what it has and what it will have, at the cost of
+one more write. Where that would be too many endpoints, or its ports change, a new slice takes its place.
+
+Nothing is written after a failure: a later write may remove what an earlier one should have added. No write is sent
+again: the queue retries the Service, which is planned anew. When the outcome of a write is not known, or is not the
+expected one, the writer reads the slice from the server, and the cache has to catch up with what it finds before
+anything is decided again.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
@@ -23,15 +29,17 @@ from zoneward.slices.naming import slice_name
 from zoneward.slices.planned import ServicePlan
 from zoneward.slices.ports import port_key
 
-MOST_ENDPOINTS: Final = 1_000
-"""An API server takes no slice with more."""
+MAX_ENDPOINTS: Final = 1_000
+"""An API server refuses a slice with more."""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceWrite:
-    """One write. ``slice`` is as it should be, or what is deleted; updates and deletions know the version they mean.
+    """One write of a slice: as it should become, or the slice to delete. Updates and deletions carry the version that
+    they are for.
 
-    A slice that is written twice has the version of before both times: who writes puts in what the first one came to.
+    A slice that is updated twice carries its first version both times: the writer puts in the version of the first
+    update.
     """
 
     operation: Operation
@@ -40,21 +48,21 @@ class SliceWrite:
 
 @dataclass(slots=True, eq=False)
 class _Update:
-    """``gains`` and ``loses`` are endpoints that the slice did not list, or will not."""
+    """``gains`` are the endpoints that an update adds, ``loses`` those that it removes."""
 
     slice: EndpointSlice
-    before: EndpointSlice
+    previous: EndpointSlice
     gains: dict[Identity, Endpoint]
     loses: dict[Identity, Endpoint]
 
 
 def ordered_writes(
-    plan: ServicePlan, *, before: Mapping[str, EndpointSlice], taken: Container[str] = ()
+    plan: ServicePlan, *, previous: Mapping[str, EndpointSlice], taken: Container[str] = ()
 ) -> tuple[SliceWrite, ...]:
-    """All that has to be written for a plan. ``before`` has the slices by name that it was made from.
+    """All writes of a plan, in order. ``previous`` are the slices by name that the plan was made from.
 
-    ``taken`` holds names of slices that a new one must avoid. Slices of the built-in controller that ours stand in for,
-    and those of families that are no more, go last.
+    ``taken`` has names that a new slice must avoid. Slices of the built-in controller that ours replace, and those of
+    address families that the Service no longer has, are deleted last.
     """
     creates: list[SliceWrite] = []
     updates: list[SliceWrite] = []
@@ -64,17 +72,17 @@ def ordered_writes(
         creates += [SliceWrite(Operation.CREATE, each) for each in changes.create]
         new = {each.metadata.name for each in changes.create}
         if len(changes.update) < 2:
-            # With whom should it exchange endpoints? Most syncs are like this.
+            # No other slice can exchange endpoints with it. Most syncs are like this.
             updates += [SliceWrite(Operation.UPDATE, each) for each in changes.update]
             deletes += changes.delete
             continue
-        ordered, stood_in_for = _ordered([_update(each, before) for each in changes.update])
-        for old in stood_in_for:
-            # What it should be, under another name.
-            fresh = _renamed(old.slice, plan, (taken, before, new))
+        ordered, replaced = _ordered([_update(each, previous) for each in changes.update])
+        for old in replaced:
+            # The same slice under another name.
+            fresh = _renamed(old.slice, plan, (taken, previous, new))
             new.add(fresh.metadata.name)
             creates.append(SliceWrite(Operation.CREATE, fresh))
-            deletes.append(old.before)
+            deletes.append(old.previous)
         updates += [SliceWrite(Operation.UPDATE, each) for each in ordered]
         deletes += changes.delete
     deletes += [each for family in plan.families for each in family.replaced]
@@ -82,8 +90,8 @@ def ordered_writes(
     return (*creates, *updates, *(SliceWrite(Operation.DELETE, each) for each in deletes))
 
 
-def _update(slice_: EndpointSlice, before: Mapping[str, EndpointSlice]) -> _Update:
-    was = before[slice_.metadata.name]
+def _update(slice_: EndpointSlice, previous: Mapping[str, EndpointSlice]) -> _Update:
+    was = previous[slice_.metadata.name]
     old, new = ({identity(endpoint): endpoint for endpoint in each.endpoints or ()} for each in (was, slice_))
     return _Update(
         slice_,
@@ -94,26 +102,26 @@ def _update(slice_: EndpointSlice, before: Mapping[str, EndpointSlice]) -> _Upda
 
 
 def _ordered(updates: Collection[_Update]) -> tuple[list[EndpointSlice], list[_Update]]:
-    """What to write one after the other, and those in whose place a new slice has to come."""
+    """The updates in order, and those that a new slice has to replace."""
     left = sorted(updates, key=lambda each: (bool(each.loses), each.slice.metadata.name))
     gaining: dict[Identity, set[_Update]] = {}
     for each in left:
         for key in each.gains:
             gaining.setdefault(key, set()).add(each)
     writes: list[EndpointSlice] = []
-    stood_in_for: list[_Update] = []
+    replaced: list[_Update] = []
     while left:
         ready = [each for each in left if not _awaited(each, gaining)]
         if not ready:
-            first = _where_to_begin(left, gaining)
+            first = _cheapest_of_circle(left, gaining)
             if _can_hold_both(first, gaining):
-                writes.append(_with(first.slice, (first.loses[key] for key in _awaited(first, gaining))))
+                writes.append(_with_endpoints(first.slice, (first.loses[key] for key in _awaited(first, gaining))))
                 for key in first.gains:
                     gaining[key].discard(first)
-                # What it lists for the moment it gives away by another write.
+                # What it lists for the moment is removed by a second write.
                 first.gains = {}
                 continue
-            stood_in_for.append(first)
+            replaced.append(first)
             ready = [first]
         else:
             writes += [each.slice for each in ready]
@@ -121,11 +129,11 @@ def _ordered(updates: Collection[_Update]) -> tuple[list[EndpointSlice], list[_U
             left.remove(each)
             for key in each.gains:
                 gaining[key].discard(each)
-    return writes, stood_in_for
+    return writes, replaced
 
 
-def _where_to_begin(left: Iterable[_Update], gaining: Mapping[Identity, Collection[_Update]]) -> _Update:
-    """Of slices that wait for each other in a circle, and others that wait for these, the cheapest of the circle."""
+def _cheapest_of_circle(left: Iterable[_Update], gaining: Mapping[Identity, Collection[_Update]]) -> _Update:
+    """The cheapest of the slices that wait for each other in a circle; other slices may wait for these."""
     awaited = {key for each in left for key in _awaited(each, gaining)}
     return min(
         (each for each in left if not awaited.isdisjoint(each.gains)),
@@ -134,17 +142,17 @@ def _where_to_begin(left: Iterable[_Update], gaining: Mapping[Identity, Collecti
 
 
 def _awaited(update: _Update, gaining: Mapping[Identity, Collection[_Update]]) -> list[Identity]:
-    """The endpoints that a slice must not give away yet."""
+    """The endpoints that a slice must not lose yet, because another one has still to gain them."""
     return [key for key in update.loses if gaining.get(key)]
 
 
 def _can_hold_both(update: _Update, gaining: Mapping[Identity, Collection[_Update]]) -> bool:
-    if port_key(update.slice.ports) != port_key(update.before.ports):
+    if port_key(update.slice.ports) != port_key(update.previous.ports):
         return False
-    return len(update.slice.endpoints or ()) + len(_awaited(update, gaining)) <= MOST_ENDPOINTS
+    return len(update.slice.endpoints or ()) + len(_awaited(update, gaining)) <= MAX_ENDPOINTS
 
 
-def _with(slice_: EndpointSlice, more: Iterable[Endpoint]) -> EndpointSlice:
+def _with_endpoints(slice_: EndpointSlice, more: Iterable[Endpoint]) -> EndpointSlice:
     return replace(slice_, endpoints=(*(slice_.endpoints or ()), *more))
 
 
@@ -169,28 +177,27 @@ def _renamed(slice_: EndpointSlice, plan: ServicePlan, taken: tuple[Container[st
 
 class SyncOutcome(StrEnum):
     WRITTEN = "written"
-    """Everything is as it was asked for."""
+    """All writes are done."""
     OUTDATED = "outdated"
-    """It was decided from what is no longer there."""
+    """The plan was made from slices that have changed since."""
     FAILED = "failed"
     WITHHELD = "withheld"
-    """We may not write any more."""
-    NO_PLACE = "no-place"
-    """The namespace is being deleted: nothing can be created in it, today or ever, and what is there goes."""
+    """We no longer lead, and must not write."""
+    NAMESPACE_TERMINATING = "namespace-terminating"
+    """The namespace is being deleted: nothing can ever be created in it, and its objects go."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """How the writes of a sync ended, and how many were done. ``error`` is what stopped them."""
+    """How a reconciliation ended, and how many writes it did. ``error`` is what stopped it."""
 
-    ending: SyncOutcome
+    outcome: SyncOutcome
     writes: int
     error: CallFailed | None = None
 
 
 class SliceWriter:
-    """``tracker`` is told what every answer says, and ``on_news`` which Services somebody else wrote to meanwhile. No
-    write is sent again: after a failure it is decided anew what to write."""
+    """``tracker`` gets every answer, and ``on_news`` the Services whose slices somebody else wrote meanwhile."""
 
     def __init__(
         self,
@@ -203,42 +210,42 @@ class SliceWriter:
         self._writer, self._tracker, self._metrics = writer.once(), tracker, metrics
         self._on_news = on_news
 
-    async def write(self, service: Key, steps: Iterable[SliceWrite]) -> ReconcileResult:
-        """Do all steps, or those before the first that fails. Raises nothing for what an API server can say."""
+    async def write(self, service: Key, writes: Iterable[SliceWrite]) -> ReconcileResult:
+        """Do all writes, or those before the first that fails. Raises nothing for what an API server can answer."""
         versions: dict[str, str | None] = {}
-        writes = 0
-        for step in steps:
-            self._tracker.begins(step.slice)
+        done = 0
+        for write in writes:
+            self._tracker.write_started(write.slice)
             try:
-                versions[step.slice.metadata.name] = await self._write(step, versions)
+                versions[write.slice.metadata.name] = await self._write(write, versions)
             except Withheld as error:
-                return ReconcileResult(SyncOutcome.WITHHELD, writes, error)
+                return ReconcileResult(SyncOutcome.WITHHELD, done, error)
             except CallFailed as error:
                 self._metrics.call_failed(error, kind=SLICES.plural)
                 outcome = outcome_of(error)
                 if outcome is Outcome.TERMINATING:
-                    return ReconcileResult(SyncOutcome.NO_PLACE, writes, error)
-                found = await self._look(service, step, outcome)
+                    return ReconcileResult(SyncOutcome.NAMESPACE_TERMINATING, done, error)
+                found = await self._read_back(service, write, outcome)
                 if found is None:
-                    return ReconcileResult(SyncOutcome.FAILED, writes, error)
+                    return ReconcileResult(SyncOutcome.FAILED, done, error)
                 if not found.is_done:
-                    return ReconcileResult(SyncOutcome.OUTDATED, writes, error)
-                versions[step.slice.metadata.name] = found.version
+                    return ReconcileResult(SyncOutcome.OUTDATED, done, error)
+                versions[write.slice.metadata.name] = found.version
             finally:
-                if news := self._tracker.answered(step.slice):
+                if news := self._tracker.write_answered(write.slice):
                     self._on_news(news)
-            writes += 1
-            self._metrics.wrote(step.operation)
-        return ReconcileResult(SyncOutcome.WRITTEN, writes)
+            done += 1
+            self._metrics.wrote(write.operation)
+        return ReconcileResult(SyncOutcome.WRITTEN, done)
 
-    async def _write(self, step: SliceWrite, versions: dict[str, str | None]) -> str | None:
-        """The version that the slice has now; None for one that is gone."""
-        slice_ = step.slice
-        if step.operation is Operation.DELETE:
+    async def _write(self, write: SliceWrite, versions: dict[str, str | None]) -> str | None:
+        """Returns the version that the slice has now; None for a deleted one."""
+        slice_ = write.slice
+        if write.operation is Operation.DELETE:
             await self._writer.delete(SLICES, slice_)
             self._tracker.deletion_expected(slice_)
             return None
-        if step.operation is Operation.CREATE:
+        if write.operation is Operation.CREATE:
             metadata = await self._writer.create(SLICES, slice_)
             self._tracker.written(EndpointSlice(metadata=metadata))
             return metadata.resource_version
@@ -249,10 +256,10 @@ class SliceWriter:
         self._tracker.written(EndpointSlice(metadata=metadata), replaced=slice_.metadata.resource_version)
         return metadata.resource_version
 
-    async def _look(self, service: Key, step: SliceWrite, outcome: Outcome) -> "_Found | None":
-        """What the server has of a slice whose write failed; None where that tells nothing new."""
-        slice_, metadata = step.slice, step.slice.metadata
-        if outcome is Outcome.MISSING and step.operation is Operation.UPDATE:
+    async def _read_back(self, service: Key, write: SliceWrite, outcome: Outcome) -> "_ServerState | None":
+        """What the server has of a slice whose write failed; None where that is nothing new."""
+        slice_, metadata = write.slice, write.slice.metadata
+        if outcome is Outcome.MISSING and write.operation is Operation.UPDATE:
             self._tracker.deletion_expected(slice_)
             return _REPLACED
         if outcome not in (Outcome.STALE, Outcome.EXISTS, Outcome.UNKNOWN):
@@ -260,59 +267,59 @@ class SliceWriter:
         try:
             fresh = await self._writer.read(SLICES, namespace=metadata.namespace, name=metadata.name)
         except NotFound:
-            if step.operation is Operation.CREATE:
-                # It may still be created; its name is the same the next time.
+            if write.operation is Operation.CREATE:
+                # It may still be created. The next plan gives it the same name.
                 return None
             self._tracker.deletion_expected(slice_)
-            return _Found(step.operation is Operation.DELETE, None)
+            return _ServerState(write.operation is Operation.DELETE, None)
         except CallFailed as error:
             self._metrics.call_failed(error, kind=SLICES.plural)
             return None
-        return self._compare(service, step, fresh)
+        return self._compare(service, write, fresh)
 
-    def _compare(self, service: Key, step: SliceWrite, fresh: EndpointSlice) -> "_Found | None":
-        """``fresh`` is what has the name now."""
-        slice_, version = step.slice, fresh.metadata.resource_version
-        is_gone = step.operation is not Operation.CREATE and fresh.metadata.uid != slice_.metadata.uid
+    def _compare(self, service: Key, write: SliceWrite, fresh: EndpointSlice) -> "_ServerState | None":
+        """``fresh`` is the slice that has the name now."""
+        slice_, version = write.slice, fresh.metadata.resource_version
+        is_gone = write.operation is not Operation.CREATE and fresh.metadata.uid != slice_.metadata.uid
         if is_gone:
             self._tracker.deletion_expected(slice_)
         if service_of(fresh) != service:
             return _REPLACED if is_gone else None
         if fresh.metadata.deletion_timestamp is not None:
             self._tracker.deletion_expected(fresh)
-            return _Found(step.operation is Operation.DELETE, None)
-        if step.operation is Operation.DELETE:
+            return _ServerState(write.operation is Operation.DELETE, None)
+        if write.operation is Operation.DELETE:
             if not is_gone and version == slice_.metadata.resource_version:
                 return None
             self._tracker.written(fresh)
-            return _Found(is_gone, None)
-        if not is_gone and _says_the_same(fresh, slice_):
+            return _ServerState(is_gone, None)
+        if not is_gone and _are_same(fresh, slice_):
             self._tracker.written(fresh)
-            return _Found(True, version)
-        if step.operation is Operation.UPDATE and not is_gone and version == slice_.metadata.resource_version:
-            # As it was; should a lost write still come, it is done or refused by the version.
+            return _ServerState(True, version)
+        if write.operation is Operation.UPDATE and not is_gone and version == slice_.metadata.resource_version:
+            # It is unchanged. Should a lost write still arrive, the version decides whether it is done.
             return None
         self._tracker.written(fresh)
         return _REPLACED
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Whether the write was done after all; the ``version`` that it led to."""
+class _ServerState:
+    """Whether the write was done after all, and the ``version`` that it led to."""
 
     is_done: bool
     version: str | None
 
 
-_REPLACED: Final = _Found(False, None)
+_REPLACED: Final = _ServerState(False, None)
 
 
-def _says_the_same(one: EndpointSlice, other: EndpointSlice) -> bool:
-    """Whether two states of a slice differ in nothing that whoever writes it says."""
+def _are_same(one: EndpointSlice, other: EndpointSlice) -> bool:
+    """Whether two states of a slice are equal in all fields that a writer sets."""
 
-    def said(each: EndpointSlice) -> tuple[object, ...]:
+    def content(each: EndpointSlice) -> tuple[object, ...]:
         metadata = each.metadata
-        about = metadata.labels, metadata.annotations or None, metadata.owner_references or None
-        return *about, each.address_type, each.endpoints or (), each.ports or ()
+        written = metadata.labels, metadata.annotations or None, metadata.owner_references or None
+        return *written, each.address_type, each.endpoints or (), each.ports or ()
 
-    return said(one) == said(other)
+    return content(one) == content(other)
