@@ -31,10 +31,10 @@ async def run(kubeconfig: str, way: str, key: str, writes: int) -> None:
             transport,
             (namespace, name),
             configuration=Configuration(),
-            tell=print,
+            report=print,
             writer=Writer(transport, may_write=may_write),
         )
-        await (adopting.adopt(legacy="keep") if way == "adopt" else adopting.release())
+        await (adopting.adopt(endpoints_policy="keep") if way == "adopt" else adopting.release())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A candidate as a process of its own: ``python lease_candidate.py KUBECONFIG NAMESPACE NAME IDENTITY``.
+"""A elector as a process of its own: ``python lease_candidate.py KUBECONFIG NAMESPACE NAME IDENTITY``.
 
 It prints a line, ``leads SECONDS`` or ``follows SECONDS``, whenever that changes, by a clock that all processes of a
 machine share. SIGTERM makes it let go.
@@ -14,7 +14,7 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.kubeconfig import find_access
 from zoneward.client.transport import Transport
 from zoneward.controller.leader.election import LeaseTiming
-from zoneward.controller.leader.leader_elector import LeaderElector, since_boot
+from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderElector, since_boot
 
 QUICK = LeaseTiming(lease_duration=3, renew_deadline=2, retry_period=0.5)
 
@@ -31,14 +31,18 @@ def complain(trouble: CallFailed) -> None:
 async def run(kubeconfig: str, namespace: str, name: str, identity: str) -> None:
     access = find_access(kubeconfig=kubeconfig, environment=os.environ)
     async with Transport(access, is_terminal=False) as transport:
-        candidate = LeaderElector(
-            transport, key=(namespace, name), identity=identity, timing=QUICK, on_change=tell, on_trouble=complain
+        elector = LeaderElector(
+            transport,
+            key=(namespace, name),
+            identity=identity,
+            timing=QUICK,
+            callbacks=LeaderCallbacks(on_change=tell, on_error=complain),
         )
-        running = asyncio.create_task(candidate.run())
+        running = asyncio.create_task(elector.run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
         with suppress(asyncio.CancelledError):
             await running
-        await candidate.release()
+        await elector.release()
 
 
 if __name__ == "__main__":

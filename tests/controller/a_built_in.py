@@ -18,7 +18,7 @@ from tests.contract.objects import a_node, a_pod, a_service
 from zoneward.client.resources import SLICES
 from zoneward.client.retries import Retries
 from zoneward.client.writer import encoded
-from zoneward.controller.handover.service_handover import ReadWriteConnection, ServiceHandover
+from zoneward.controller.handover.service_handover import HandoverTimeouts, ReadWriteConnection, ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
@@ -54,9 +54,11 @@ class Shop:
     _seen: int = -1
 
     def adopting(self, **options: Any) -> ServiceHandover:
-        given: Object = {"limit": 10.0, "settling": 0.1, "still": 0.0}
-        given |= {"configuration": Configuration(), "tell": self.told.append}
-        return ServiceHandover(self.link, KEY, **(given | options))
+        seconds = {"total": 10.0, "settling": 0.1, "still": 0.0}
+        timeouts = HandoverTimeouts(**{name: options.pop(name, default) for name, default in seconds.items()})
+        return ServiceHandover(
+            self.link, KEY, configuration=Configuration(), report=self.told.append, timeouts=timeouts, **options
+        )
 
     def objects(self, resource: str) -> list[Object]:
         return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -17,6 +17,7 @@ from zoneward.client.resources import LivePod
 from zoneward.client.retries import Retries
 from zoneward.client.store import Store
 from zoneward.client.writer import Writer
+from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
@@ -173,9 +174,15 @@ class HasLink(Protocol):
 async def at_work(
     place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any
 ) -> AsyncIterator[EndpointSliceController]:
-    """A controller that runs; it is over when the block is."""
-    given: Object = {"configuration": Configuration(), "writer": Writer(place.link), "back_off": HASTE}
-    controller = EndpointSliceController(place.link, mode=mode, **(given | options))
+    """A controller that runs; it is over when the block is. Options are fields of its context and options, or its own
+    arguments."""
+    given: Object = {"configuration": Configuration(), "writer": Writer(place.link), "back_off": HASTE} | options
+    of_context, of_options = (
+        {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
+        for kind in (ControllerContext, ControllerOptions)
+    )
+    context = ControllerContext(connection=place.link, mode=mode, **of_context)
+    controller = EndpointSliceController(context, ControllerOptions(**of_options), **given)
     running = asyncio.create_task(controller.run())
     try:
         yield controller
@@ -191,7 +198,11 @@ async def settle(place: Place, controller: EndpointSliceController) -> None:
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         version = place.registry.store.version
-        if await controller.settled(0.2) and _has_seen(place, controller) and version == place.registry.store.version:
+        if (
+            await controller.wait_until_idle(0.2)
+            and _has_seen(place, controller)
+            and version == place.registry.store.version
+        ):
             return
         await asyncio.sleep(0.005)
     raise AssertionError(f"not settled after {LIMIT:g} s: {controller.queue.depth()}")

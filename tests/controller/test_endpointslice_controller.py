@@ -210,7 +210,7 @@ def test_with_its_service_all_goes() -> None:
         await settle(place, controller)
         place.missing.clear()
         assert place.slices() == []
-        assert len(controller._state) == 0
+        assert len(controller._states) == 0
         assert len(controller._tracker) == 0
         assert len(controller.metrics.accounts) == 0
 
@@ -247,7 +247,7 @@ def test_marked_services_alone_are_ours_where_it_is_asked_for() -> None:
 def test_a_service_whose_selector_is_back_is_given_back() -> None:
     async def scene() -> None:
         async with a_shop() as shop:
-            await shop.adopting().adopt(legacy="keep")
+            await shop.adopting().adopt(endpoints_policy="keep")
             async with at_work(shop, mode=Mode.ONLY_MARKED) as controller:
                 shop.steady.discard("10.0.0.1")
                 shop.make_ready(1, False)
@@ -292,16 +292,16 @@ def test_what_is_decided_is_told_once() -> None:
         async with a_place() as place:
             fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
             for _ in range(2):
-                teller = StatusWriter(Writer(place.link), instance="test")
-                async with at_work(place, teller=teller) as controller:
+                status_writer = StatusWriter(Writer(place.link), instance="test")
+                async with at_work(place, status_writer=status_writer) as controller:
                     await settle(place, controller)
-                    assert await teller.settled(5)
+                    assert await status_writer.wait_until_written(5)
                     await settle(place, controller)
             (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
             assert [each["type"] for each in service["status"]["conditions"]]
             assert len(place.objects("events")) == 1
             version = place.registry.store.version
-            async with at_work(place, teller=StatusWriter(Writer(place.link), instance="test")) as controller:
+            async with at_work(place, status_writer=StatusWriter(Writer(place.link), instance="test")) as controller:
                 await settle(place, controller)
             assert place.registry.store.version == version
 
@@ -312,12 +312,12 @@ def test_a_service_that_is_ours_no_more_has_none_of_our_conditions() -> None:
     async def scene() -> None:
         async with a_place() as place:
             fill(place, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
-            teller = StatusWriter(Writer(place.link), instance="test")
-            async with at_work(place, teller=teller) as controller:
+            status_writer = StatusWriter(Writer(place.link), instance="test")
+            async with at_work(place, status_writer=status_writer) as controller:
                 await settle(place, controller)
                 place.change("services", "default", "cart", without_selector)
                 await settle(place, controller)
-                assert await teller.settled(5)
+                assert await status_writer.wait_until_written(5)
             (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
             assert not service["status"].get("conditions")
 
@@ -335,7 +335,7 @@ def test_while_the_cache_is_behind_nothing_is_decided_and_then_all_is() -> None:
     async def scene() -> None:
         async with a_place("silent-watch@0.2") as place:
             fill(place, 3)
-            async with at_work(place, timing=quick) as controller:
+            async with at_work(place, watch_timing=quick) as controller:
                 for number in range(3, 20):
                     place.pod(number, node="node-a")
                     await asyncio.sleep(0.05)

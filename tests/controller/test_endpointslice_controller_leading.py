@@ -10,7 +10,7 @@ from tests.controller.a_controller import LIMIT, PODS, Place, a_place, addresses
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.election import LeaseTiming
-from zoneward.controller.leader.leader_elector import LeaderElector
+from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderElector
 from zoneward.routing.configuration import Configuration
 
 QUICK = LeaseTiming(lease_duration=1, renew_deadline=0.6, retry_period=0.15)
@@ -114,12 +114,14 @@ class Candidacy:
         self.name = name
         self.controller: EndpointSliceController | None = None
         key = "kube-system", "zoneward-controller"
-        self.candidate = LeaderElector(place.link, key=key, identity=name, timing=QUICK, on_change=self._changed)
+        self.elector = LeaderElector(
+            place.link, key=key, identity=name, timing=QUICK, callbacks=LeaderCallbacks(on_change=self._changed)
+        )
         self.writer = Noting(
             place.link,
-            lambda: sent.append((name, [each.name for each in pair if each.candidate.leads])),
-            limit=QUICK.write,
-            may_write=self.candidate.may_write,
+            lambda: sent.append((name, [each.name for each in pair if each.elector.is_leader])),
+            limit=QUICK.write_timeout,
+            may_write=self.elector.may_write,
         )
 
     def _changed(self, leads: bool) -> None:
@@ -149,14 +151,14 @@ def test_of_two_with_a_lease_only_the_one_that_leads_writes() -> None:
             pair += [Candidacy(place, name, sent, pair) for name in ("first", "second")]
             running = {}
             for each in pair:
-                controller = at_work(place, leading=each.candidate.leading, writer=each.writer)
+                controller = at_work(place, leading=each.elector.leading, writer=each.writer)
                 each.controller = await stack.enter_async_context(controller)
             for each in pair:
-                running[each.name] = asyncio.create_task(each.candidate.run())
+                running[each.name] = asyncio.create_task(each.elector.run())
                 stack.callback(running[each.name].cancel)
                 if each.name == "first":
                     async with asyncio.timeout(LIMIT):
-                        await each.candidate.leading.wait()
+                        await each.elector.leading.wait()
             first, second = pair
             assert first.controller is not None
             assert second.controller is not None
@@ -165,8 +167,8 @@ def test_of_two_with_a_lease_only_the_one_that_leads_writes() -> None:
             running["first"].cancel()
             number = 0
             async with asyncio.timeout(LIMIT):
-                while not second.candidate.leads:
-                    assert not second.candidate.leading.is_set()
+                while not second.elector.is_leader:
+                    assert not second.elector.leading.is_set()
                     place.make_ready(number % PODS, number % 2 == 1)
                     number += 1
                     await asyncio.sleep(0.05)

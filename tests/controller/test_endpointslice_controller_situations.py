@@ -161,14 +161,14 @@ def test_a_mark_that_is_lost_is_told_once_and_the_slices_stay() -> None:
         async with a_place() as place:
             adopted = {SELECTOR_ANNOTATION: '{"app": "cart"}', names.TOPOLOGY_MODE_ANNOTATION: "Auto"}
             fill(place, selector=None, annotations=adopted)
-            teller = StatusWriter(Writer(place.link), instance="test")
-            async with at_work(place, mode=Mode.ONLY_MARKED, log=lines, teller=teller) as controller:
+            status_writer = StatusWriter(Writer(place.link), instance="test")
+            async with at_work(place, mode=Mode.ONLY_MARKED, log=lines, status_writer=status_writer) as controller:
                 await settle(place, controller)
-                assert await teller.settled(5)
+                assert await status_writer.wait_until_written(5)
                 for annotations in ({}, {"note": "another change"}):
                     place.annotate("cart", annotations)
                     await settle(place, controller)
-                    assert await teller.settled(5)
+                    assert await status_writer.wait_until_written(5)
                 assert place.listed() == addresses(*range(PODS))
                 assert len(lines.about("has lost its mark")) == 1
                 told = [each["reason"] for each in place.objects("events")]
@@ -420,7 +420,7 @@ def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_i
     async def work(place: Place, controller: EndpointSliceController) -> None:
         place.service("other")
         await settle(place, controller)
-        plan, tries = controller._state.plan, 0
+        plan, tries = controller._states.plan, 0
 
         def broken(key: tuple[str, str], *given: Any, **options: Any) -> ServicePlan:
             nonlocal tries
@@ -429,7 +429,7 @@ def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_i
                 raise ZeroDivisionError("a mistake")
             return plan(key, *given, **options)
 
-        controller._state.plan = broken  # type: ignore[method-assign]
+        controller._states.plan = broken  # type: ignore[method-assign]
         place.make_ready(1, False)
         await until(lambda: "10.0.0.2" not in ready(place, "other"))
         await settle(place, controller)
@@ -495,8 +495,8 @@ def test_a_namespace_that_goes_takes_all_with_it() -> None:
 
 def test_a_slice_that_nobody_will_ever_see_is_awaited_only_until_it_is_looked_for() -> None:
     async def work(place: Place, controller: EndpointSliceController) -> None:
-        stale = controller.queue.stale
-        controller.queue.stale = lambda key: stale(key, limit=0.1)  # type: ignore[method-assign, assignment, misc]
+        stale = controller.queue.wait_for_cache
+        controller.queue.wait_for_cache = lambda key: stale(key, limit=0.1)  # type: ignore[method-assign, assignment, misc]
         labels = {names.SERVICE_NAME_LABEL: "cart"}
         # Written by us, and deleted by somebody before the cache saw it.
         ghost = ObjectMeta(name="cart-x", namespace="default", uid="ghost", resource_version="1", labels=labels)
@@ -538,18 +538,18 @@ def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_writt
         await settle(place, controller)
         writes = place.registry.store.version
         # What is kept of a Service, spoilt.
-        kept = controller._state._kept[KEY]
+        kept = controller._states._kept[KEY]
         kept.service.pod(("default", "cart-1"), None)
         syncs = sum(controller.metrics.syncs.values())
         await until(lambda: sum(controller.metrics.syncs.values()) >= syncs + 4)
         assert place.registry.store.version == writes
-        assert controller._state._kept[KEY] is not kept
+        assert controller._states._kept[KEY] is not kept
         place.make_ready(2, False)
         await settle(place, controller)
         assert place.listed() == addresses(0, 1, *range(3, PODS))
         assert controller.metrics.changes[Operation.UPDATE] == 2
 
-    run(work, resync=0.5)
+    run(work, resync_period=0.5)
 
 
 def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices() -> None:
@@ -589,7 +589,7 @@ def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None
     async def scene() -> None:
         async with a_place() as place:
             fill(place)
-            async with at_work(place, rivals=ConflictDetector(together=True, still=still)) as controller:
+            async with at_work(place, conflicts=ConflictDetector(together=True, still=still)) as controller:
                 await settle(place, controller)
                 await work(place)
             assert place.missing == []
@@ -609,11 +609,11 @@ def test_while_the_gate_of_hints_is_off_none_is_written_however_subsetting_is_en
     async def scene() -> None:
         async with a_place() as place:
             fill(place, pods=12, annotations={names.SUBSETTING_ANNOTATION: "Auto"})
-            teller = StatusWriter(Writer(place.link), instance="test")
-            async with at_work(place, configuration=configuration, teller=teller) as controller:
-                telling = asyncio.create_task(teller.run())
+            status_writer = StatusWriter(Writer(place.link), instance="test")
+            async with at_work(place, configuration=configuration, status_writer=status_writer) as controller:
+                telling = asyncio.create_task(status_writer.run())
                 await settle(place, controller)
-                assert await teller.settled(5)
+                assert await status_writer.wait_until_written(5)
                 telling.cancel()
                 endpoints = [one for each in place.slices() for one in each.endpoints or ()]
                 assert len(endpoints) == 12

@@ -23,7 +23,7 @@ async def predicted(
     """Until nothing is due; what went wrong."""
     troubles: list[str] = []
     running = asyncio.create_task(
-        predictions.run(predict, pause=0, on_trouble=lambda key, error: troubles.append(f"{key[1]}: {error}"))
+        predictions.run(predict, pause=0, on_error=lambda key, error: troubles.append(f"{key[1]}: {error}"))
     )
     while not predictions.is_idle:
         await asyncio.sleep(0.001)

@@ -19,6 +19,7 @@ from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import Outcome, Writer
 from zoneward.controller import running
+from zoneward.controller.context import ControllerContext
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObserver
@@ -153,8 +154,8 @@ def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
             def fail(_old: object, _new: object) -> None:
                 raise RuntimeError("a bug")
 
-            assert await run.replica._controller.settled(LIMIT)
-            assert await run.replica._teller.settled(LIMIT)
+            assert await run.replica._controller.wait_until_idle(LIMIT)
+            assert await run.replica._status_writer.wait_until_written(LIMIT)
             run.replica._controller.cache.services.subscribe(fail)
             # One that is none of ours, so that no write is under way.
             place.service("other", selector={})
@@ -206,12 +207,12 @@ def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.
                 await listed(place, addresses(*range(9)))
                 assert "leads" not in second.log.events
                 queue = second.replica._controller.queue
-                waited, begin = queue.oldest(), queue.begin
+                waited, begin = queue.longest_wait(), queue.begin
                 ages: list[float] = []
 
                 def begins() -> None:
                     begin()
-                    ages.append(queue.oldest())
+                    ages.append(queue.longest_wait())
 
                 monkeypatch.setattr(queue, "begin", begins)
                 assert waited > 0
@@ -271,18 +272,20 @@ def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
         async with a_place() as place:
             standing = Standing(place.link, clock=lambda: now)
             controller = EndpointSliceController(
-                place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+                ControllerContext(
+                    connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+                )
             )
             observer = ReplicaObserver(
-                controller, standing=standing, candidate=None, log=log, said=str, clock=lambda: now
+                controller, watch_health=standing, elector=None, log=log, error_text=str, clock=lambda: now
             )
             standing.trouble(SLICES, Unreachable("no connection"))
             for _ in range(4):
-                observer._look()
+                observer._observe()
                 now += 0.6
             async with standing.stream(SLICES.path(), {"watch": "true"}, idle=LIMIT):
-                observer._look()
-                observer._look()
+                observer._observe()
+                observer._observe()
         assert log.told == [
             ("the cluster is not heard of", {"error": "no connection"}),
             ("the cluster is heard of again", {"seconds": 2.4}),
@@ -316,19 +319,21 @@ def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_b
         now = 100.0
         async with a_place() as place:
             controller = EndpointSliceController(
-                place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+                ControllerContext(
+                    connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
+                )
             )
             standing = Standing(place.link, clock=lambda: now)
             observer = ReplicaObserver(
-                controller, standing=standing, candidate=None, log=Lines(), said=str, clock=lambda: now
+                controller, watch_health=standing, elector=None, log=Lines(), error_text=str, clock=lambda: now
             )
             gc.disable()
             try:
                 now += LONGEST_WITHOUT_GC - 0.1
-                observer._look()
+                observer._observe()
                 assert not gc.isenabled()
                 now += 0.1
-                observer._look()
+                observer._observe()
                 assert gc.isenabled()
             finally:
                 gc.enable()
@@ -353,7 +358,7 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             service = run.replica._controller.cache.services.get("doomed", "held")
             assert service is not None
             event = Event("Warning", "EndpointSlicesContested", "twice")
-            run.replica._teller.tell(service, conditions=(), events=[event])
+            run.replica._status_writer.report(service, conditions=(), events=[event])
             await run.until("Events or conditions are refused")
             path = events.format("shop")
             run.replica._not_told(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))

@@ -122,9 +122,9 @@ def test_a_release_beside_hostile_endpoints_goes_on_or_fails_as_a_call_does() ->
         for each in hostile(ENDPOINTS.plural):
             server = Kept({name(each): written(each)})
             key = NAMESPACE, name(each)
-            adopting = ServiceHandover(server, key, configuration=Configuration(), tell=lambda _line: None)
+            adopting = ServiceHandover(server, key, configuration=Configuration(), report=lambda _line: None)
             with suppress(CallFailed):
-                await adopting.look(plans=lambda _service: False)
+                await adopting.read_state(needs_plan=lambda _service: False)
             assert name(each) in server.read
 
     asyncio.run(look())
@@ -138,21 +138,21 @@ class Enough(Exception):  # noqa: N818 -- it ends what has no end
 
 
 async def elect(bad: Object) -> None:
-    """A candidate beside a hostile Lease, which somebody mends after 40 s where nobody leads by then."""
+    """A elector beside a hostile Lease, which somebody mends after 40 s where nobody leads by then."""
     server, seconds = Kept({name(bad): written(bad)}), 0.0
-    candidate: LeaderElector
+    elector: LeaderElector
 
     async def sleep(_seconds: float) -> None:
         nonlocal seconds
         seconds += 1.0
-        if seconds == 40 and not candidate.leads:
+        if seconds == 40 and not elector.is_leader:
             mended = objects(name(bad))["leases"]
             server.bodies[name(bad)] = written(mended | {"spec": {"holderIdentity": "", "renewTime": "now"}})
-        if candidate.leads:
+        if elector.is_leader:
             raise Enough
         assert seconds < 80, f"nobody leads: {bad}"
 
-    candidate = LeaderElector(
+    elector = LeaderElector(
         server,
         key=(NAMESPACE, name(bad)),
         identity="us",
@@ -161,8 +161,8 @@ async def elect(bad: Object) -> None:
         chance=lambda: 0.5,
     )
     with pytest.raises(Enough):
-        await candidate.run()
-    await candidate.release()
+        await elector.run()
+    await elector.release()
 
 
 def test_a_hostile_lease_ends_no_candidate_and_once_it_is_mended_somebody_leads() -> None:
@@ -192,7 +192,7 @@ def test_a_hostile_lease_of_a_node_hides_no_other_and_is_told_where_it_cannot_be
     async def run(bad: list[Object]) -> Leases:
         leases = Leases()
         await follow(server_with(LEASES.plural, bad), cast(Any, leases), leases.resources)
-        seen = leases.proxies.look()
+        seen = leases.proxies.groups()
         assert seen[""].nodes[GOOD[1]] == Programmed(10, 20, (("default", "x"), ("default", "y")))
         for each in seen.values():
             each.behind(GOOD, 10, 20)

@@ -15,6 +15,7 @@ from zoneward.client.following import Followed
 from zoneward.client.reflector import Reflector
 from zoneward.client.resources import LEASES, RESOURCES, AnyResource, Key
 from zoneward.client.writer import Writer
+from zoneward.controller.context import ControllerContext
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.netlink.messages import FAMILIES, Family
@@ -118,7 +119,7 @@ def hostile_sets(plural: str) -> list[list[Object]]:
 async def controlled(plural: str, bad: Sequence[Object]) -> None:
     server = server_with(plural, bad)
     controller = EndpointSliceController(
-        server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server)
+        ControllerContext(connection=server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server))
     )
     await follow(server, controller.cache, RESOURCES)
     plans = [plan for each in controller.cache.services if (plan := controller.decision(*name(each))) is not None]

@@ -21,8 +21,8 @@ from zoneward.controller.handover.conflict_detector import (
     ConflictDetector,
     ConflictVerdict,
     is_sign_of_life,
-    look,
     no_conflict_check,
+    slices_of_contested,
 )
 from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
@@ -46,148 +46,148 @@ OTHER = ("default", "other")
 PORTS = (EndpointPort(name="", port=80, protocol="TCP"),)
 
 
-def contested(rivals: ConflictDetector, key: tuple[str, str] = KEY, *, now: float = 0.0) -> float:
+def contested(conflicts: ConflictDetector, key: tuple[str, str] = KEY, *, now: float = 0.0) -> float:
     """Hold a Service, and find slices until it is contested; when that is."""
-    rivals.holds(key)
-    assert rivals.found(key, now=now) is ConflictVerdict.DELETE
-    rivals.holds(key)
-    assert rivals.found(key, now=now + GRACE) is ConflictVerdict.DELETE
-    rivals.holds(key)
-    assert rivals.found(key, now=now + GRACE) is ConflictVerdict.YIELD
-    assert key in rivals.contested
+    conflicts.taken_over(key)
+    assert conflicts.found_slices(key, now=now) is ConflictVerdict.DELETE
+    conflicts.taken_over(key)
+    assert conflicts.found_slices(key, now=now + GRACE) is ConflictVerdict.DELETE
+    conflicts.taken_over(key)
+    assert conflicts.found_slices(key, now=now + GRACE) is ConflictVerdict.YIELD
+    assert key in conflicts.contested
     return now + GRACE
 
 
 def test_what_is_there_when_a_service_is_taken_over_is_no_rival() -> None:
-    rivals = ConflictDetector(together=False)
+    conflicts = ConflictDetector(together=False)
     for now in range(100):
-        assert rivals.found(KEY, now=now) is ConflictVerdict.DELETE
-    assert not rivals.contested
+        assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.DELETE
+    assert not conflicts.contested
 
 
 def test_what_comes_back_twice_is_a_rival_and_one_late_sync_is_none() -> None:
-    rivals = ConflictDetector(together=False)
-    rivals.holds(KEY)
-    assert rivals.found(KEY, now=10) is ConflictVerdict.DELETE
+    conflicts = ConflictDetector(together=False)
+    conflicts.taken_over(KEY)
+    assert conflicts.found_slices(KEY, now=10) is ConflictVerdict.DELETE
     # The deletion failed, and is tried again.
-    assert rivals.found(KEY, now=11) is ConflictVerdict.DELETE
-    rivals.holds(KEY)
+    assert conflicts.found_slices(KEY, now=11) is ConflictVerdict.DELETE
+    conflicts.taken_over(KEY)
     # More of the same sync.
-    assert rivals.found(KEY, now=11) is ConflictVerdict.WAIT
-    assert rivals.found(KEY, now=12.5) is ConflictVerdict.WAIT
-    assert rivals.due(now=12.9) == []
-    assert rivals.due(now=10 + GRACE) == [KEY]
-    assert rivals.found(KEY, now=10 + GRACE) is ConflictVerdict.DELETE
-    rivals.holds(KEY)
-    assert not rivals.contested
-    assert rivals.found(KEY, now=10 + GRACE) is ConflictVerdict.YIELD
-    assert rivals.contested == {KEY}
+    assert conflicts.found_slices(KEY, now=11) is ConflictVerdict.WAIT
+    assert conflicts.found_slices(KEY, now=12.5) is ConflictVerdict.WAIT
+    assert conflicts.due_rechecks(now=12.9) == []
+    assert conflicts.due_rechecks(now=10 + GRACE) == [KEY]
+    assert conflicts.found_slices(KEY, now=10 + GRACE) is ConflictVerdict.DELETE
+    conflicts.taken_over(KEY)
+    assert not conflicts.contested
+    assert conflicts.found_slices(KEY, now=10 + GRACE) is ConflictVerdict.YIELD
+    assert conflicts.contested == {KEY}
 
 
 def test_a_slice_that_was_just_written_is_not_deleted_before_its_writer_knows() -> None:
-    rivals = ConflictDetector(together=False)
-    rivals.alive(KEY, now=10)
-    assert rivals.found(KEY, now=10 + STILL / 2) is ConflictVerdict.WAIT
-    assert rivals.due(now=10 + STILL / 2) == []
-    assert rivals.due(now=10 + STILL) == [KEY]
-    assert rivals.found(KEY, now=10 + STILL) is ConflictVerdict.DELETE
-    assert not rivals.contested
+    conflicts = ConflictDetector(together=False)
+    conflicts.sign_of_life(KEY, now=10)
+    assert conflicts.found_slices(KEY, now=10 + STILL / 2) is ConflictVerdict.WAIT
+    assert conflicts.due_rechecks(now=10 + STILL / 2) == []
+    assert conflicts.due_rechecks(now=10 + STILL) == [KEY]
+    assert conflicts.found_slices(KEY, now=10 + STILL) is ConflictVerdict.DELETE
+    assert not conflicts.contested
 
 
 def test_one_that_goes_on_writing_is_a_rival_though_nothing_was_deleted() -> None:
-    rivals = ConflictDetector(together=False)
+    conflicts = ConflictDetector(together=False)
     now = 10.0
     while now < 10 + GRACE:
-        rivals.alive(KEY, now=now)
-        assert rivals.found(KEY, now=now) is ConflictVerdict.WAIT
+        conflicts.sign_of_life(KEY, now=now)
+        assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.WAIT
         now += STILL / 2
-    rivals.alive(KEY, now=now)
-    assert rivals.found(KEY, now=now) is ConflictVerdict.YIELD
+    conflicts.sign_of_life(KEY, now=now)
+    assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.YIELD
 
 
 def test_finds_that_lie_far_apart_have_nothing_to_do_with_each_other() -> None:
-    rivals = ConflictDetector(together=False)
-    rivals.holds(KEY)
+    conflicts = ConflictDetector(together=False)
+    conflicts.taken_over(KEY)
     for number in range(10):
-        assert rivals.found(KEY, now=number * (MEMORY + 1)) is ConflictVerdict.DELETE
-        rivals.holds(KEY)
+        assert conflicts.found_slices(KEY, now=number * (MEMORY + 1)) is ConflictVerdict.DELETE
+        conflicts.taken_over(KEY)
 
 
 @pytest.mark.parametrize("together", [True, False])
 def test_one_contested_service_is_proof_for_others_where_all_are_ours(together: bool) -> None:
-    rivals = ConflictDetector(together=together)
-    now = contested(rivals)
-    assert (rivals.found(OTHER, now=now) is ConflictVerdict.YIELD) == together
+    conflicts = ConflictDetector(together=together)
+    now = contested(conflicts)
+    assert (conflicts.found_slices(OTHER, now=now) is ConflictVerdict.YIELD) == together
 
 
 def test_it_is_gone_when_it_leaves_one_service_as_it_ought_not_to_be_and_changes_none() -> None:
-    rivals = ConflictDetector(together=True)
-    now = contested(rivals)
-    rivals.found(OTHER, now=now)
-    assert rivals.contested == {KEY, OTHER}
-    assert rivals.looked(KEY, is_current=True, now=now + 1000) == []
+    conflicts = ConflictDetector(together=True)
+    now = contested(conflicts)
+    conflicts.found_slices(OTHER, now=now)
+    assert conflicts.contested == {KEY, OTHER}
+    assert conflicts.check_recovery(KEY, is_current=True, now=now + 1000) == []
     now += 1000
-    assert rivals.looked(KEY, is_current=False, now=now) == []
-    rivals.alive(KEY, now=now + QUIET - 1)
-    assert rivals.due(now=now + QUIET) == [KEY]
-    assert rivals.looked(KEY, is_current=False, now=now + QUIET) == [], "it changed a second ago"
-    assert rivals.due(now=now + 2 * QUIET - 2) == []
-    assert rivals.due(now=now + 2 * QUIET - 1) == [KEY]
-    assert rivals.looked(KEY, is_current=False, now=now + 2 * QUIET - 1) == [KEY, OTHER]
-    rivals.give_back([KEY, OTHER], now=now + 2 * QUIET)
-    assert not rivals.contested
+    assert conflicts.check_recovery(KEY, is_current=False, now=now) == []
+    conflicts.sign_of_life(KEY, now=now + QUIET - 1)
+    assert conflicts.due_rechecks(now=now + QUIET) == [KEY]
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + QUIET) == [], "it changed a second ago"
+    assert conflicts.due_rechecks(now=now + 2 * QUIET - 2) == []
+    assert conflicts.due_rechecks(now=now + 2 * QUIET - 1) == [KEY]
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + 2 * QUIET - 1) == [KEY, OTHER]
+    conflicts.reclaim([KEY, OTHER], now=now + 2 * QUIET)
+    assert not conflicts.contested
 
 
 def test_what_it_does_elsewhere_does_not_keep_a_service_from_being_given_back() -> None:
-    rivals = ConflictDetector(together=True)
-    now = contested(rivals)
-    rivals.found(OTHER, now=now)
-    assert rivals.looked(OTHER, is_current=False, now=now) == []
-    rivals.alive(KEY, now=now + QUIET - 1)
-    assert rivals.looked(OTHER, is_current=False, now=now + QUIET) == [OTHER]
-    rivals.give_back([OTHER], now=now + QUIET)
-    assert rivals.contested == {KEY}
-    assert rivals.found(OTHER, now=now + QUIET) is ConflictVerdict.DELETE, (
+    conflicts = ConflictDetector(together=True)
+    now = contested(conflicts)
+    conflicts.found_slices(OTHER, now=now)
+    assert conflicts.check_recovery(OTHER, is_current=False, now=now) == []
+    conflicts.sign_of_life(KEY, now=now + QUIET - 1)
+    assert conflicts.check_recovery(OTHER, is_current=False, now=now + QUIET) == [OTHER]
+    conflicts.reclaim([OTHER], now=now + QUIET)
+    assert conflicts.contested == {KEY}
+    assert conflicts.found_slices(OTHER, now=now + QUIET) is ConflictVerdict.DELETE, (
         "that another one is contested proves nothing now"
     )
-    rivals.holds(OTHER)
-    contested(rivals, OTHER, now=now + QUIET)
+    conflicts.taken_over(OTHER)
+    contested(conflicts, OTHER, now=now + QUIET)
 
 
 def test_one_that_is_slow_is_waited_for_anew() -> None:
-    rivals = ConflictDetector(together=True)
-    now = contested(rivals)
-    rivals.looked(KEY, is_current=False, now=now)
-    rivals.looked(KEY, is_current=True, now=now + QUIET - 1)
-    assert rivals.looked(KEY, is_current=False, now=now + QUIET + 1) == []
-    assert rivals.due(now=now + QUIET + 1) == []
+    conflicts = ConflictDetector(together=True)
+    now = contested(conflicts)
+    conflicts.check_recovery(KEY, is_current=False, now=now)
+    conflicts.check_recovery(KEY, is_current=True, now=now + QUIET - 1)
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + QUIET + 1) == []
+    assert conflicts.due_rechecks(now=now + QUIET + 1) == []
 
 
 def test_who_comes_back_after_all_is_known_at_once_and_waited_for_longer() -> None:
-    rivals = ConflictDetector(together=True)
-    now = contested(rivals)
-    rivals.looked(KEY, is_current=False, now=now)
-    assert rivals.looked(KEY, is_current=False, now=now + QUIET) == [KEY]
+    conflicts = ConflictDetector(together=True)
+    now = contested(conflicts)
+    conflicts.check_recovery(KEY, is_current=False, now=now)
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + QUIET) == [KEY]
     now += QUIET
-    rivals.give_back([KEY], now=now)
-    assert rivals.found(KEY, now=now) is ConflictVerdict.DELETE, "what it left behind"
-    rivals.holds(KEY)
-    assert rivals.found(KEY, now=now + 1) is ConflictVerdict.YIELD
-    rivals.looked(KEY, is_current=False, now=now + 1)
-    assert rivals.looked(KEY, is_current=False, now=now + 1 + QUIET) == []
-    assert rivals.looked(KEY, is_current=False, now=now + 1 + 2 * QUIET) == [KEY]
+    conflicts.reclaim([KEY], now=now)
+    assert conflicts.found_slices(KEY, now=now) is ConflictVerdict.DELETE, "what it left behind"
+    conflicts.taken_over(KEY)
+    assert conflicts.found_slices(KEY, now=now + 1) is ConflictVerdict.YIELD
+    conflicts.check_recovery(KEY, is_current=False, now=now + 1)
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + 1 + QUIET) == []
+    assert conflicts.check_recovery(KEY, is_current=False, now=now + 1 + 2 * QUIET) == [KEY]
 
 
 def test_nothing_is_remembered_of_a_service_that_is_gone_or_once_we_lead_no_more() -> None:
-    rivals = ConflictDetector(together=True)
-    contested(rivals)
-    rivals.looked(KEY, is_current=False, now=GRACE)
-    rivals.forget(KEY)
-    assert len(rivals) == 0
-    contested(rivals, now=100)
-    rivals.clear()
-    assert len(rivals) == 0
-    assert rivals.due(now=10_000) == []
+    conflicts = ConflictDetector(together=True)
+    contested(conflicts)
+    conflicts.check_recovery(KEY, is_current=False, now=GRACE)
+    conflicts.forget(KEY)
+    assert len(conflicts) == 0
+    contested(conflicts, now=100)
+    conflicts.clear()
+    assert len(conflicts) == 0
+    assert conflicts.due_rechecks(now=10_000) == []
 
 
 # --- what slices say --------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_ours_go_once_every_ready_endpoint_of_theirs_is_listed(
     ours: tuple[str, ...], theirs: tuple[str, ...], pods: int, doubles: bool
 ) -> None:
     slices = a_slice(MANAGER, *ours), a_slice(BUILT_IN_MANAGER, *theirs)
-    found = look(a_plan(*slices, pods=pods), slices, configuration=Configuration())
+    found = slices_of_contested(a_plan(*slices, pods=pods), slices, configuration=Configuration())
     assert bool(found.doubles) == doubles
     assert not found.is_gone
     assert found.is_current == (len(theirs) == pods)
@@ -255,11 +255,11 @@ def test_ours_go_once_every_ready_endpoint_of_theirs_is_listed(
 def test_theirs_count_while_they_last_and_only_what_is_ready() -> None:
     for theirs in (a_slice(BUILT_IN_MANAGER, "10.0.0.0", deleting=True), a_slice("somebody", "10.0.0.0")):
         slices = a_slice(MANAGER, "10.0.0.0"), theirs
-        found = look(a_plan(*slices, pods=1), slices, configuration=Configuration())
+        found = slices_of_contested(a_plan(*slices, pods=1), slices, configuration=Configuration())
         assert found.is_gone
         assert not found.doubles
     slices = a_slice(MANAGER, "10.0.0.0"), a_slice(BUILT_IN_MANAGER, "10.0.0.0", ready=False)
-    found = look(a_plan(*slices, pods=1), slices, configuration=Configuration())
+    found = slices_of_contested(a_plan(*slices, pods=1), slices, configuration=Configuration())
     assert not found.is_gone
     assert not found.is_current
     assert not found.doubles
@@ -301,11 +301,11 @@ def is_ours(shop: Shop, controller: EndpointSliceController) -> bool:
 def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_it_is_quiet(faults: tuple[str, ...]) -> None:
     async def scene() -> None:
         async with a_shop(*faults) as shop:
-            teller = StatusWriter(Writer(shop.link), instance="test")
-            async with at_work(shop, teller=teller, rivals=quick()) as controller:
+            status_writer = StatusWriter(Writer(shop.link), instance="test")
+            async with at_work(shop, status_writer=status_writer, conflicts=quick()) as controller:
                 await until(lambda: controller.contested == {KEY} and of(shop) == (False, True))
                 assert no_conflict_check(controller.contested)() is not None
-                assert await teller.settled(5)
+                assert await status_writer.wait_until_written(5)
                 (event,) = shop.objects("events")
                 assert (event["type"], event["reason"]) == ("Warning", "EndpointSlicesContested")
                 writes = sum(controller.metrics.changes.values())
@@ -330,7 +330,7 @@ def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_it_is_
 
 def test_where_its_slices_are_deleted_a_service_is_ours_at_once() -> None:
     async def scene() -> None:
-        async with a_shop() as shop, at_work(shop, rivals=quick()) as controller:
+        async with a_shop() as shop, at_work(shop, conflicts=quick()) as controller:
             await until(lambda: controller.contested and of(shop) == (False, True))
             shop.runs = False
             shop.steady.clear()
@@ -345,7 +345,7 @@ def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None:
     async def scene() -> None:
         async with a_shop() as shop:
             shop.runs = False
-            async with at_work(shop, rivals=quick()) as controller:
+            async with at_work(shop, conflicts=quick()) as controller:
                 await until(lambda: is_ours(shop, controller))
                 for _ in range(2):
                     shop.sync()
@@ -354,8 +354,8 @@ def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None:
                 assert not controller.contested
                 assert controller.metrics.changes[Operation.DELETE] == 3
             # One that begins anew finds all in order.
-            async with at_work(shop, rivals=quick()) as controller:
-                await controller.settled(LIMIT)
+            async with at_work(shop, conflicts=quick()) as controller:
+                await controller.wait_until_idle(LIMIT)
                 assert not any(controller.metrics.changes.values())
             assert shop.missing == []
 
@@ -366,7 +366,7 @@ def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not_let_g
     async def scene() -> None:
         async with a_shop() as shop:
             await shop.adopting().adopt(endpoints_policy="keep")
-            async with at_work(shop, mode=Mode.ONLY_MARKED, rivals=quick(together=False)) as controller:
+            async with at_work(shop, mode=Mode.ONLY_MARKED, conflicts=quick(together=False)) as controller:
                 await until(lambda: is_ours(shop, controller))
                 shop.lets_go = False
                 shop._seen = -1

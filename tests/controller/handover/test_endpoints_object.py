@@ -15,7 +15,7 @@ from zoneward.client.api_errors import ApiError, api_error
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
-from zoneward.controller.handover.endpoints_object import renewed
+from zoneward.controller.handover.endpoints_object import updated_endpoints
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
@@ -217,12 +217,12 @@ def test_a_mistake_in_the_program_is_told_once_and_does_not_end_it(monkeypatch: 
     def breaking(*given: Any, **options: Any) -> Any:
         if broken:
             raise RuntimeError("a bug")
-        return renewed(*given, **options)
+        return updated_endpoints(*given, **options)
 
     async def scene() -> None:
         nonlocal broken
         log = Lines()
-        monkeypatch.setattr(keeping_endpoints, "renewed", breaking)
+        monkeypatch.setattr(keeping_endpoints, "updated_endpoints", breaking)
         async with a_place() as place:
             place.link = server = WithEndpoints(place.link)
             fill(place, selector=None, annotations=MARKS)

@@ -11,7 +11,7 @@ from tests.controller.lines import Lines
 
 from zoneward.client.resources import SERVICES, Key
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.service_handover import AT_ONCE, ReleaseTasks
+from zoneward.controller.handover.service_handover import CONCURRENT_RELEASES, ReleaseTasks
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.input_error import InputError
@@ -34,7 +34,7 @@ class Site:
             configuration=Configuration(),
             writer=Writer(self.shop.link, may_write=may_write),
             log=self.log,
-            over=self.over.append,
+            on_end=self.over.append,
             sleep=self._sleep,
         )
 
@@ -85,7 +85,7 @@ def test_it_is_given_back_and_told_once() -> None:
         await site.adopt()
         releases = site.releases()
         for _ in range(3):
-            releases.begin(KEY)
+            releases.start(KEY)
         assert len(releases) == 1
         await until(lambda: not len(releases))
         assert site.over == [KEY]
@@ -96,7 +96,7 @@ def test_it_is_given_back_and_told_once() -> None:
 
 
 def test_four_at_a_time_and_the_next_when_one_has_ended() -> None:
-    keys = [("default", f"waits-{number}") for number in range(AT_ONCE + 2)]
+    keys = [("default", f"waits-{number}") for number in range(CONCURRENT_RELEASES + 2)]
 
     async def work(site: Site) -> None:
         store, kinds = InProcess(site.shop.registry), site.shop.registry.kinds
@@ -119,13 +119,13 @@ def test_four_at_a_time_and_the_next_when_one_has_ended() -> None:
         site.shop.link.get = get  # type: ignore[method-assign]
         releases = site.releases()
         for key in keys:
-            releases.begin(key)
+            releases.start(key)
         # No built-in controller makes slices of them: the first wait for it.
-        await until(lambda: len(begun) == AT_ONCE)
+        await until(lambda: len(begun) == CONCURRENT_RELEASES)
         await asyncio.sleep(0.2)
-        assert begun == [name for _, name in keys[:AT_ONCE]]
+        assert begun == [name for _, name in keys[:CONCURRENT_RELEASES]]
         store.delete(kinds["services"], *keys[1])
-        await until(lambda: len(begun) == AT_ONCE + 1)
+        await until(lambda: len(begun) == CONCURRENT_RELEASES + 1)
         assert site.over == [keys[1]]
         await releases.end()
         assert len(releases) == 0
@@ -138,11 +138,11 @@ def test_cancelled_before_its_first_step_it_can_be_begun_again() -> None:
     async def work(site: Site) -> None:
         await site.adopt()
         releases = site.releases()
-        releases.begin(KEY)
+        releases.start(KEY)
         releases.cancel()
         await until(lambda: site.over == [KEY])
         assert len(releases) == 0
-        releases.begin(KEY)
+        releases.start(KEY)
         await until(lambda: site.over == [KEY, KEY])
         assert site.is_released
 
@@ -153,7 +153,7 @@ def test_what_fails_again_and_again_is_tried_after_pauses_that_grow_to_a_minute(
     async def work(site: Site) -> None:
         await site.adopt()
         releases = site.releases(may_write=failing(6, lambda: InputError("Service default/cart", "not now")))
-        releases.begin(KEY)
+        releases.start(KEY)
         await until(lambda: not len(releases))
         assert site.pauses == [5, 10, 20, 40, 60, 60]
         failed = ("a Service could not be given back", {"error": "Service default/cart: not now"})
@@ -167,7 +167,7 @@ def test_a_mistake_in_the_program_is_told_once_and_tried_again() -> None:
     async def work(site: Site) -> None:
         await site.adopt()
         releases = site.releases(may_write=failing(3, lambda: RuntimeError("a mistake")))
-        releases.begin(KEY)
+        releases.start(KEY)
         await until(lambda: not len(releases))
         (fields,) = (fields for event, fields in site.log.told if "mistake" in event)
         assert fields["error"] == "RuntimeError: a mistake"
@@ -185,7 +185,7 @@ def test_one_that_is_gone_or_has_been_adopted_again_is_let_be() -> None:
         releases = site.releases()
         gone = ("default", "none")
         for key in (KEY, gone):
-            releases.begin(key)
+            releases.start(key)
         await until(lambda: not len(releases))
         assert sorted(site.over) == [KEY, gone]
         assert site.shop.registry.store.version == version

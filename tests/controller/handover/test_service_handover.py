@@ -159,7 +159,7 @@ def test_a_built_in_controller_that_does_not_let_go_is_told_and_nothing_is_missi
     async def work(shop: Shop) -> None:
         shop.lets_go = False
         with pytest.raises(InputError, match=r"not within 0\.5 s: the built-in controller still writes cart-"):
-            await shop.adopting(limit=0.5).adopt(endpoints_policy="keep")
+            await shop.adopting(total=0.5).adopt(endpoints_policy="keep")
         shop.lets_go = True
         await shop.adopting().adopt(endpoints_policy="keep")
         assert is_ours(shop)
@@ -172,7 +172,7 @@ def test_without_a_built_in_controller_ours_stay() -> None:
         await shop.adopting().adopt(endpoints_policy="keep")
         shop.runs = False
         with pytest.raises(InputError, match="waited for the built-in controller to list every ready endpoint"):
-            await shop.adopting(limit=0.3).release()
+            await shop.adopting(total=0.3).release()
         assert len(shop.slices(names.MANAGER)) == 1
         shop.runs = True
         await shop.adopting().release()
@@ -240,7 +240,7 @@ def test_a_selector_that_changes_under_our_hands_is_the_one_that_is_kept() -> No
 def test_a_name_that_another_services_slice_has_is_passed_over() -> None:
     async def work(shop: Shop) -> None:
         adopting = shop.adopting()
-        (family,) = adopting.plan(await adopting.look()).families
+        (family,) = adopting.plan(await adopting.read_state()).families
         (wanted,) = family.changes.create
         other = an_endpoint_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
         InProcess(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other, manager="test")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from zoneward.client.api_errors import Unreachable, api_error
 from zoneward.controller.leader.election import LeaseTiming
-from zoneward.controller.leader.leader_elector import LeaderElector
+from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderElector
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.refusals import Refusal
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
@@ -71,7 +71,7 @@ class Network:
 
 
 class Host:
-    """A machine with one candidate, and clocks of its own: ``rate`` seconds pass on it in one."""
+    """A machine with one elector, and clocks of its own: ``rate`` seconds pass on it in one."""
 
     def __init__(
         self, place: "Place", name: str, *, rate: float = 1.0, skew: timedelta = timedelta(0), is_stuck: bool = False
@@ -83,19 +83,20 @@ class Host:
         self.told: list[tuple[float, bool]] = []
         """When leadership was told to begin or to end, by the clock of all."""
         self.troubles: list[Exception] = []
-        self.candidate = LeaderElector(
+        self.elector = LeaderElector(
             self,
             key=KEY,
             identity=name,
             timing=place.timing,
-            on_change=lambda leads: self.told.append((seconds(), leads)),
-            on_trouble=self.troubles.append,
+            callbacks=LeaderCallbacks(
+                on_change=lambda leads: self.told.append((seconds(), leads)), on_error=self.troubles.append
+            ),
             clock=lambda: self._start + seconds() * self._rate,
             now=self._now,
             sleep=self._sleep,
             chance=place.chance.random,
         )
-        self.running = asyncio.create_task(self.candidate.run())
+        self.running = asyncio.create_task(self.elector.run())
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> bytes:
         assert query is None
@@ -210,7 +211,7 @@ class Place:
 
     def leader(self) -> str:
         """Who may write now."""
-        names = [each.candidate.identity for each in self.hosts if each.candidate.may_write()]
+        names = [each.elector.identity for each in self.hosts if each.elector.may_write()]
         assert len(names) <= 1, f"at {seconds():.3f} s {' and '.join(names)} may write"
         return names[0] if names else ""
 

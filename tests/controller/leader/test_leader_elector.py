@@ -21,8 +21,8 @@ def test_the_first_leads_and_says_so_and_renews() -> None:
         async with a_place(seed=1) as place:
             host = place.host("first")
             await place.until_somebody_leads(within=0.2)
-            assert host.candidate.leading.is_set()
-            assert host.candidate.leader == "first"
+            assert host.elector.leading.is_set()
+            assert host.elector.leader_identity == "first"
             (told,) = host.told
             assert told[1] is True
             created = place.lease()["spec"]
@@ -60,7 +60,7 @@ def test_one_who_lets_go_is_followed_at_the_next_look() -> None:
             await asyncio.sleep(20)
             await first.kill()
             assert first.told[-1] == (seconds(), False), "told at once"
-            await first.candidate.release()
+            await first.elector.release()
             spec = place.lease()["spec"]
             assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
             await place.until_somebody_leads(within=1.6)
@@ -77,7 +77,7 @@ def test_one_who_waits_does_not_let_go_of_what_another_holds() -> None:
             second = place.host("second")
             await asyncio.sleep(5)
             await second.kill()
-            await second.candidate.release()
+            await second.elector.release()
             assert place.lease()["spec"]["holderIdentity"] == "first"
 
     in_no_time(run())
@@ -92,9 +92,9 @@ def test_one_who_is_ended_while_it_takes_the_lease_lets_go_of_it_nevertheless() 
             assert place.lease()["spec"]["holderIdentity"] == "first"
             assert not host.told, "the answer is still on its way"
             await host.kill()
-            await host.candidate.release()
+            await host.elector.release()
             assert place.lease()["spec"]["holderIdentity"] == ""
-            assert (host.told, host.candidate.leads) == ([], False)
+            assert (host.told, host.elector.is_leader) == ([], False)
 
     in_no_time(run())
 
@@ -172,7 +172,7 @@ def test_a_person_who_gives_the_lease_to_another_is_obeyed_at_the_next_renewal()
             place.give_lease(to="second")
             await asyncio.sleep(2.1)
             assert [leads for _, leads in host.told] == [True, False]
-            assert host.candidate.leader == "second"
+            assert host.elector.leader_identity == "second"
             await place.until_somebody_leads(within=17)
             assert place.lease()["spec"]["leaseTransitions"] == 1
 
@@ -189,9 +189,9 @@ def test_who_stood_still_may_not_write_before_it_has_looked() -> None:
             standing = asyncio.create_task(first.stand_still(40))
             await place.until_somebody_leads(other_than="first", within=17)
             await standing
-            assert not first.candidate.may_write()
+            assert not first.elector.may_write()
             await asyncio.sleep(20)
-            assert place.leader() == first.candidate.leader == "second"
+            assert place.leader() == first.elector.leader_identity == "second"
 
     in_no_time(run())
 
@@ -201,10 +201,10 @@ def test_a_margin_is_time_that_must_be_left_until_the_deadline() -> None:
         async with a_place(seed=1, network=Network(delay=0)) as place:
             host = place.host("first")
             await asyncio.sleep(0.1)
-            assert [host.candidate.may_write(margin) for margin in (0, 9.8, 10)] == [True, True, False]
+            assert [host.elector.may_write(margin) for margin in (0, 9.8, 10)] == [True, True, False]
             place.network = Network(lost_requests=1.0)
             await asyncio.sleep(6)
-            assert [host.candidate.may_write(margin) for margin in (0, 3, 5)] == [True, True, False]
+            assert [host.elector.may_write(margin) for margin in (0, 3, 5)] == [True, True, False]
 
     in_no_time(run())
 
@@ -302,7 +302,7 @@ async def happen(place: Place, what: str, number: int, amount: float, standing: 
     if what in ("kill", "restart", "let go"):
         await host.kill()
         if what == "let go":
-            await host.candidate.release()
+            await host.elector.release()
         if what == "restart":
             rate = Random(amount).uniform(0.9, 1.1)
             place.hosts[number] = place.host(f"host-{number}-since-{seconds()}", rate=rate)

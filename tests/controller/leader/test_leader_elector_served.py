@@ -31,12 +31,12 @@ SERVED = {
 
 
 @asynccontextmanager
-async def a_candidate(address: str, name: str) -> AsyncIterator[tuple[LeaderElector, "asyncio.Task[NoReturn]"]]:
+async def an_elector(address: str, name: str) -> AsyncIterator[tuple[LeaderElector, "asyncio.Task[NoReturn]"]]:
     async with Transport(Access(cluster=Cluster(server=address), user=User()), is_terminal=False) as transport:
-        candidate = LeaderElector(transport, key=KEY, identity=name, timing=QUICK)
-        running = asyncio.create_task(candidate.run())
+        elector = LeaderElector(transport, key=KEY, identity=name, timing=QUICK)
+        running = asyncio.create_task(elector.run())
         try:
-            yield candidate, running
+            yield elector, running
         finally:
             running.cancel()
             await asyncio.wait([running])
@@ -47,21 +47,21 @@ async def succession(*faults: str) -> float:
     found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
         Serving(begun(), faults=found) as server,
-        a_candidate(server.address, "first") as (first, running),
-        a_candidate(server.address, "second") as (second, other_running),
+        an_elector(server.address, "first") as (first, running),
+        an_elector(server.address, "second") as (second, other_running),
     ):
-        while not (first.leads or second.leads):
+        while not (first.is_leader or second.is_leader):
             await asyncio.sleep(0.005)
-        leader, heir = (first, second) if first.leads else (second, first)
+        leader, heir = (first, second) if first.is_leader else (second, first)
         start = time.monotonic()
-        while time.monotonic() < start + 1.5 or not leader.leads:
-            assert not (first.leads and second.leads)
-            if heir.leads:
+        while time.monotonic() < start + 1.5 or not leader.is_leader:
+            assert not (first.is_leader and second.is_leader)
+            if heir.is_leader:
                 leader, heir = heir, leader
             await asyncio.sleep(0.005)
         (running if leader is first else other_running).cancel()
         died = time.monotonic()
-        while not heir.leads:
+        while not heir.is_leader:
             await asyncio.sleep(0.005)
         return time.monotonic() - died
 
@@ -80,13 +80,13 @@ def test_a_writer_that_asks_a_candidate_writes_only_while_it_leads() -> None:
         async with (
             Serving(begun()) as server,
             Transport(Access(cluster=Cluster(server=server.address), user=User()), is_terminal=False) as transport,
-            a_candidate(server.address, "first") as (candidate, running),
+            an_elector(server.address, "first") as (elector, running),
         ):
-            writer = Writer(transport, limit=QUICK.write, may_write=candidate.may_write)
+            writer = Writer(transport, limit=QUICK.write_timeout, may_write=elector.may_write)
             slice_ = EndpointSlice(metadata=ObjectMeta(name="a", namespace="default"), address_type="IPv4")
             with pytest.raises(Withheld):
                 await writer.create(SLICES, slice_)
-            await asyncio.wait_for(candidate.leading.wait(), 5)
+            await asyncio.wait_for(elector.leading.wait(), 5)
             written = replace(slice_, metadata=await writer.create(SLICES, slice_))
             running.cancel()
             await asyncio.wait([running])
@@ -116,15 +116,15 @@ def test_a_server_that_falls_silent_ends_leadership_at_the_deadline() -> None:
 
             async with speaking(talk) as port:
                 address = server.address.replace(server.authority, f"127.0.0.1:{port}")
-                async with a_candidate(address, "first") as (candidate, _):
-                    await asyncio.wait_for(candidate.leading.wait(), 5)
+                async with an_elector(address, "first") as (elector, _):
+                    await asyncio.wait_for(elector.leading.wait(), 5)
                     is_silent.set()
                     start = time.monotonic()
                     async with asyncio.timeout(5):
-                        while candidate.leading.is_set():
+                        while elector.leading.is_set():
                             await asyncio.sleep(0.002)
                     assert time.monotonic() - start >= 0.4
                     is_silent.clear()
-                    await asyncio.wait_for(candidate.leading.wait(), 5)
+                    await asyncio.wait_for(elector.leading.wait(), 5)
 
     asyncio.run(run())

@@ -21,7 +21,7 @@ def gives(changes: list[float], batching: Batching, *, writes: int = 1) -> list[
     for changed in [*sorted(changes), inf]:
         while waiting and due < changed:
             given.append((due, waiting))
-            pace, waiting = batching.after(pace, given=due, writes=writes), 0
+            pace, waiting = batching.after(pace, taken=due, writes=writes), 0
         if changed < inf:
             due = min(due, batching.due(changed, pace)) if waiting else batching.due(changed, pace)
             waiting += 1
@@ -49,15 +49,15 @@ def test_without_a_period_every_change_is_given_out_at_once() -> None:
 
 def test_work_that_wrote_nothing_leaves_the_service_as_quiet_as_it_was() -> None:
     batching = Batching(period=1.0)
-    assert batching.after(NO_WRITES, given=5.0, writes=0) == NO_WRITES
+    assert batching.after(NO_WRITES, taken=5.0, writes=0) == NO_WRITES
     assert batching.due(5.1, NO_WRITES) == 5.1
 
 
 def test_many_writes_are_paid_for_by_a_wait_and_few_are_not() -> None:
     batching = Batching(writes_per_second=10, burst=10, longest=0.8)
-    assert batching.due(1.0, batching.after(NO_WRITES, given=1.0, writes=10)) == 1.0
-    assert batching.due(1.0, batching.after(NO_WRITES, given=1.0, writes=15)) == pytest.approx(1.5)
-    assert batching.due(1.0, batching.after(NO_WRITES, given=1.0, writes=1000)) == 1.8
+    assert batching.due(1.0, batching.after(NO_WRITES, taken=1.0, writes=10)) == 1.0
+    assert batching.due(1.0, batching.after(NO_WRITES, taken=1.0, writes=15)) == pytest.approx(1.5)
+    assert batching.due(1.0, batching.after(NO_WRITES, taken=1.0, writes=1000)) == 1.8
 
 
 CHANGES = st.lists(st.integers(0, 6000).map(lambda each: each / 8), max_size=60)
@@ -112,7 +112,7 @@ def test_a_rollout_of_1000_pods_costs_no_more_writes_than_upstreams_and_none_is_
         touched = {slice_ for changed, slice_ in rest if changed <= due}
         rest = [each for each in rest if each[0] > due]
         writes += len(touched)
-        pace = batching.after(pace, given=due, writes=len(touched))
+        pace = batching.after(pace, taken=due, writes=len(touched))
     assert writes <= most_writes
 
 
@@ -152,5 +152,5 @@ def test_chance_spreads_a_pause_over_half_of_it() -> None:
 
 
 def test_a_pace_says_what_it_was() -> None:
-    pace = Batching(writes_per_second=4).after(WritePace(written=1.0, paid=3.0), given=2.0, writes=2)
+    pace = Batching(writes_per_second=4).after(WritePace(written=1.0, paid=3.0), taken=2.0, writes=2)
     assert pace == WritePace(written=2.0, paid=3.5)

@@ -94,7 +94,7 @@ def test_a_failure_is_followed_by_longer_and_longer_pauses_until_a_success() -> 
     for failures in range(6):
         given = schedule.take(now)
         assert given == WorkItem("a", 0, Urgency.NORMAL, failures)
-        pauses.append(schedule.failed("a", now=now, chance=1))
+        pauses.append(schedule.retry("a", now=now, chance=1))
         assert schedule.take(now + pauses[-1] - 0.01) is None
         now += pauses[-1]
     assert pauses == [0.5, 1, 2, 4, 8, 8]
@@ -111,7 +111,7 @@ def test_a_change_shortens_the_pause_after_a_failure() -> None:
     schedule.add("a", now=0)
     for now in (0, 10, 20, 30):
         schedule.take(now)
-        schedule.failed("a", now=now, chance=1)
+        schedule.retry("a", now=now, chance=1)
     schedule.add("a", now=30.1)
     assert schedule.next_due() == 31.1
 
@@ -121,10 +121,10 @@ def test_a_change_during_work_that_fails_shortens_the_pause_and_keeps_its_urgenc
     schedule.add("a", now=0, urgency=Urgency.BACKGROUND)
     for now in (0, 10, 20):
         schedule.take(now)
-        schedule.failed("a", now=now, chance=1)
+        schedule.retry("a", now=now, chance=1)
     schedule.take(30)
     schedule.add("a", now=30, urgency=Urgency.URGENT)
-    assert schedule.failed("a", now=30, chance=1) == 1
+    assert schedule.retry("a", now=30, chance=1) == 1
     assert schedule.take(31) == WorkItem("a", 0, Urgency.URGENT, 4)
 
 
@@ -133,7 +133,7 @@ def test_what_the_server_asked_for_is_waited_out_whatever_changes() -> None:
     schedule.add("a", now=0)
     schedule.take(0)
     schedule.add("a", now=0, urgency=Urgency.URGENT)
-    assert schedule.failed("a", now=0, chance=0, retry_after=30) == 30
+    assert schedule.retry("a", now=0, chance=0, retry_after=30) == 30
     schedule.add("a", now=1, urgency=Urgency.URGENT)
     assert schedule.take(29.9) is None
     assert schedule.take(30) == WorkItem("a", 0, Urgency.URGENT, 1)
@@ -144,7 +144,7 @@ def test_with_a_change_only_what_the_server_asked_for_is_waited_out() -> None:
     schedule.add("a", now=0)
     for now in (0, 20, 40):
         schedule.take(now)
-        assert schedule.failed("a", now=now, chance=1, retry_after=1) > 1
+        assert schedule.retry("a", now=now, chance=1, retry_after=1) > 1
         if now < 40:
             assert schedule.take(now + 1.4) is None, "chance spreads those that failed together"
     schedule.add("a", now=40.2)
@@ -156,7 +156,7 @@ def test_a_key_waits_for_the_cache_until_it_is_woken() -> None:
     schedule = a_schedule()
     schedule.add("a", now=0)
     schedule.take(0)
-    schedule.stale("a", now=0, limit=5)
+    schedule.wait_for_cache("a", now=0, limit=5)
     schedule.add("a", now=1, urgency=Urgency.URGENT)
     assert schedule.is_stale("a")
     assert schedule.take(2) is None, "a change does not bring the cache up to date"
@@ -169,7 +169,7 @@ def test_after_the_limit_a_key_is_told_that_the_cache_did_not_come() -> None:
     schedule = a_schedule()
     schedule.add("a", now=0)
     schedule.take(0)
-    schedule.stale("a", now=0, limit=5)
+    schedule.wait_for_cache("a", now=0, limit=5)
     assert schedule.take(4.9) is None
     assert schedule.take(5) == WorkItem("a", 0, Urgency.NORMAL, cache_timed_out=True)
     schedule.done("a", now=5, writes=1)
@@ -181,13 +181,13 @@ def test_after_a_failure_too_the_cache_is_waited_for_whatever_changes() -> None:
     schedule = a_schedule()
     schedule.add("a", now=0)
     schedule.take(0)
-    schedule.failed("a", now=0, chance=1)
+    schedule.retry("a", now=0, chance=1)
     schedule.take(1)
-    schedule.stale("a", now=1, limit=60)
+    schedule.wait_for_cache("a", now=1, limit=60)
     schedule.add("a", now=2)
     assert schedule.next_due() == 61
     assert schedule.take(61) == WorkItem("a", 0, Urgency.NORMAL, 1, cache_timed_out=True)
-    schedule.failed("a", now=61, chance=1)
+    schedule.retry("a", now=61, chance=1)
     assert schedule.take(70) == WorkItem("a", 0, Urgency.NORMAL, 2)
 
 
@@ -232,13 +232,13 @@ def test_what_waits_is_counted() -> None:
     schedule.add("due", now=0.5)
     schedule.done("gathering", now=0, writes=1)
     schedule.add("gathering", now=0.5)
-    schedule.failed("failing", now=0, chance=1, retry_after=9)
-    schedule.stale("stale", now=0, limit=9)
+    schedule.retry("failing", now=0, chance=1, retry_after=9)
+    schedule.wait_for_cache("stale", now=0, limit=9)
     depth = schedule.depth(0.75)
     assert depth == QueueDepth(due=1, gathering=1, failing=1, stale=1, working=1)
     assert depth.waiting == 4
-    assert schedule.oldest(0.75) == 0.75
-    assert a_schedule().oldest(3) == 0
+    assert schedule.longest_wait(0.75) == 0.75
+    assert a_schedule().longest_wait(3) == 0
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ class AnyOrder(RuleBasedStateMachine):
     def failed(self, retry_after: float | None, chance: float, data: st.DataObject) -> None:
         if self.working:
             key = data.draw(st.sampled_from(sorted(self.working)))
-            pause = self.schedule.failed(key, now=self.now, chance=chance, retry_after=retry_after)
+            pause = self.schedule.retry(key, now=self.now, chance=chance, retry_after=retry_after)
             assert 0 < pause <= BACK_OFF.longest + (retry_after or 0) or pause == retry_after
             self._again(key)
             self.not_before[key] = self.now + (retry_after or 0)
@@ -308,7 +308,7 @@ class AnyOrder(RuleBasedStateMachine):
     def stale(self, limit: float, data: st.DataObject) -> None:
         if self.working:
             key = data.draw(st.sampled_from(sorted(self.working)))
-            self.schedule.stale(key, now=self.now, limit=limit)
+            self.schedule.wait_for_cache(key, now=self.now, limit=limit)
             self._again(key)
 
     def _again(self, key: str) -> None:
@@ -329,7 +329,7 @@ class AnyOrder(RuleBasedStateMachine):
         depth = self.schedule.depth(self.now)
         assert depth.working == len(self.working)
         assert depth.waiting == len(self.changed.keys() - self.working.keys())
-        assert self.schedule.oldest(self.now) == self.now - min(
+        assert self.schedule.longest_wait(self.now) == self.now - min(
             [*self.changed.values(), *self.working.values()], default=self.now
         )
         due = self.schedule.next_due()
@@ -364,8 +364,8 @@ def test_what_waits_when_we_begin_to_lead_waits_since_then() -> None:
         schedule.add(key, now=0)
     schedule.take(0)
     schedule.add("a", now=1)
-    schedule.begin(100)
-    assert schedule.oldest(101) == 1
+    schedule.restart_waiting(100)
+    assert schedule.longest_wait(101) == 1
     assert schedule.done("a", now=101, writes=0) == 1
     assert taken(schedule, 101) == ["b", "c", "a"], "their order stays"
     assert [schedule.done(key, now=102, writes=1) for key in "abc"] == [2, 2, 2]

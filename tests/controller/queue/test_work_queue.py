@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from zoneward.controller.queue.batching import BackOff, Batching
-from zoneward.controller.queue.work_queue import Queue, Urgency, WorkItem
+from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue
 
 Test = Callable[[], Awaitable[None]]
 
@@ -23,17 +23,17 @@ def run(test: Test) -> None:
     asyncio.run(limited())
 
 
-async def soon(queue: Queue[str], *, within: float = 10.0) -> WorkItem[str]:
+async def soon(queue: WorkQueue[str], *, within: float = 10.0) -> WorkItem[str]:
     async with asyncio.timeout(within):
-        given = await queue.next()
+        given = await queue.get()
     assert given is not None
     return given
 
 
-async def is_empty(queue: Queue[str], *, seconds: float = 0.02) -> bool:
+async def is_empty(queue: WorkQueue[str], *, seconds: float = 0.02) -> bool:
     try:
         async with asyncio.timeout(seconds):
-            await queue.next()
+            await queue.get()
     except TimeoutError:
         return True
     return False
@@ -41,8 +41,8 @@ async def is_empty(queue: Queue[str], *, seconds: float = 0.02) -> bool:
 
 def test_a_worker_that_waits_gets_a_key_as_soon_as_it_is_added() -> None:
     async def test() -> None:
-        queue = Queue[str]()
-        worker = asyncio.create_task(queue.next())
+        queue = WorkQueue[str]()
+        worker = asyncio.create_task(queue.get())
         await asyncio.sleep(0)
         queue.add("a", urgency=Urgency.URGENT)
         given = await worker
@@ -54,8 +54,8 @@ def test_a_worker_that_waits_gets_a_key_as_soon_as_it_is_added() -> None:
 
 def test_all_workers_that_wait_are_called_for_many_keys() -> None:
     async def test() -> None:
-        queue = Queue[str]()
-        workers = [asyncio.create_task(queue.next()) for _ in range(3)]
+        queue = WorkQueue[str]()
+        workers = [asyncio.create_task(queue.get()) for _ in range(3)]
         await asyncio.sleep(0)
         queue.add_all(["a", "b", "c"])
         got = await asyncio.gather(*workers)
@@ -66,7 +66,7 @@ def test_all_workers_that_wait_are_called_for_many_keys() -> None:
 
 def test_what_is_gathered_comes_by_itself_at_its_time() -> None:
     async def test() -> None:
-        queue = Queue[str](batching=Batching(period=0.1))
+        queue = WorkQueue[str](batching=Batching(period=0.1))
         clock = asyncio.get_running_loop().time
         queue.add("a")
         await soon(queue)
@@ -81,14 +81,14 @@ def test_what_is_gathered_comes_by_itself_at_its_time() -> None:
 
 def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
     async def test() -> None:
-        queue = Queue[str](back_off=BackOff(first=0.1, longest=9), chance=lambda: 1.0)
+        queue = WorkQueue[str](back_off=BackOff(first=0.1, longest=9), chance=lambda: 1.0)
         queue.add_all(["slow", "fast"])
         await soon(queue)
         await soon(queue)
-        queue.failed("slow", retry_after=60)
+        queue.retry("slow", retry_after=60)
         worker = asyncio.create_task(soon(queue, within=5))
         await asyncio.sleep(0)
-        assert queue.failed("fast") == pytest.approx(0.1)
+        assert queue.retry("fast") == pytest.approx(0.1)
         assert (await worker).key == "fast"
 
     run(test)
@@ -96,17 +96,17 @@ def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
 
 def test_a_key_that_waits_for_the_cache_comes_when_it_is_woken_or_after_the_limit() -> None:
     async def test() -> None:
-        queue = Queue[str]()
+        queue = WorkQueue[str]()
         queue.add("a")
         await soon(queue)
-        queue.stale("a", limit=60)
+        queue.wait_for_cache("a", limit=60)
         assert await is_empty(queue)
         worker = asyncio.create_task(soon(queue))
         await asyncio.sleep(0)
         assert queue.is_stale("a")
         assert queue.wake("a")
         assert not (await worker).cache_timed_out
-        queue.stale("a", limit=0.02)
+        queue.wait_for_cache("a", limit=0.02)
         assert (await soon(queue)).cache_timed_out
         assert not queue.wake("a")
 
@@ -115,8 +115,8 @@ def test_a_key_that_waits_for_the_cache_comes_when_it_is_woken_or_after_the_limi
 
 def test_a_worker_that_is_cancelled_takes_no_key_with_it() -> None:
     async def test() -> None:
-        queue = Queue[str]()
-        first, second = (asyncio.create_task(queue.next()) for _ in range(2))
+        queue = WorkQueue[str]()
+        first, second = (asyncio.create_task(queue.get()) for _ in range(2))
         await asyncio.sleep(0)
         queue.add("a")
         # It was called, and is cancelled before it came to take what it was called for.
@@ -131,20 +131,20 @@ def test_a_worker_that_is_cancelled_takes_no_key_with_it() -> None:
 
 def test_closed_it_gives_out_nothing_more_and_work_can_be_answered() -> None:
     async def test() -> None:
-        queue = Queue[str]()
+        queue = WorkQueue[str]()
         queue.add_all(["a", "b"])
         await soon(queue)
-        workers = [asyncio.create_task(queue.next()) for _ in range(2)]
+        workers = [asyncio.create_task(queue.get()) for _ in range(2)]
         got = await workers[0]
         assert got is not None
         await asyncio.sleep(0)
-        queue.failed("a", retry_after=0.01)
-        third = asyncio.create_task(queue.next())
-        queue.close()
+        queue.retry("a", retry_after=0.01)
+        third = asyncio.create_task(queue.get())
+        queue.shut_down()
         assert await workers[1] is None
         assert await third is None
         queue.done("b", writes=1)
-        assert await queue.next() is None
+        assert await queue.get() is None
         assert queue.depth().waiting == 1
 
     run(test)
@@ -153,15 +153,15 @@ def test_closed_it_gives_out_nothing_more_and_work_can_be_answered() -> None:
 def test_it_tells_how_long_a_change_waited_and_how_many_wait() -> None:
     async def test() -> None:
         now = 100.0
-        queue = Queue[str](clock=lambda: now)
+        queue = WorkQueue[str](clock=lambda: now)
         queue.add("a")
         now = 103.0
         queue.add("b")
-        assert queue.oldest() == 3
+        assert queue.longest_wait() == 3
         await soon(queue)
         now = 104.0
         assert queue.done("a") == 4
-        assert (queue.depth().waiting, queue.oldest()) == (1, 1)
+        assert (queue.depth().waiting, queue.longest_wait()) == (1, 1)
 
     run(test)
 
@@ -173,7 +173,7 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
     chance = Random(seed)
 
     async def test() -> None:
-        queue = Queue[str](
+        queue = WorkQueue[str](
             batching=Batching(period=0.005, writes_per_second=1000, burst=5, longest=0.01),
             back_off=BackOff(first=0.002, longest=0.01, with_news=0.002),
             chance=chance.random,
@@ -182,7 +182,7 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
         changes, seen = Counter[str](), Counter[str]()
 
         async def worker() -> None:
-            while (given := await queue.next()) is not None:
+            while (given := await queue.get()) is not None:
                 key = given.key
                 assert key not in at_work
                 at_work.add(key)
@@ -191,14 +191,14 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
                     await asyncio.sleep(chance.random() * 0.002)
                 except asyncio.CancelledError:
                     at_work.discard(key)
-                    queue.failed(key)
+                    queue.retry(key)
                     raise
                 at_work.discard(key)
                 match chance.randrange(6):
                     case 0:
-                        queue.failed(key, retry_after=chance.choice((None, 0.003)))
+                        queue.retry(key, retry_after=chance.choice((None, 0.003)))
                     case 1:
-                        queue.stale(key, limit=0.005)
+                        queue.wait_for_cache(key, limit=0.005)
                     case _:
                         seen[key] = looked_at
                         queue.done(key, writes=chance.randrange(4))
@@ -219,7 +219,7 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
         while queue.depth().waiting or queue.depth().working:
             await asyncio.sleep(0.005)
         assert seen == changes
-        queue.close()
+        queue.shut_down()
         await asyncio.gather(*workers)
 
     run(test)
@@ -228,12 +228,12 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
 def test_what_waited_while_others_led_waits_from_now_on() -> None:
     async def test() -> None:
         now = 0.0
-        queue = Queue[str](clock=lambda: now)
+        queue = WorkQueue[str](clock=lambda: now)
         queue.add("a")
         now = 86_400.0
-        queue.begin()
+        queue.restart_waiting()
         now += 0.25
-        assert queue.oldest() == 0.25
+        assert queue.longest_wait() == 0.25
         await soon(queue)
         assert queue.done("a", writes=1) == 0.25
 

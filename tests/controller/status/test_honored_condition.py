@@ -3,7 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from zoneward.controller.status.honored_condition import HonoredReason, condition, is_of, reason_of, revision_of
+from zoneward.controller.status.honored_condition import (
+    HonoredReason,
+    honored_condition,
+    planned_reason,
+    revision_of,
+    states_honored,
+)
 from zoneward.controller.status.status_writer import are_equal, have_equal_meaning
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, ObjectMeta, Service, ServicePort, ServiceSpec, ServiceStatus
@@ -61,12 +67,12 @@ def test_a_revision_is_of_what_is_asked_for_and_of_nothing_that_a_controller_wri
     ids=["on", "off", "unknown", "one of two unknown"],
 )
 def test_what_is_said_before_any_node_is_asked(planned: tuple[Condition, ...], reason: HonoredReason) -> None:
-    assert reason_of(planned) is reason
+    assert planned_reason(planned) is reason
 
 
 def test_the_words() -> None:
     def said(reason: HonoredReason, planned: tuple[Condition, ...] = ON, **more: object) -> tuple[str, str, str]:
-        found = condition(reason, planned, "0123abcd", **more)  # type: ignore[arg-type]
+        found = honored_condition(reason, planned, "0123abcd", **more)  # type: ignore[arg-type]
         assert found.type == names.HONORED_CONDITION
         return found.status, found.reason, found.message
 
@@ -83,16 +89,16 @@ def test_the_words() -> None:
 
 
 def test_only_what_says_so_is_found_to_be_of_a_revision() -> None:
-    told = condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=3)
-    assert is_of(told, "0123abcd")
-    assert not is_of(told, "0123abce")
-    assert not is_of(condition(HonoredReason.PROGRAMMING, ON, "0123abcd"), "0123abcd")
-    assert not is_of(None, "0123abcd")
+    told = honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=3)
+    assert states_honored(told, "0123abcd")
+    assert not states_honored(told, "0123abce")
+    assert not states_honored(honored_condition(HonoredReason.PROGRAMMING, ON, "0123abcd"), "0123abcd")
+    assert not states_honored(None, "0123abcd")
 
 
 def test_which_nodes_are_behind_are_mere_words() -> None:
-    one = condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n1", "n2"])
-    other = condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n2"])
+    one = honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n1", "n2"])
+    other = honored_condition(HonoredReason.NODES_BEHIND, ON, "0123abcd", nodes=12, behind=["n2"])
     assert have_equal_meaning((one,), (other,))
     assert not are_equal((one,), (other,))
-    assert not have_equal_meaning((one,), (condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12),))
+    assert not have_equal_meaning((one,), (honored_condition(HonoredReason.PROGRAMMED, ON, "0123abcd", nodes=12),))

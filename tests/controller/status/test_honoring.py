@@ -18,7 +18,7 @@ from zoneward.client.transport import Transport
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer, encoded
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.status import honoring
+from zoneward.controller.status import honored_condition
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.kube import names
@@ -33,7 +33,7 @@ Said = tuple[str, str] | None
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(honoring, "UPDATE_PERIOD", 0.01)
+    monkeypatch.setattr(honored_condition, "UPDATE_PERIOD", 0.01)
 
 
 class Scene:
@@ -55,7 +55,7 @@ class Scene:
         but: tuple[Key, ...] = (),
         proxy_name: str = "",
     ) -> None:
-        """ProxyGroup renew their Leases, and have all there is up to a version: all there is now, unless told."""
+        """Proxies renew their Leases, and have all there is up to a version: all there is now, unless told."""
         kind = self.place.registry.kinds["leases.coordination.k8s.io"]
         version = self.version if at is None else at
         for node in nodes:
@@ -123,10 +123,12 @@ async def a_scene(**service: Any) -> AsyncIterator[Scene]:
 @asynccontextmanager
 async def leading(scene: Scene, **options: Any) -> AsyncIterator[EndpointSliceController]:
     """A controller that has synced all there is."""
-    teller = StatusWriter(Writer(scene.place.link), instance="test")
-    async with at_work(scene.place, teller=teller, proxies=NAMESPACE, **options) as controller:
+    status_writer = StatusWriter(Writer(scene.place.link), instance="test")
+    async with at_work(
+        scene.place, status_writer=status_writer, node_proxy_namespace=NAMESPACE, **options
+    ) as controller:
         await settle(scene.place, controller)
-        await teller.settled(5)
+        await status_writer.wait_until_written(5)
         yield controller
 
 
@@ -155,9 +157,8 @@ def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
                     version="5",
                     problem="spec: expected a mapping",
                 )
-                honoring_ = controller._honoring
-                assert honoring_ is not None
-                honoring_.proxies.leases.set_aside(found)
+                assert controller._node_proxies is not None
+                controller._node_proxies.leases.set_aside(found)
                 assert "an object cannot be read and is set aside" in log.events
                 assert controller.unreadable == (found,)
                 await until(lambda: any(each["reason"] == UNREADABLE for each in scene.place.objects("events")))
@@ -279,7 +280,7 @@ def test_a_service_that_a_node_could_not_program_is_not_honored_until_it_can() -
 
 
 def test_who_is_behind_for_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(honoring, "BEHIND_AFTER", 0.05)
+    monkeypatch.setattr(honored_condition, "BEHIND_AFTER", 0.05)
 
     async def run() -> None:
         async with a_scene() as scene, leading(scene):
@@ -370,8 +371,8 @@ def test_without_the_right_to_read_leases_everything_else_goes_on() -> None:
             scene.place.link = WithoutLeases(scene.place.link)  # type: ignore[assignment, arg-type]
             troubles: list[CallFailed] = []
             lines = Lines()
-            on_trouble = lambda _resource, error: troubles.append(error)  # noqa: E731
-            async with leading(scene, on_trouble=on_trouble, log=lines):
+            on_watch_error = lambda _resource, error: troubles.append(error)  # noqa: E731
+            async with leading(scene, on_watch_error=on_watch_error, log=lines):
                 scene.renew("node-a")
                 await scene.stays(None)
                 assert len(troubles) == 1

@@ -6,14 +6,14 @@ from typing import Any, Final, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from zoneward.controller.status.honoring import HonoredCondition
 
 from zoneward.client.cache import Cache
 from zoneward.client.node_leases import LIVES, Programmed, lease_of
 from zoneward.client.resources import RESOURCES, LiveNode, LiveNodeMeta
 from zoneward.client.writer import Writer
 from zoneward.controller.leader.leader_elector import always_leading
-from zoneward.controller.status.node_proxies import ABSENT_AFTER
+from zoneward.controller.status.honored_condition import HonoredCondition
+from zoneward.controller.status.node_proxies import ABSENT_AFTER, NodeProxies
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube import names
@@ -35,13 +35,15 @@ class World:
     def __init__(self) -> None:
         self.now, self.present, self.version = 1000.0, 1000.0, 100
         self.cache, self.tracker = Cache(), EndpointSliceTracker()
-        self.teller = StatusWriter(cast(Writer, None), instance="test", clock=lambda: self.now)
-        self.honoring = HonoredCondition(
-            cast(Any, None),
-            namespace="kube-system",
+        self.status_writer = StatusWriter(cast(Writer, None), instance="test", clock=lambda: self.now)
+        self.proxies = NodeProxies(
+            has_node=lambda name: self.cache.nodes.get("", name) is not None, clock=lambda: self.now
+        )
+        self.honored_condition = HonoredCondition(
+            self.proxies,
             cache=self.cache,
             tracker=self.tracker,
-            teller=self.teller,
+            status_writer=self.status_writer,
             leading=always_leading(),
             clock=lambda: self.now,
         )
@@ -56,7 +58,7 @@ class World:
         """What is asked for by the Services that say that it is honored."""
         for resource in RESOURCES:
             self.cache.store(resource).keep_only(set())  # type: ignore[misc]
-        self.honoring.proxies.leases.keep_only(set())
+        self.proxies.leases.keep_only(set())
         for node in NODES:
             self.node(node)
 
@@ -100,7 +102,7 @@ class World:
     def sync(self, name: str) -> None:
         service = self.cache.services.get("shop", name)
         if service is not None:
-            self.teller.tell(service, conditions=self.honoring.conditions(service, PLANNED))
+            self.status_writer.report(service, conditions=self.honored_condition.conditions(service, PLANNED))
 
     def see(self, name: str) -> None:
         if name in self.late:
@@ -112,9 +114,7 @@ class World:
         said = Programmed(services, slices)
         stamp = f"{self.next():09}"
         lease = lease_of(node, said, namespace="kube-system", proxy_name="", renewed=stamp, owner=None)
-        self.honoring.proxies.leases.put(
-            replace(lease, metadata=replace(lease.metadata, resource_version=str(self.version)))
-        )
+        self.proxies.leases.put(replace(lease, metadata=replace(lease.metadata, resource_version=str(self.version))))
 
     def wait(self, node: str, seconds: int) -> None:
         """Time goes, in which one proxy is heard of, where it runs."""
@@ -127,8 +127,8 @@ class World:
     def look(self) -> None:
         if any(self.cache.nodes.get("", node) is not None for node in self.claims):
             self.present = self.now
-        self.honoring.look()
-        while self.honoring.tell(1):
+        self.honored_condition.update()
+        while self.honored_condition.report(1):
             pass
 
     # --- what must hold -----------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class World:
         return None if said is None else said.status
 
     def told(self, service: Service) -> tuple[Condition, ...]:
-        status = self.teller.as_reported(service).status
+        status = self.status_writer.as_reported(service).status
         return (status.conditions or ()) if status is not None else ()
 
     def check(self) -> None:

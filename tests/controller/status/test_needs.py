@@ -27,7 +27,7 @@ def test_it_finds_what_a_look_at_all_of_them_would_find(steps: list[tuple[str, i
             all_of_them.pop(key, None)
         else:
             met = {k for k, n in all_of_them.items() if n.services <= need.services and n.slices <= need.slices}
-            found = needs.met(need)
+            found = needs.pop_met(need)
             assert len(found) == len(met)
             assert set(found) == met
             for key in met:

@@ -31,11 +31,11 @@ class Place:
         self.proxies.leases.keep_only(self.keys)
 
     def live(self, name: str = "") -> set[str]:
-        found = self.proxies.look().get(name)
+        found = self.proxies.groups().get(name)
         return set(found.nodes) if found is not None else set()
 
     def presence(self, name: str = "") -> Presence | None:
-        found = self.proxies.look().get(name)
+        found = self.proxies.groups().get(name)
         return found.presence if found is not None else None
 
     def past(self, seconds: float, *renewing: str) -> None:
@@ -45,7 +45,7 @@ class Place:
             self.now = min(end, self.now + 30)
             for each in renewing:
                 self.renew(each)
-            self.proxies.look()
+            self.proxies.groups()
 
 
 def a_place(*nodes: str) -> Place:
@@ -63,7 +63,7 @@ def test_the_least_that_all_have_is_what_counts_and_each_name_counts_for_itself(
     place.renew("n2", 20, 20, but=(("shop", "cart"),))
     place.renew("n3", 30, 40)
     place.renew("n3", 5, 6, name="edge")
-    seen = place.proxies.look()
+    seen = place.proxies.groups()
     own, edge = seen[""], seen["edge"]
     assert (own.services, own.slices, own.unable) == (10, 20, frozenset({("shop", "cart")}))
     assert (edge.services, edge.slices, set(edge.nodes)) == (5, 6, {"n3"})
@@ -103,7 +103,7 @@ def test_where_none_is_heard_of_it_is_not_they_who_are_silent() -> None:
 def test_a_watch_in_trouble_makes_nobody_dead() -> None:
     place = a_place("n1", "n2")
     place.past(LIVES - 30, "n1")
-    place.proxies.trouble()
+    place.proxies.watch_failed()
     place.past(LIVES - 30, "n1")
     assert place.live() == {"n1", "n2"}
     place.past(60, "n1")
@@ -159,4 +159,4 @@ def test_a_lease_that_says_nothing_holds_up_all() -> None:
             spec=lease_of("n2", Programmed(1, 1), namespace="", proxy_name="", renewed="x", owner=None).spec,
         )
     )
-    assert place.proxies.look()[""].services == -1
+    assert place.proxies.groups()[""].services == -1

@@ -23,7 +23,7 @@ from zoneward.controller.status.status_writer import (
     MAX_WAITING_EVENTS,
     StatusWriter,
     StatusWriteRate,
-    ours,
+    own_conditions,
     status_patch,
 )
 from zoneward.daemon.events import BURST
@@ -64,7 +64,7 @@ def on(endpoints: int) -> tuple[Condition, ...]:
 
 
 class Scene:
-    """A teller with two workers and a Service at a sandbox."""
+    """A status_writer with two workers and a Service at a sandbox."""
 
     def __init__(self, writer: Writer, registry: Registry, **options: Any) -> None:
         self.writer, self.registry, self.noon = writer, registry, NOON
@@ -73,7 +73,7 @@ class Scene:
         self.writes: list[str] = []
         """The words of the second condition after each write of the Service."""
         registry.store.listeners.append(self._note)
-        self.teller = StatusWriter(
+        self.status_writer = StatusWriter(
             writer,
             instance="zoneward-0",
             **{
@@ -91,8 +91,8 @@ class Scene:
 
     async def tell(self, conditions: tuple[Condition, ...], events: tuple[Event, ...] = ()) -> None:
         """As a cache that is current would have it, and all of it."""
-        self.teller.tell(await self.service(), conditions=conditions, events=events)
-        assert await self.teller.settled(5)
+        self.status_writer.report(await self.service(), conditions=conditions, events=events)
+        assert await self.status_writer.wait_until_written(5)
 
     async def until(self, holds: Callable[[], object]) -> None:
         """As one who only looks: nothing is told sooner for it."""
@@ -140,12 +140,12 @@ async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
             registry.kinds["services"], NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they"
         )
         scene = Scene(writer, registry, **options)
-        workers = [asyncio.create_task(scene.teller.run()) for _ in range(2)]
+        workers = [asyncio.create_task(scene.status_writer.run()) for _ in range(2)]
         try:
             yield scene
             assert scene.log.told == [], "a mistake in the program"
         finally:
-            scene.teller.close()
+            scene.status_writer.shut_down()
             await asyncio.wait_for(asyncio.gather(*workers), 5)
 
 
@@ -159,7 +159,7 @@ def with_scene(work: Callable[[Scene], Coroutine[Any, Any, None]], *faults: str,
 
 def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_name() -> None:
     async def work(scene: Scene) -> None:
-        scene.teller.tell(await scene.service(), conditions=ON)
+        scene.status_writer.report(await scene.service(), conditions=ON)
         kind = scene.registry.kinds["services"]
         scene.registry.delete(kind, *KEY, Deletion())
         InProcess(scene.registry).create(kind, NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they")
@@ -212,14 +212,14 @@ def test_what_is_told_already_is_not_written_again() -> None:
 def test_conditions_that_are_overtaken_while_they_are_written_do_not_stand() -> None:
     async def work(scene: Scene) -> None:
         before = await scene.service()
-        scene.teller.tell(before, conditions=ON, events=TURNED_ON)
+        scene.status_writer.report(before, conditions=ON, events=TURNED_ON)
         while not scene.events():
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)
         assert scene.conditions() == {}
         # The cache has a Service without conditions, and so it is to be.
-        scene.teller.tell(before, conditions=(), events=())
-        assert await scene.teller.settled(5)
+        scene.status_writer.report(before, conditions=(), events=())
+        assert await scene.status_writer.wait_until_written(5)
         await asyncio.sleep(0.3)
         assert scene.conditions() == {}
 
@@ -244,24 +244,24 @@ def test_a_condition_s_time_changes_with_its_status_alone() -> None:
 def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same() -> None:
     async def work(scene: Scene) -> None:
         old = await scene.service()
-        assert scene.teller.as_reported(old) is old
-        scene.teller.tell(old, conditions=ON, events=TURNED_ON)
+        assert scene.status_writer.as_reported(old) is old
+        scene.status_writer.report(old, conditions=ON, events=TURNED_ON)
         for _ in range(2):
-            told = scene.teller.as_reported(old).status
+            told = scene.status_writer.as_reported(old).status
             assert told
             assert [(each.type, each.status) for each in told.conditions or ()] == [
                 (ACCEPTED_CONDITION, "True"),
                 (PROGRAMMED_CONDITION, "True"),
             ]
-            scene.teller.tell(old, conditions=ON)
-            assert await scene.teller.settled(5)
+            scene.status_writer.report(old, conditions=ON)
+            assert await scene.status_writer.wait_until_written(5)
         version = scene.stored()["metadata"]["resourceVersion"]
-        scene.teller.tell(old, conditions=ON)
-        assert len(scene.teller) == 0
+        scene.status_writer.report(old, conditions=ON)
+        assert len(scene.status_writer) == 0
         assert scene.stored()["metadata"]["resourceVersion"] == version
         now = await scene.service()
-        scene.teller.tell(now, conditions=ON)
-        assert scene.teller.as_reported(now) is now, "the Service says it all itself"
+        scene.status_writer.report(now, conditions=ON)
+        assert scene.status_writer.as_reported(now) is now, "the Service says it all itself"
 
     with_scene(work)
 
@@ -283,10 +283,10 @@ def test_whatever_the_network_does_each_event_is_there_once_in_order_and_the_las
         for number in range(8):
             event = Event("Warning", DISABLED, f"Insufficient number of Endpoints ({number})")
             conditions = (ACCEPTED, replace(OFF[1], message=event.message))
-            scene.teller.tell(service, conditions=conditions, events=(event,))
+            scene.status_writer.report(service, conditions=conditions, events=(event,))
             expected.append((event.reason, event.message, 1))
             await asyncio.sleep(0.01)
-        assert await scene.teller.settled(20)
+        assert await scene.status_writer.wait_until_written(20)
         assert scene.events() == expected
         (stored,) = (
             each["message"] for each in scene.stored()["status"]["conditions"] if each["type"] == PROGRAMMED_CONDITION
@@ -321,7 +321,7 @@ def test_an_event_that_is_refused_is_given_up_and_conditions_are_told() -> None:
         assert [each[0] for each in scene.events()] == [DISABLED]
         assert scene.conditions()[PROGRAMMED_CONDITION][0] == "False"
         assert [key for key, _ in scene.troubles] == [KEY]
-        assert scene.teller.dropped == 1
+        assert scene.status_writer.dropped == 1
 
     with_scene(work)
 
@@ -330,12 +330,12 @@ def test_a_service_that_is_gone_is_told_nothing_of_and_another_one_of_its_name_i
     async def work(scene: Scene) -> None:
         old = await scene.service()
         scene.registry.delete(scene.registry.kinds["services"], *KEY, Deletion())
-        scene.teller.tell(old, conditions=ON)
-        assert await scene.teller.settled(5)
+        scene.status_writer.report(old, conditions=ON)
+        assert await scene.status_writer.wait_until_written(5)
         assert scene.troubles == []
         await scene.writer.create(SERVICES, BALANCED)
-        scene.teller.tell(old, conditions=OFF)
-        assert await scene.teller.settled(5)
+        scene.status_writer.report(old, conditions=OFF)
+        assert await scene.status_writer.wait_until_written(5)
         assert [key for key, _ in scene.troubles] == [KEY]
         assert "conditions" not in scene.stored()["status"]
         await scene.tell(ON)
@@ -355,12 +355,12 @@ def test_who_takes_our_conditions_away_is_not_fought() -> None:
             """In fifty rounds of two who both want to have their way."""
             written = 0
             for _ in range(50):
-                scene.teller.tell(await scene.service(), conditions=ON)
-                await scene.teller.settled(0.01)
+                scene.status_writer.report(await scene.service(), conditions=ON)
+                await scene.status_writer.wait_until_written(0.01)
                 if scene.conditions():
                     written += 1
                     scene.change_status(lambda old: {name: each for name, each in old.items() if name != "conditions"})
-                told = scene.teller.as_reported(await scene.service()).status
+                told = scene.status_writer.as_reported(await scene.service()).status
                 assert told
                 assert len(told.conditions or ()) == 2, "what was told is known all the same"
             return written
@@ -371,8 +371,8 @@ def test_who_takes_our_conditions_away_is_not_fought() -> None:
             assert await times_written() == 0
             seconds += 0.01
             assert await times_written() == 1
-        scene.teller.tell(await scene.service(), conditions=ON, events=TURNED_ON)
-        await scene.teller.settled(0.5)
+        scene.status_writer.report(await scene.service(), conditions=ON, events=TURNED_ON)
+        await scene.status_writer.wait_until_written(0.5)
         assert [each[0] for each in scene.events()] == [ENABLED], "events do not wait for that"
 
     with_scene(work, clock=lambda: seconds)
@@ -385,12 +385,12 @@ def test_while_we_may_not_write_nothing_is_told_and_what_waits_is_forgotten_with
         nonlocal may
         service = await scene.service()
         may = False
-        scene.teller.tell(service, conditions=ON, events=TURNED_ON)
-        assert not await scene.teller.settled(0.1)
+        scene.status_writer.report(service, conditions=ON, events=TURNED_ON)
+        assert not await scene.status_writer.wait_until_written(0.1)
         assert (scene.events(), scene.conditions()) == ([], {})
-        scene.teller.clear()
+        scene.status_writer.clear()
         may = True
-        assert await scene.teller.settled(0)
+        assert await scene.status_writer.wait_until_written(0)
         await asyncio.sleep(0.1)
         assert (scene.events(), scene.conditions()) == ([], {})
 
@@ -401,10 +401,10 @@ def test_of_one_service_so_many_events_wait_and_no_more() -> None:
     async def work(scene: Scene) -> None:
         service = await scene.service()
         for number in range(BURST + 5):
-            scene.teller.tell(service, conditions=ON, events=(Event("Warning", DISABLED, str(number)),))
-        assert await scene.teller.settled(5)
+            scene.status_writer.report(service, conditions=ON, events=(Event("Warning", DISABLED, str(number)),))
+        assert await scene.status_writer.wait_until_written(5)
         assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MAX_WAITING_EVENTS, BURST)]
-        assert scene.teller.dropped == BURST + 5 - MAX_WAITING_EVENTS
+        assert scene.status_writer.dropped == BURST + 5 - MAX_WAITING_EVENTS
 
     with_scene(work)
 
@@ -415,8 +415,8 @@ def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
         loop = asyncio.get_running_loop()
         start = loop.time()
         events = tuple(Event("Warning", DISABLED, str(number)) for number in range(9))
-        scene.teller.tell(service, conditions=ON, events=events)
-        assert await scene.teller.settled(5)
+        scene.status_writer.report(service, conditions=ON, events=events)
+        assert await scene.status_writer.wait_until_written(5)
         # Ten writes, of which five are free.
         assert loop.time() - start >= 0.25
 
@@ -433,17 +433,17 @@ def test_conditions_that_are_refused_are_given_up_until_others_are_wanted_or_a_t
         # The server refuses to make one Service another.
         wrong = replace(found, metadata=replace(found.metadata, uid="another"))
         for endpoints in range(6):
-            scene.teller.tell(wrong, conditions=on(endpoints))
-            assert await scene.teller.settled(5)
-        scene.teller.tell(wrong, conditions=on(6), events=TURNED_ON)
-        assert await scene.teller.settled(5)
+            scene.status_writer.report(wrong, conditions=on(endpoints))
+            assert await scene.status_writer.wait_until_written(5)
+        scene.status_writer.report(wrong, conditions=on(6), events=TURNED_ON)
+        assert await scene.status_writer.wait_until_written(5)
         assert len(scene.troubles) == 1
         assert [each[0] for each in scene.events()] == [ENABLED], "Events do not wait for that"
-        scene.teller.tell(wrong, conditions=OFF)
-        assert await scene.teller.settled(5)
+        scene.status_writer.report(wrong, conditions=OFF)
+        assert await scene.status_writer.wait_until_written(5)
         assert len(scene.troubles) == 2
         await scene.until(lambda: len(scene.troubles) == 3)
-        assert len(scene.teller) == 0
+        assert len(scene.status_writer) == 0
 
     with_scene(work)
 
@@ -455,15 +455,18 @@ def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
         nonlocal seconds
 
         async def told(conditions: tuple[Condition, ...]) -> None:
-            scene.teller.tell(await scene.service(), conditions=conditions)
+            scene.status_writer.report(await scene.service(), conditions=conditions)
             await asyncio.sleep(0.005)
 
         for endpoints in range(10):
             await told(on(endpoints))
         assert scene.writes == ["Hints/Auto: 0 endpoints"]
-        assert len(scene.teller) == 1
+        assert len(scene.status_writer) == 1
         # What waits is not repeated as news.
-        assert ours(scene.teller.as_reported(await scene.service()))[1].message == "Hints/Auto: 9 endpoints"
+        assert (
+            own_conditions(scene.status_writer.as_reported(await scene.service()))[1].message
+            == "Hints/Auto: 9 endpoints"
+        )
         for conditions in (OFF, on(1), (ACCEPTED, replace(ON[1], message="Split/Auto: 1 endpoint"))):
             await told(conditions)
             await scene.until(lambda expected=conditions: scene.writes[-1] == expected[1].message)  # type: ignore[misc]
@@ -472,7 +475,7 @@ def test_words_alone_are_written_once_in_a_while_and_all_else_at_once() -> None:
         assert len(scene.writes) == 4
         # And back again: nothing is left to tell.
         await told((ACCEPTED, replace(ON[1], message="Split/Auto: 1 endpoint")))
-        assert len(scene.teller) == 0
+        assert len(scene.status_writer) == 0
         seconds += 0.1
         await told((ACCEPTED, replace(ON[1], message="Split/Auto: 3 endpoints")))
         await scene.until(lambda: scene.writes[4:] == ["Split/Auto: 3 endpoints"])
@@ -486,9 +489,9 @@ def test_the_last_words_come_in_the_end_and_at_once_where_somebody_waits_for_all
     async def work(scene: Scene) -> None:
         begun = time.monotonic()
         for endpoints in range(50):
-            scene.teller.tell(await scene.service(), conditions=on(endpoints))
+            scene.status_writer.report(await scene.service(), conditions=on(endpoints))
             await asyncio.sleep(0.002)
-        await scene.until(lambda: not len(scene.teller))
+        await scene.until(lambda: not len(scene.status_writer))
         assert scene.writes[-1] == "Hints/Auto: 49 endpoints"
         # The first comes at once, and each of the others only after calm.
         assert len(scene.writes) <= 1 + (time.monotonic() - begun) / calm

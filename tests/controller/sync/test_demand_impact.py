@@ -40,8 +40,8 @@ def state_of(cluster: Cluster, family: FamilyPlan) -> DecisionSummary:
     assert family.decision.assignment is not None
     crowd = family.decision.assignment.crowd
     zones = cluster.surroundings.demand.zones
-    homeless = any((each.endpoint.zone or "") not in zones for each in crowd.in_order())
-    return summarize(family.decision, twins=len(crowd.twins), homeless=homeless)
+    has_zoneless = any((each.endpoint.zone or "") not in zones for each in crowd.in_order())
+    return summarize(family.decision, shared_addresses=len(crowd.twins), has_zoneless=has_zoneless)
 
 
 def outcome(decision: Decision) -> tuple[object, ...]:
@@ -92,7 +92,7 @@ def test_no_service_keeps_a_decision_that_demand_has_changed(cluster: Cluster, d
 
 
 @examples(50)
-@given(clusters(setting=BALANCED, others=False, drop_seen_deletions=True), st.data())
+@given(clusters(setting=BALANCED, others=False, tidy=True), st.data())
 def test_hints_in_proportion_are_asked_for_exactly_where_they_differ(cluster: Cluster, data: st.DataObject) -> None:
     assume(cluster.nodes)
     for differs, may in differences(data, cluster):
@@ -173,15 +173,17 @@ def test_a_node_more_of_many_requeues_only_what_goes_by_exact_shares(asked: dict
 
 
 @pytest.mark.parametrize(
-    ("homeless", "new", "expected"),
+    ("has_zoneless", "new", "expected"),
     [
         pytest.param(False, {"a": 1, "b": 3}, False, id="everybody-has-a-home"),
         pytest.param(True, {"a": 1, "b": 3}, True, id="need-gives-homes"),
         pytest.param(False, {"a": 1, "b": 1, "c": 1}, True, id="a-new-zone"),
     ],
 )
-def test_own_groups_differ_where_zones_or_homes_do(homeless: bool, new: dict[str, int], expected: bool) -> None:
-    state = changed(PROPORTIONAL, approach=Approach.SUBSETTING, heuristic="RequireZone", endpoints=4, homeless=homeless)
+def test_own_groups_differ_where_zones_or_homes_do(has_zoneless: bool, new: dict[str, int], expected: bool) -> None:
+    state = changed(
+        PROPORTIONAL, approach=Approach.SUBSETTING, heuristic="RequireZone", endpoints=4, has_zoneless=has_zoneless
+    )
     demands = {"old": with_zones(a=1, b=1), "new": with_zones(**new)}
     assert may_differ(state, **demands, configuration=Configuration()) == expected
 
