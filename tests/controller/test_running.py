@@ -207,14 +207,14 @@ def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.
                 await listed(place, addresses(*range(9)))
                 assert "leads" not in second.log.events
                 queue = second.replica._controller.queue
-                waited, begin = queue.longest_wait(), queue.begin
+                waited, begin = queue.longest_wait(), queue.restart_waiting
                 ages: list[float] = []
 
                 def begins() -> None:
                     begin()
                     ages.append(queue.longest_wait())
 
-                monkeypatch.setattr(queue, "begin", begins)
+                monkeypatch.setattr(queue, "restart_waiting", begins)
                 assert waited > 0
                 first.stop.set()
                 await asyncio.wait_for(first.task, LIMIT)

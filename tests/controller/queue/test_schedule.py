@@ -191,12 +191,12 @@ def test_after_a_failure_too_the_cache_is_waited_for_whatever_changes() -> None:
     assert schedule.take(70) == WorkItem("a", 0, Urgency.NORMAL, 2)
 
 
-@pytest.mark.parametrize("method", ["done", "failed", "stale"])
+@pytest.mark.parametrize("method", ["done", "retry", "wait_for_cache"])
 def test_an_answer_for_a_key_that_was_not_given_out_is_a_mistake(method: str) -> None:
     schedule = a_schedule()
     schedule.add("a", now=0)
-    more = {"done": {"writes": 0}, "failed": {"chance": 0}, "stale": {"limit": 1}}[method]
-    with pytest.raises(ValueError, match="expected a key that was given out, got a"):
+    more = {"done": {"writes": 0}, "retry": {"chance": 0}, "wait_for_cache": {"limit": 1}}[method]
+    with pytest.raises(ValueError, match="expected a key that was handed out, got a"):
         getattr(schedule, method)("a", now=0, **more)
 
 

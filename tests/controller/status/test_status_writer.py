@@ -79,7 +79,7 @@ class Scene:
             **{
                 "back_off": QUICK,
                 "rate": StatusWriteRate(per_second=1e4),
-                "on_trouble": lambda key, error: self.troubles.append((key, error)),
+                "on_error": lambda key, error: self.troubles.append((key, error)),
                 "now": lambda: self.noon,
                 "log": self.log,
                 **options,
@@ -496,7 +496,7 @@ def test_the_last_words_come_in_the_end_and_at_once_where_somebody_waits_for_all
         # The first comes at once, and each of the others only after calm.
         assert len(scene.writes) <= 1 + (time.monotonic() - begun) / calm
 
-    with_scene(work, calm=calm)
+    with_scene(work, rate=StatusWriteRate(per_second=1e4, message_period=calm))
 
     async def waiting(scene: Scene) -> None:
         for endpoints in range(3):

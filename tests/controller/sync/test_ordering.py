@@ -85,7 +85,7 @@ def replay(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlic
 some_places = st.dictionaries(st.integers(0, 7), st.sampled_from(NAMES))
 
 
-@given(previous=some_places, after=some_places, new_ports=st.booleans())
+@given(before=some_places, after=some_places, new_ports=st.booleans())
 def test_nothing_goes_for_a_move(before: Places, after: Places, new_ports: bool) -> None:
     wanted = slices(after, ports=NEW if new_ports else OLD)
     there = replay(slices(before), wanted)
