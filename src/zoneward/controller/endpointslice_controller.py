@@ -71,7 +71,9 @@ class EndpointSliceController:
         )
         self._tracker = EndpointSliceTracker()
         self._states = ServiceStates(self.cache, configuration=context.configuration)
-        self._conflicts = conflicts or ConflictDetector(together=context.mode is Mode.TAKE_OVER)
+        if conflicts is None:
+            conflicts = ConflictDetector(together=context.mode is Mode.TAKE_OVER)
+        self._conflicts = conflicts
         self.contested: Final = self._conflicts.contested
         """Services that the built-in controller writes too, and that are therefore left to it. Always this very set."""
         self._resync = PeriodicResync(period=options.resync_period)
