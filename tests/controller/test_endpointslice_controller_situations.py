@@ -538,12 +538,12 @@ def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_writt
         await settle(place, controller)
         writes = place.registry.store.version
         # What is kept of a Service, spoilt.
-        kept = controller._states._kept[KEY]
+        kept = controller._states._states[KEY]
         kept.service.pod(("default", "cart-1"), None)
         syncs = sum(controller.metrics.syncs.values())
         await until(lambda: sum(controller.metrics.syncs.values()) >= syncs + 4)
         assert place.registry.store.version == writes
-        assert controller._states._kept[KEY] is not kept
+        assert controller._states._states[KEY] is not kept
         place.make_ready(2, False)
         await settle(place, controller)
         assert place.listed() == addresses(0, 1, *range(3, PODS))

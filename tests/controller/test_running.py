@@ -202,7 +202,7 @@ def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.
         async with a_place() as place, a_run(url_of(place)) as first:
             await first.until("leads")
             async with a_run(url_of(place)) as second:
-                await second.until("another leads")
+                await second.until("another replica leads")
                 fill(place)
                 await listed(place, addresses(*range(9)))
                 assert "leads" not in second.log.events
@@ -287,8 +287,8 @@ def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
                 observer._observe()
                 observer._observe()
         assert log.told == [
-            ("the cluster is not heard of", {"error": "no connection"}),
-            ("the cluster is heard of again", {"seconds": 2.4}),
+            ("the watch of the cluster has failed", {"error": "no connection"}),
+            ("the watch of the cluster works again", {"seconds": 2.4}),
         ]
 
     asyncio.run(test())

@@ -230,12 +230,12 @@ class EndpointSliceController:
         self._refresh_nodes()
         sorted_slices = sorted(slices, key=lambda each: each.metadata.name)
         pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
-        surroundings, trigger_time = self._states.surroundings, self._states.trigger_times.time((namespace, name))
+        cluster_state, trigger_time = self._states.cluster_state, self._states.trigger_times.time((namespace, name))
         return lambda: plan_service(
             with_selector(service),
             pods=pods,
             slices=sorted_slices,
-            surroundings=surroundings,
+            surroundings=cluster_state,
             trigger_time=trigger_time,
             taken=ExistingSliceNames(self.cache, namespace),
         )

@@ -105,9 +105,9 @@ class ReplicaObserver:
         lasting = self._watch_health.lasting
         if lasting is not None and self._lost_since is None:
             self._lost_since = lasting[0]
-            self._log.warning("the cluster is not heard of", error=self._error_text(lasting[1]))
+            self._log.warning("the watch of the cluster has failed", error=self._error_text(lasting[1]))
         elif lasting is None and self._lost_since is not None:
-            self._log.info("the cluster is heard of again", seconds=round(self._clock() - self._lost_since, 1))
+            self._log.info("the watch of the cluster works again", seconds=round(self._clock() - self._lost_since, 1))
             self._lost_since = None
 
     def _observe_leader(self) -> None:
@@ -116,7 +116,7 @@ class ReplicaObserver:
         leader = self._elector.leader_identity
         other = "" if leader == self._elector.identity else leader
         if other and other != self._other:
-            self._log.info("another leads", leader=other)
+            self._log.info("another replica leads", leader=other)
         self._other = other
 
     @property

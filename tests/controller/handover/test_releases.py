@@ -156,7 +156,7 @@ def test_what_fails_again_and_again_is_tried_after_pauses_that_grow_to_a_minute(
         releases.start(KEY)
         await until(lambda: not len(releases))
         assert site.pauses == [5, 10, 20, 40, 60, 60]
-        failed = ("a Service could not be given back", {"error": "Service default/cart: not now"})
+        failed = ("a Service could not be released", {"error": "Service default/cart: not now"})
         assert site.log.told[:6] == [failed] * 6
         assert (site.over, site.is_released) == ([KEY], True)
 

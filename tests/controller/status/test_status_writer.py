@@ -522,7 +522,7 @@ def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: p
         await scene.tell(ON, TURNED_ON)
         assert scene.writes == [ON[1].message]
         ((event, fields),) = scene.log.told
-        assert event == "a mistake in the program kept something from being told"
+        assert event == "a mistake in the program kept a condition or Event from being written"
         assert fields["error"] == "RuntimeError: a bug"
         assert str(fields["at"]).startswith("test_status_writer.py:")
         scene.log.told.clear()

@@ -378,7 +378,7 @@ class ReleaseTasks:
                 self._connection,
                 key,
                 configuration=self._configuration,
-                report=lambda line: log.info("a Service is given back", step=line),
+                report=lambda line: log.info("a Service is being released", step=line),
                 writer=self._writer,
             )
             try:
@@ -387,9 +387,9 @@ class ReleaseTasks:
             except NothingToDo:
                 return True
             except (CallFailed, InputError) as error:
-                log.warning("a Service could not be given back", error=str(error))
+                log.warning("a Service could not be released", error=str(error))
                 return False
             except Exception as error:
-                self._mistakes.tell("a mistake in the program kept a Service from being given back", key, error)
+                self._mistakes.tell("a mistake in the program kept a Service from being released", key, error)
                 return False
         return True

@@ -373,7 +373,7 @@ class HonoredCondition:
                     await self._sleep(0)
             except Exception as error:
                 # Slices are written all the same.
-                self._mistakes.tell("a mistake in the program kept a condition from being gathered", ("", ""), error)
+                self._mistakes.tell("a mistake in the program kept a condition from being decided", ("", ""), error)
             await self._sleep(UPDATE_PERIOD)
 
     def update(self) -> None:

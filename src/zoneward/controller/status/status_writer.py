@@ -346,7 +346,7 @@ class StatusWriter:
                 self._queue.retry(key, retry_after=retry_after)
                 continue
             except Exception as error:
-                self._mistakes.tell("a mistake in the program kept something from being told", key, error)
+                self._mistakes.tell("a mistake in the program kept a condition or Event from being written", key, error)
                 self._queue.retry(key)
                 continue
             if pause > 0 and self._services.get(key) is status and not status.events:

@@ -19,7 +19,6 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.routing.selection.selection import ZONEWARD, Consumer
 from zoneward.slices.kept import KeptService
 from zoneward.slices.planned import ServicePlan, Surroundings
 
@@ -50,17 +49,17 @@ class ExistingSliceNames:
 class ServiceStates:
     """The `..._changed` methods take the changes of a cache, as its handlers get them; `plan` plans a Service."""
 
-    def __init__(self, cache: Cache, *, configuration: Configuration, consumer: Consumer = ZONEWARD) -> None:
-        self._cache, self._configuration, self._consumer = cache, configuration, consumer
+    def __init__(self, cache: Cache, *, configuration: Configuration) -> None:
+        self._cache, self._configuration = cache, configuration
         self.trigger_times: Final = TriggerTimeTracker()
-        self._kept: dict[Key, _ServiceState] = {}
+        self._states: dict[Key, _ServiceState] = {}
         self._summaries: dict[Key, tuple[DecisionSummary, ...]] = {}
         self._zones_changed = self._demand_changed = False
-        self._surroundings = self._make_surroundings({}, None)
+        self._cluster_state = self._make_cluster_state({}, None)
 
     def __len__(self) -> int:
         """The number of Services of which something is kept."""
-        return len(self._kept)
+        return len(self._states)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -69,7 +68,7 @@ class ServiceStates:
         if old is not None and (
             new is None or new.metadata.uid != old.metadata.uid or selector_of(new) != selector_of(old)
         ):
-            self._kept.pop(key_of(old), None)
+            self._states.pop(key_of(old), None)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self.trigger_times.forget(key_of(old))
 
@@ -90,9 +89,9 @@ class ServiceStates:
     def slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for each, exists in ((old, False), (new, True)):
             if each is not None:
-                kept = self._kept.get(service_of(each))
-                if kept is not None:
-                    kept.slices[each.metadata.name] = each if exists else None
+                state = self._states.get(service_of(each))
+                if state is not None:
+                    state.slices[each.metadata.name] = each if exists else None
 
     def node_changed(self, old: LiveNode | None, new: LiveNode | None) -> bool:
         """Returns whether `refresh_nodes` has something to do."""
@@ -103,9 +102,9 @@ class ServiceStates:
         return self._zones_changed or self._demand_changed
 
     def _record_pod(self, service: Key, pod: Key, now: LivePod | None) -> None:
-        kept = self._kept.get(service)
-        if kept is not None:
-            kept.pods[pod] = now
+        state = self._states.get(service)
+        if state is not None:
+            state.pods[pod] = now
 
     # --- what all share -----------------------------------------------------------------------------------------------
 
@@ -116,30 +115,30 @@ class ServiceStates:
         """
         if not (self._zones_changed or self._demand_changed):
             return []
-        before = self._surroundings
+        before = self._cluster_state
         zones = before.node_zones
         if self._zones_changed:
             zones = {node.metadata.name: zone_of(node) for node in self._cache.nodes}
-        self._surroundings = self._make_surroundings(zones, None if self._demand_changed else before.demand)
+        self._cluster_state = self._make_cluster_state(zones, None if self._demand_changed else before.demand)
         self._zones_changed = self._demand_changed = False
         if bool(before.node_zones) != bool(zones):
             return list(self._summaries)
         return services_to_requeue(
             self._summaries.items(),
             old=before.demand,
-            new=self._surroundings.demand,
+            new=self._cluster_state.demand,
             configuration=self._configuration,
         )
 
     @property
-    def surroundings(self) -> Surroundings:
+    def cluster_state(self) -> Surroundings:
         """As of the last `refresh_nodes`."""
-        return self._surroundings
+        return self._cluster_state
 
-    def _make_surroundings(self, zones: Mapping[str, str | None], demand: Demand | None) -> Surroundings:
+    def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> Surroundings:
         if demand is None:
             demand = demand_of(self._cache.nodes, missing_cpu=self._configuration.hints.missing_cpu)
-        return Surroundings(demand=demand, node_zones=zones, configuration=self._configuration, consumer=self._consumer)
+        return Surroundings(demand=demand, node_zones=zones, configuration=self._configuration)
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
@@ -149,14 +148,14 @@ class ServiceStates:
         The plan does not change until the next one of this Service. Call `refresh_nodes` before.
         """
         service = with_selector(service)
-        kept = self._kept.get(key)
-        if kept is None:
-            kept = self._kept[key] = self._begin(key, service)
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = self._begin(key, service)
         else:
-            self._apply_changes(key, kept, service)
-        plan = kept.service.plan(trigger_time=self.trigger_times.time(key), taken=taken)
+            self._apply_changes(key, state, service)
+        plan = state.service.plan(trigger_time=self.trigger_times.time(key), taken=taken)
         self._summaries[key] = tuple(
-            _summary_of(family.decision, self._surroundings.demand) for family in plan.families
+            _summary_of(family.decision, self._cluster_state.demand) for family in plan.families
         )
         return plan
 
@@ -166,17 +165,17 @@ class ServiceStates:
 
     def plan_afresh(self, key: Key) -> None:
         """Plan a Service from the cache alone the next time, in case that what is kept of it is wrong."""
-        self._kept.pop(key, None)
+        self._states.pop(key, None)
 
     def forget(self, key: Key) -> None:
         """A Service is gone, or is not ours."""
-        self._kept.pop(key, None)
+        self._states.pop(key, None)
         self._summaries.pop(key, None)
         self.trigger_times.forget(key)
 
     def clear(self) -> None:
         """Another replica leads from now on."""
-        for key in {*self._kept, *self._summaries}:
+        for key in {*self._states, *self._summaries}:
             self.forget(key)
 
     def _begin(self, key: Key, service: Service) -> _ServiceState:
@@ -186,18 +185,18 @@ class ServiceStates:
         has_slices = any(is_own(each, self._configuration) for each in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.trigger_times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
-        return _ServiceState(KeptService(service, self._surroundings, pods=pods, slices=slices))
+        return _ServiceState(KeptService(service, self._cluster_state, pods=pods, slices=slices))
 
-    def _apply_changes(self, key: Key, kept: _ServiceState, service: Service) -> None:
-        kept.service.surroundings(self._surroundings)
-        kept.service.service(service)
-        for pod_key, pod in kept.pods.items():
-            kept.service.pod(pod_key, pod)
-        for name, slice_ in kept.slices.items():
-            kept.service.slice(name, slice_)
-        since = {name: None if pod is None else pod.status.ready_since for (_, name), pod in kept.pods.items()}
+    def _apply_changes(self, key: Key, state: _ServiceState, service: Service) -> None:
+        state.service.surroundings(self._cluster_state)
+        state.service.service(service)
+        for pod_key, pod in state.pods.items():
+            state.service.pod(pod_key, pod)
+        for name, slice_ in state.slices.items():
+            state.service.slice(name, slice_)
+        since = {name: None if pod is None else pod.status.ready_since for (_, name), pod in state.pods.items()}
         self.trigger_times.changed(key, created=service.metadata.creation_timestamp, pods=since)
-        kept.pods, kept.slices = {}, {}
+        state.pods, state.slices = {}, {}
 
 
 def is_own(slice_: EndpointSlice, configuration: Configuration) -> bool:
