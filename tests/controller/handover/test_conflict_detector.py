@@ -378,3 +378,16 @@ def test_an_adopted_service_is_left_to_a_built_in_controller_that_does_not_let_g
             assert shop.missing == []
 
     asyncio.run(scene())
+
+
+# --- It is told of which Services we keep off ---
+
+
+def test_services_of_which_we_keep_off_are_named_and_no_more_than_three() -> None:
+    contested: set[tuple[str, str]] = set()
+    check = no_conflict_check(contested)
+    assert check() is None
+    contested.add(("shop", "cart"))
+    assert check() == "the built-in controller writes slices of shop/cart"
+    contested.update(("shop", name) for name in "abcd")
+    assert check() == "the built-in controller writes slices of shop/a, shop/b, shop/c and 2 more"

@@ -1,8 +1,11 @@
 """Writes of a sync that meet what they did not expect, on a sandbox over HTTP."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.client.a_writer import SLICE, SLICES_KEPT, kept, with_registry
 
@@ -10,9 +13,14 @@ from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
-from zoneward.controller.sync.slice_writer import SliceWrite, SliceWriter, SyncOutcome
-from zoneward.kube.objects import EndpointSlice
+from zoneward.controller.sync.slice_writer import MAX_ENDPOINTS, SliceWrite, SliceWriter, SyncOutcome, ordered_writes
+from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
+from zoneward.routing.decision import Decision
+from zoneward.routing.reasons import Reason
+from zoneward.routing.request.asked import Approach
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.slices.packing import SliceChanges
+from zoneward.slices.planned import FamilyPlan, ServicePlan
 
 KEY = (SLICE.metadata.namespace, "cart")
 CREATE = SliceWrite(Operation.CREATE, SLICE)
@@ -161,3 +169,109 @@ def test_after_what_is_withheld_nothing_is_written() -> None:
         assert len(tracker) == 0
 
     with_registry(work, may_write=lambda _seconds: False)
+
+
+# --- Slices written one after the other: what is listed before and after is listed all the time ---
+
+
+NAMES = tuple("abcd")
+OLD, NEW = ((EndpointPort(name="", port=number, protocol="TCP"),) for number in (80, 81))
+SERVICE = Service(metadata=ObjectMeta(name="cart", namespace="shop", uid="u"))
+DECISION = Decision(
+    approach=Approach.CLUSTER_WIDE,
+    heuristic=None,
+    active=False,
+    reason=Reason.ENABLED,
+    message="",
+    endpoints=0,
+    allocation=None,
+    hints=(),
+    rules=(),
+)
+Places = Mapping[int, str]
+"""The slice that each endpoint is in."""
+
+
+def slices(places: Places, *, ports: tuple[EndpointPort, ...] = OLD) -> dict[str, EndpointSlice]:
+    listed: dict[str, list[Endpoint]] = {}
+    for number, name in sorted(places.items()):
+        listed.setdefault(name, []).append(Endpoint(addresses=(f"10.0.{number // 250}.{number % 250}",)))
+    return {
+        name: EndpointSlice(
+            metadata=ObjectMeta(name=name, namespace="shop", uid=name, resource_version="1"),
+            address_type="IPv4",
+            endpoints=tuple(endpoints),
+            ports=ports,
+        )
+        for name, endpoints in listed.items()
+    }
+
+
+def steps(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice]) -> tuple[SliceWrite, ...]:
+    changes = SliceChanges(
+        create=tuple(each for name, each in after.items() if name not in before),
+        update=tuple(each for name, each in after.items() if name in before and each != before[name]),
+        delete=tuple(each for name, each in before.items() if name not in after),
+    )
+    family = FamilyPlan("IPv4", DECISION, changes, (), (), None)
+    return ordered_writes(ServicePlan(SERVICE, (family,), (), ()), previous=before)
+
+
+def addresses(there: Mapping[str, EndpointSlice]) -> set[str]:
+    return {address for each in there.values() for one in each.endpoints or () for address in one.addresses or ()}
+
+
+def grouped(there: Mapping[str, EndpointSlice]) -> list[list[str]]:
+    """What is together in a slice, whatever its name."""
+    return sorted(sorted(addresses({name: each})) for name, each in there.items())
+
+
+def replay(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice]) -> dict[str, EndpointSlice]:
+    """What is there in the end; what is before and after never goes in between, and no slice is too large."""
+    there, steady = dict(before), addresses(before) & addresses(after)
+    for step in steps(before, after):
+        name = step.slice.metadata.name
+        if step.operation is Operation.DELETE:
+            del there[name]
+        else:
+            assert (name in there) == (step.operation is Operation.UPDATE)
+            there[name] = step.slice
+        assert steady <= addresses(there)
+        assert all(len(each.endpoints or ()) <= MAX_ENDPOINTS for each in there.values())
+    return there
+
+
+some_places = st.dictionaries(st.integers(0, 7), st.sampled_from(NAMES))
+
+
+@given(before=some_places, after=some_places, new_ports=st.booleans())
+def test_nothing_goes_for_a_move(before: Places, after: Places, new_ports: bool) -> None:
+    wanted = slices(after, ports=NEW if new_ports else OLD)
+    there = replay(slices(before), wanted)
+    assert grouped(there) == grouped(wanted)
+    assert {each.ports for each in there.values()} == {each.ports for each in wanted.values()}
+
+
+def test_slices_that_exchange_endpoints_cost_one_write_more() -> None:
+    before, after = slices({1: "a", 2: "b", 3: "c"}), slices({1: "b", 2: "c", 3: "a"})
+    assert replay(before, after) == after
+    assert len(steps(before, after)) == len(after) + 1
+
+
+def test_without_moves_each_slice_is_written_once() -> None:
+    before, after = slices({1: "a", 2: "b", 3: "b"}), slices({1: "a", 2: "b", 4: "c", 5: "a"})
+    assert [(step.operation, step.slice.metadata.name) for step in steps(before, after)] == [
+        (Operation.CREATE, "c"),
+        (Operation.UPDATE, "a"),
+        (Operation.UPDATE, "b"),
+    ]
+
+
+def test_full_slices_that_exchange_endpoints_get_one_more_in_between() -> None:
+    before = slices({number: "ab"[number % 2] for number in range(2 * MAX_ENDPOINTS)})
+    after = slices({number: "ba"[number % 2] for number in range(2 * MAX_ENDPOINTS)})
+    there = replay(before, after)
+    assert len(there) == len(after)
+    assert addresses(there) == addresses(after)
+    fresh = next(each for name, each in there.items() if name not in before)
+    assert replace(fresh.metadata, name="") == ObjectMeta(namespace="shop")
