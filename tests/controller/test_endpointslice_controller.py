@@ -217,22 +217,6 @@ def test_with_its_service_all_goes() -> None:
     run(work)
 
 
-@pytest.mark.parametrize(
-    "faults", [("conflict@0.3",), ("lost-answer@0.3",), ("conflict@0.2", "lost-answer@0.2", "500@0.1")]
-)
-def test_conflicts_and_lost_answers_only_cost_time(faults: tuple[str, ...]) -> None:
-    async def work(place: Place, controller: EndpointSliceController) -> None:
-        for number in range(PODS, 30):
-            place.pod(number, node=f"node-{'abc'[number % 3]}")
-            place.make_ready(number - PODS, number % 2 == 0)
-            await asyncio.sleep(0.03)
-        await settle(place, controller)
-        assert is_as_planned(place)
-        assert len(place.slices()) == 1
-
-    run(work, *faults)
-
-
 def test_marked_services_alone_are_ours_where_it_is_asked_for() -> None:
     async def work(place: Place, controller: EndpointSliceController) -> None:
         assert place.slices() == []

@@ -193,59 +193,6 @@ def test_both_families_get_slices_of_their_own() -> None:
     serving(prepare, check)
 
 
-def test_pods_that_are_over_are_not_listed_and_such_as_are_not_ready_where_it_is_asked_for() -> None:
-    def prepare(place: Place) -> None:
-        create_pod(place, "done", status={"phase": "Succeeded"})
-        create_pod(place, "failed", status={"phase": "Failed"})
-        unready = {"conditions": [{"type": "Ready", "status": "False"}]}
-        create_pod(place, "unready", status=unready | {"podIP": "10.1.0.2", "podIPs": [{"ip": "10.1.0.2"}]})
-        create(place, "services", with_spec("cart"))
-        create(place, "services", with_spec("all", publishNotReadyAddresses=True))
-
-    def check(place: Place, _controller: EndpointSliceController) -> None:
-        listed = {one.addresses for each in place.slices() for one in each.endpoints or ()}
-        assert listed == {("10.1.0.2",)}
-        assert ready(place) == set()
-        assert ready(place, "all") == {"10.1.0.2"}
-
-    serving(prepare, check)
-
-
-def test_slices_of_a_headless_service_say_so() -> None:
-    def prepare(place: Place) -> None:
-        create_pod(place, "one")
-        create(place, "services", with_spec("cart", clusterIP="None"))
-        create(place, "services", with_spec("other"))
-        create(place, "services", with_spec("portless", clusterIP="None", ports=[]))
-
-    def check(place: Place, _controller: EndpointSliceController) -> None:
-        for service, is_headless in (("cart", True), ("other", False), ("portless", True)):
-            (slice_,) = place.slices(service)
-            assert (names.HEADLESS_LABEL in (slice_.metadata.labels or {})) == is_headless
-            assert ready(place, service) == {"10.1.0.1"}
-
-    serving(prepare, check)
-
-
-def test_a_name_that_means_other_ports_in_other_pods_makes_slices_apart() -> None:
-    def prepare(place: Place) -> None:
-        for number, port in enumerate((8080, 8081, 8081)):
-            containers = [{"name": "main", "image": "main", "ports": [{"name": "http", "containerPort": port}]}]
-            ip = f"10.1.0.{number}"
-            create_pod(place, f"pod-{number}", containers=containers, status={"podIP": ip, "podIPs": [{"ip": ip}]})
-        create(place, "services", with_spec())
-
-    def check(place: Place, _controller: EndpointSliceController) -> None:
-        found = {
-            port.port: {address for one in each.endpoints or () for address in one.addresses or ()}
-            for each in place.slices()
-            for port in each.ports or ()
-        }
-        assert found == {8080: {"10.1.0.0"}, 8081: {"10.1.0.1", "10.1.0.2"}}
-
-    serving(prepare, check)
-
-
 def test_a_service_of_another_proxy_gets_its_slices_and_they_say_so() -> None:
     """As upstream: such a proxy reads slices too, and kube-proxy passes over those with the label."""
 

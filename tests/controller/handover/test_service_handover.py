@@ -138,23 +138,6 @@ def test_conflicts_and_lost_answers_only_cost_time(seed: int) -> None:
     run(work, "conflict@0.2", "lost-answer@0.2", "500@0.05")
 
 
-def test_a_selector_that_comes_back_is_released() -> None:
-    async def work(shop: Shop) -> None:
-        before = shop.words()
-        await shop.adopting().adopt(endpoints_policy="keep")
-
-        def apply(service: Any) -> Any:
-            service["spec"]["selector"] = {"app": "cart"}
-            return service
-
-        shop.change_service(apply)
-        await shop.adopting().release()
-        assert shop.words() == before
-        assert not shop.slices(names.MANAGER)
-
-    run(work)
-
-
 def test_a_built_in_controller_that_does_not_let_go_is_told_and_nothing_is_missing() -> None:
     async def work(shop: Shop) -> None:
         shop.lets_go = False

@@ -105,25 +105,6 @@ def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
     run(test)
 
 
-def test_a_key_that_waits_for_the_cache_comes_when_it_is_woken_or_after_the_limit() -> None:
-    async def test() -> None:
-        queue = WorkQueue[str]()
-        queue.add("a")
-        await soon(queue)
-        queue.wait_for_cache("a", limit=60)
-        assert await is_empty(queue)
-        worker = asyncio.create_task(soon(queue))
-        await asyncio.sleep(0)
-        assert queue.is_stale("a")
-        assert queue.wake("a")
-        assert not (await worker).cache_timed_out
-        queue.wait_for_cache("a", limit=0.02)
-        assert (await soon(queue)).cache_timed_out
-        assert not queue.wake("a")
-
-    run(test)
-
-
 def test_a_worker_that_is_cancelled_takes_no_key_with_it() -> None:
     async def test() -> None:
         queue = WorkQueue[str]()
@@ -157,22 +138,6 @@ def test_closed_it_gives_out_nothing_more_and_work_can_be_answered() -> None:
         queue.done("b", writes=1)
         assert await queue.get() is None
         assert queue.depth().waiting == 1
-
-    run(test)
-
-
-def test_it_tells_how_long_a_change_waited_and_how_many_wait() -> None:
-    async def test() -> None:
-        now = 100.0
-        queue = WorkQueue[str](clock=lambda: now)
-        queue.add("a")
-        now = 103.0
-        queue.add("b")
-        assert queue.longest_wait() == 3
-        await soon(queue)
-        now = 104.0
-        assert queue.done("a") == 4
-        assert (queue.depth().waiting, queue.longest_wait()) == (1, 1)
 
     run(test)
 
@@ -232,21 +197,6 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
         assert seen == changes
         queue.shut_down()
         await asyncio.gather(*workers)
-
-    run(test)
-
-
-def test_what_waited_while_others_led_waits_from_now_on() -> None:
-    async def test() -> None:
-        now = 0.0
-        queue = WorkQueue[str](clock=lambda: now)
-        queue.add("a")
-        now = 86_400.0
-        queue.restart_waiting()
-        now += 0.25
-        assert queue.longest_wait() == 0.25
-        await soon(queue)
-        assert queue.done("a", writes=1) == 0.25
 
     run(test)
 

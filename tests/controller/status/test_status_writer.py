@@ -226,21 +226,6 @@ def test_conditions_that_are_overtaken_while_they_are_written_do_not_stand() -> 
     with_scene(work, "latency=200ms")
 
 
-def test_a_condition_s_time_changes_with_its_status_alone() -> None:
-    async def work(scene: Scene) -> None:
-        await scene.tell(ON)
-        scene.noon += timedelta(hours=1)
-        await scene.tell(OFF)
-        scene.noon += timedelta(hours=1)
-        await scene.tell((ACCEPTED, replace(OFF[1], reason="Overload")))
-        assert scene.conditions() == {
-            ACCEPTED_CONDITION: ("True", "Accepted", "2026-11-21T12:00:00Z"),
-            PROGRAMMED_CONDITION: ("False", "Overload", "2026-11-21T13:00:00Z"),
-        }
-
-    with_scene(work)
-
-
 def test_plans_made_before_the_cache_has_what_was_told_are_told_it_all_the_same() -> None:
     async def work(scene: Scene) -> None:
         old = await scene.service()
