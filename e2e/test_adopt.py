@@ -42,7 +42,7 @@ RULES = [
     },
 ]
 DEPLOY = Path(__file__).parents[1] / "deploy"
-PROGRAM = Path(__file__).parent / "adopting_killed.py"
+PROGRAM = Path(__file__).parent / "handover_killed.py"
 WRITES = {"adopt": 4, "release": 3}
 ADDRESSES = [f"10.1.0.{number}" for number in range(1, NUMBER + 1)]
 FLIPPED = 1

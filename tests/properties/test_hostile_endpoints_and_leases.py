@@ -138,7 +138,7 @@ class Enough(Exception):  # noqa: N818 -- it ends what has no end
 
 
 async def elect(bad: Object) -> None:
-    """A elector beside a hostile Lease, which somebody mends after 40 s where nobody leads by then."""
+    """An elector beside a hostile Lease, which somebody mends after 40 s where nobody leads by then."""
     server, seconds = Kept({name(bad): written(bad)}), 0.0
     elector: LeaderElector
 

@@ -1,4 +1,4 @@
-"""What a elector does about the Lease that it sees, and what nobody should set."""
+"""What an elector does about the Lease that it sees, and what nobody should set."""
 
 import msgspec
 import pytest

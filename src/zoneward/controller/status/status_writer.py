@@ -43,6 +43,16 @@ from zoneward.routing import events as routing_events
 
 OWN_CONDITION_TYPES: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION, names.HONORED_CONDITION)
 """The conditions that are ours."""
+CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
+"""The reporting controller of our Events."""
+_ACTION: Final = "Decide"
+MAX_WAITING_EVENTS: Final = 10
+"""Waiting Events of one Service; then the oldest are given up."""
+LONGEST_PAUSE: Final = 600.0
+"""Seconds, at most, until conditions are written again that somebody else removed, or that were refused."""
+MESSAGE_PERIOD: Final = 30.0
+"""Seconds between two writes of a Service's conditions of which the second changes nothing but messages."""
+_OnError = Callable[[Key, CallFailed], None]
 
 
 def own_conditions(service: Service) -> tuple[Condition, ...]:
@@ -110,18 +120,6 @@ def _meaning(condition: Condition) -> tuple[str, str, str, str]:
 
 def _untimed(conditions: Iterable[Condition]) -> dict[str, Condition]:
     return {each.type: replace(each, last_transition_time=None) for each in conditions}
-
-
-CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
-"""The reporting controller of our Events."""
-_ACTION: Final = "Decide"
-MAX_WAITING_EVENTS: Final = 10
-"""Waiting Events of one Service; then the oldest are given up."""
-LONGEST_PAUSE: Final = 600.0
-"""Seconds, at most, until conditions are written again that somebody else removed, or that were refused."""
-MESSAGE_PERIOD: Final = 30.0
-"""Seconds between two writes of a Service's conditions of which the second changes nothing but messages."""
-_OnError = Callable[[Key, CallFailed], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A elector as a process of its own: ``python lease_candidate.py KUBECONFIG NAMESPACE NAME IDENTITY``.
+"""A leader elector as a process of its own: ``python lease_elector.py KUBECONFIG NAMESPACE NAME IDENTITY``.
 
 It prints a line, ``leads SECONDS`` or ``follows SECONDS``, whenever that changes, by a clock that all processes of a
 machine share. SIGTERM makes it let go.
