@@ -56,7 +56,7 @@ def syncs() -> Iterator[Figure]:
             yield Figure("  slices written", mean(written), "")
 
 
-class _Told(Metrics):
+class _SyncedMetrics(Metrics):
     """Says when a sync is over."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ async def _flips(approach: str, size: int) -> tuple[list[float], list[float], li
     """By flip: milliseconds of CPU to the last request, of decoding alone, and of all thereafter; slices written."""
     numbers = tuple(flipping(size, flips=_FLIPS))
     begin, pods = _objects(approach, size, kept=set(numbers))
-    link, metrics = AnsweringLink(begin, version=_START), _Told()
+    link, metrics = AnsweringLink(begin, version=_START), _SyncedMetrics()
     context = ControllerContext(
         connection=link,
         configuration=Configuration(),

@@ -1,16 +1,12 @@
 """When the controller writes, and when it does not."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
 from typing import Any
 
-from tests.controller.a_controller import LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.a_controller import LIMIT, PODS, a_place, addresses, at_work, fill, settle
 
 from zoneward.client.writer import Writer
-from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.election import LeaseTiming
-from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderElector
 from zoneward.routing.configuration import Configuration
 
 QUICK = LeaseTiming(lease_duration=1, renew_deadline=0.6, retry_period=0.15)
@@ -101,82 +97,3 @@ class Slow(Writer):
             await self.goes_on.wait()
         self.begun.set()
         return await super().create(place, thing)
-
-
-Sent = list[tuple[str, list[str]]]
-"""Who sent each write, and who led at that moment."""
-
-
-class Candidacy:
-    """One of several controllers that stand for one Lease."""
-
-    def __init__(self, place: Place, name: str, sent: Sent, pair: "list[Candidacy]") -> None:
-        self.name = name
-        self.controller: EndpointSliceController | None = None
-        key = "kube-system", "zoneward-controller"
-        self.elector = LeaderElector(
-            place.link, key=key, identity=name, timing=QUICK, callbacks=LeaderCallbacks(on_change=self._changed)
-        )
-        self.writer = Noting(
-            place.link,
-            lambda: sent.append((name, [each.name for each in pair if each.elector.is_leader])),
-            limit=QUICK.write_timeout,
-            may_write=self.elector.may_write,
-        )
-
-    def _changed(self, leads: bool) -> None:
-        if not leads and self.controller is not None:
-            self.controller.stepped_down()
-
-
-class Noting(Writer):
-    """Calls ``note`` at the moment at which a write is sent."""
-
-    def __init__(self, link: Any, note: Callable[[], None], **options: Any) -> None:
-        super().__init__(link, **options)
-        self._note = note
-
-    async def _limited(self, call: Any) -> Any:
-        # After it was asked whether it may be sent.
-        self._note()
-        return await super()._limited(call)
-
-
-def test_of_two_with_a_lease_only_the_one_that_leads_writes() -> None:
-    async def scene() -> None:
-        sent: Sent = []
-        async with a_place() as place, AsyncExitStack() as stack:
-            fill(place)
-            pair: list[Candidacy] = []
-            pair += [Candidacy(place, name, sent, pair) for name in ("first", "second")]
-            running = {}
-            for each in pair:
-                controller = at_work(place, leading=each.elector.leading, writer=each.writer)
-                each.controller = await stack.enter_async_context(controller)
-            for each in pair:
-                running[each.name] = asyncio.create_task(each.elector.run())
-                stack.callback(running[each.name].cancel)
-                if each.name == "first":
-                    async with asyncio.timeout(LIMIT):
-                        await each.elector.leading.wait()
-            first, second = pair
-            assert first.controller is not None
-            assert second.controller is not None
-            await settle(place, first.controller)
-            # It can no longer renew its Lease, and goes on until its deadline, which on a busy machine may be at once.
-            running["first"].cancel()
-            number = 0
-            async with asyncio.timeout(LIMIT):
-                while not second.elector.is_leader:
-                    assert not second.elector.leading.is_set()
-                    place.make_ready(number % PODS, number % 2 == 1)
-                    number += 1
-                    await asyncio.sleep(0.05)
-            for number in range(PODS):
-                place.make_ready(number, number > 3)
-            await settle(place, second.controller)
-            assert {name for name, _ in sent} == {"first", "second"}
-            assert all(leaders == [name] for name, leaders in sent)
-            assert place.listed() == addresses(*range(4, PODS))
-
-    asyncio.run(scene())

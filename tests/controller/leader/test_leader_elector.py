@@ -3,30 +3,20 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from random import Random
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
-from tests.client.serving import speaking
-from tests.controller.leader.an_election import KEY, Network, Place, a_place, in_no_time, seconds
+from tests.controller.leader.an_election import Network, Place, a_place, in_no_time, seconds
 
-from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed, Conflict, ServerFault, TimedOut, Unreachable
-from zoneward.client.resources import SLICES
-from zoneward.client.transport import Transport
-from zoneward.client.writer import Withheld, Writer
 from zoneward.controller.leader.election import LeaseTiming
-from zoneward.controller.leader.leader_elector import LeaderElector, UnansweredWrites, new_identity, since_boot
-from zoneward.kube.objects import EndpointSlice, ObjectMeta
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.serving import Serving
+from zoneward.controller.leader.leader_elector import UnansweredWrites, new_identity, since_boot
 
 BAD = Network(delay=1.0, lost_requests=0.1, lost_answers=0.15, server_errors=0.15, conflicts=0.1, hangs=0.05)
 
@@ -402,114 +392,3 @@ def test_one_whose_answer_was_lost_counts_from_when_it_was_begun(failure: Except
 
 def test_so_does_one_that_was_cut_off() -> None:
     assert age_after(hangs=True) == 3.0
-
-
-# --- The same over real connections, to servers that are well, slow, bad or silent ---
-
-
-QUICK = LeaseTiming(lease_duration=1, renew_deadline=0.6, retry_period=0.15)
-SERVED = {
-    "well": (),
-    "slow": ("latency=20ms-150ms",),
-    "bad": ("latency=5ms-50ms@0.5", "conflict@0.1", "lost-answer@0.2", "500@0.1", "503@0.1"),
-}
-
-
-@asynccontextmanager
-async def an_elector(address: str, name: str) -> AsyncIterator[tuple[LeaderElector, "asyncio.Task[NoReturn]"]]:
-    async with Transport(Access(cluster=Cluster(server=address), user=User()), is_terminal=False) as transport:
-        elector = LeaderElector(transport, key=KEY, identity=name, timing=QUICK)
-        running = asyncio.create_task(elector.run())
-        try:
-            yield elector, running
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
-
-
-async def succession(*faults: str) -> float:
-    """Seconds from the death of a leader until another may write; never two may."""
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
-    async with (
-        Serving(begun(), faults=found) as server,
-        an_elector(server.address, "first") as (first, running),
-        an_elector(server.address, "second") as (second, other_running),
-    ):
-        while not (first.is_leader or second.is_leader):
-            await asyncio.sleep(0.005)
-        leader, heir = (first, second) if first.is_leader else (second, first)
-        start = time.monotonic()
-        while time.monotonic() < start + 1.5 or not leader.is_leader:
-            assert not (first.is_leader and second.is_leader)
-            if heir.is_leader:
-                leader, heir = heir, leader
-            await asyncio.sleep(0.005)
-        (running if leader is first else other_running).cancel()
-        died = time.monotonic()
-        while not heir.is_leader:
-            await asyncio.sleep(0.005)
-        return time.monotonic() - died
-
-
-def test_on_a_real_server_well_slow_or_bad_another_follows_in_time() -> None:
-    async def run() -> None:
-        took = await asyncio.gather(*(succession(*faults) for faults in SERVED.values()))
-        # The heir last looked at most 0.1125 s after the last renewal, which was at most 0.15 s before the death.
-        assert all(0.8 <= each <= QUICK.lease_duration + 2 for each in took), took
-
-    asyncio.run(run())
-
-
-def test_a_writer_that_asks_a_candidate_writes_only_while_it_leads() -> None:
-    async def run() -> None:
-        async with (
-            Serving(begun()) as server,
-            Transport(Access(cluster=Cluster(server=server.address), user=User()), is_terminal=False) as transport,
-            an_elector(server.address, "first") as (elector, running),
-        ):
-            writer = Writer(transport, limit=QUICK.write_timeout, may_write=elector.may_write)
-            slice_ = EndpointSlice(metadata=ObjectMeta(name="a", namespace="default"), address_type="IPv4")
-            with pytest.raises(Withheld):
-                await writer.create(SLICES, slice_)
-            await asyncio.wait_for(elector.leading.wait(), 5)
-            written = replace(slice_, metadata=await writer.create(SLICES, slice_))
-            running.cancel()
-            await asyncio.wait([running])
-            with pytest.raises(Withheld):
-                await writer.delete(SLICES, written)
-            assert await writer.read(SLICES, namespace="default", name="a")
-
-    asyncio.run(run())
-
-
-def test_a_server_that_falls_silent_ends_leadership_at_the_deadline() -> None:
-    async def run() -> None:
-        async with Serving(begun()) as server:
-            is_silent = asyncio.Event()
-
-            async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                far_reader, far_writer = await asyncio.open_connection(*server.authority.split(":"))
-                with closing(far_writer):
-                    back = asyncio.create_task(copy(far_reader, writer))
-                    await copy(reader, far_writer)
-                    back.cancel()
-
-            async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-                while block := await source.read(1 << 16):
-                    if not is_silent.is_set():
-                        target.write(block)
-
-            async with speaking(talk) as port:
-                address = server.address.replace(server.authority, f"127.0.0.1:{port}")
-                async with an_elector(address, "first") as (elector, _):
-                    await asyncio.wait_for(elector.leading.wait(), 5)
-                    is_silent.set()
-                    start = time.monotonic()
-                    async with asyncio.timeout(5):
-                        while elector.leading.is_set():
-                            await asyncio.sleep(0.002)
-                    assert time.monotonic() - start >= 0.4
-                    is_silent.clear()
-                    await asyncio.wait_for(elector.leading.wait(), 5)
-
-    asyncio.run(run())
