@@ -4,6 +4,8 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
+    """The Services whose EndpointSlices the controller writes."""
+
     TAKE_OVER = "take-over"
     """Every Service with a selector: no other controller writes slices."""
     ONLY_MARKED = "only-marked"

@@ -32,6 +32,8 @@ _NOTHING_PROGRAMMED: Final = Programmed(-1, -1)
 
 
 class Presence(StrEnum):
+    """Whether there are proxies of one name."""
+
     ABSENT = "absent"
     """There are none: another proxy serves the Services."""
     UNKNOWN = "unknown"

@@ -176,6 +176,8 @@ def _renamed(slice_: EndpointSlice, plan: ServicePlan, taken: tuple[Container[st
 
 
 class SyncOutcome(StrEnum):
+    """How a reconciliation ended."""
+
     WRITTEN = "written"
     """All writes are done."""
     OUTDATED = "outdated"
