@@ -19,8 +19,8 @@ from zoneward.client.synthetic_detail import decorate_node, decorate_pod
 from zoneward.client.watch_events import Bookmark, parse
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.metrics import Metrics
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.routing.configuration import Configuration
@@ -56,7 +56,7 @@ def syncs() -> Iterator[Figure]:
             yield Figure("  slices written", mean(written), "")
 
 
-class _SyncedMetrics(Metrics):
+class _SyncedMetrics(ControllerMetrics):
     """Says when a sync is over."""
 
     def __init__(self) -> None:

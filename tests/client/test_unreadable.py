@@ -92,7 +92,7 @@ def test_the_last_good_version_stays_in_force_and_each_bad_one_is_told_once() ->
     assert not store.unreadable
 
 
-class Silent:
+class SilentLog:
     async def get(self, *_: Any, **__: Any) -> bytes:
         raise AssertionError("nothing is read")
 
@@ -102,7 +102,7 @@ class Silent:
 
 def test_the_slices_of_a_service_that_cannot_be_read_are_left_alone() -> None:
     async def run() -> None:
-        link: Any = Silent()
+        link: Any = SilentLog()
         controller = EndpointSliceController(
             ControllerContext(connection=link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(link))
         )

@@ -21,7 +21,7 @@ from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
 from zoneward.routing.configuration import Configuration
@@ -41,7 +41,7 @@ KEPT: Final = "endpointslices.discovery.k8s.io"
 LABELS: Final = {"app": "cart"}
 PODS: Final = 9
 LIMIT: Final = 20.0
-HASTE: Final = BackOff(first=0.02, longest=0.2, with_news=0.1)
+HASTE: Final = RequeueDelay(first=0.02, longest=0.2, with_news=0.1)
 _LAG: Final = 1.0
 """Seconds in which the controller may not know yet that a Pod is ready again."""
 

@@ -3,11 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.controller.accounting import Accounts, FamilyCount, family_count
-from zoneward.controller.metric_labels import HintedBy, TrafficDistribution
+from zoneward.controller.sync_counts import FamilyTotals, HintedBy, SliceTotals, TrafficDistribution, family_totals
 
 COUNTS = st.builds(
-    FamilyCount,
+    FamilyTotals,
     endpoints=st.integers(0, 500),
     slices=st.integers(0, 9),
     desired_slices=st.integers(1, 9),
@@ -22,10 +21,10 @@ STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | ENTRIES))
 
 @given(STEPS)
 def test_after_any_changes_totals_are_the_sums_over_the_services_that_are_left(
-    steps: list[tuple[str, tuple[dict[str, FamilyCount], TrafficDistribution | None] | None]],
+    steps: list[tuple[str, tuple[dict[str, FamilyTotals], TrafficDistribution | None] | None]],
 ) -> None:
-    accounts = Accounts()
-    left: dict[str, tuple[dict[str, FamilyCount], TrafficDistribution | None]] = {}
+    accounts = SliceTotals()
+    left: dict[str, tuple[dict[str, FamilyTotals], TrafficDistribution | None]] = {}
     for name, entry in steps:
         if entry is None:
             left.pop(name, None)
@@ -45,9 +44,9 @@ def test_after_any_changes_totals_are_the_sums_over_the_services_that_are_left(
 
 
 def test_each_family_without_endpoints_should_have_one_slice() -> None:
-    assert family_count([], max_endpoints=100).desired_slices == 1
-    assert family_count([(0, 1), (0, 1)], max_endpoints=100).desired_slices == 1
+    assert family_totals([], max_endpoints=100).desired_slices == 1
+    assert family_totals([(0, 1), (0, 1)], max_endpoints=100).desired_slices == 1
 
 
 def test_slices_for_other_ports_or_zones_are_filled_apart() -> None:
-    assert family_count([(101, 2), (1, 1)], max_endpoints=100).desired_slices == 3
+    assert family_totals([(101, 2), (1, 1)], max_endpoints=100).desired_slices == 3

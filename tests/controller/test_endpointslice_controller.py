@@ -15,9 +15,9 @@ from zoneward.client.reflector import Timing
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController, PeriodicResync
-from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
@@ -212,7 +212,7 @@ def test_with_its_service_all_goes() -> None:
         assert place.slices() == []
         assert len(controller._states) == 0
         assert len(controller._tracker) == 0
-        assert len(controller.metrics.accounts) == 0
+        assert len(controller.metrics.totals) == 0
 
     run(work)
 

@@ -16,10 +16,10 @@ from zoneward.client.resources import Place as Kind
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.conflict_detector import ConflictDetector
-from zoneward.controller.metrics import Operation, SyncResult
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.sync_counts import Operation, SyncResult
 from zoneward.daemon.log import Told
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
@@ -124,7 +124,7 @@ def test_one_that_becomes_an_external_name_loses_its_slices() -> None:
         await until(lambda: not place.slices())
         place.missing.clear()
         await settle(place, controller)
-        assert len(controller.metrics.accounts) == 0
+        assert len(controller.metrics.totals) == 0
 
     run(work)
 
@@ -390,7 +390,7 @@ def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_i
         assert len(pauses) == 12
         assert controller.metrics.syncs[SyncResult.ERROR] == 12
 
-    run(work, log=lines, workers=2, back_off=BackOff(first=0.01, longest=0.05, with_news=0.05))
+    run(work, log=lines, workers=2, back_off=RequeueDelay(first=0.01, longest=0.05, with_news=0.05))
 
 
 class Terminating(Writer):
@@ -565,7 +565,7 @@ def test_while_the_gate_of_hints_is_off_none_is_written_however_subsetting_is_en
                 endpoints = [one for each in place.slices() for one in each.endpoints or ()]
                 assert len(endpoints) == 12
                 assert not [one for one in endpoints if one.hints is not None]
-                assert not controller.metrics.accounts.hinted.total()
+                assert not controller.metrics.totals.hinted.total()
                 (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
                 conditions = {each["type"]: each for each in service["status"]["conditions"]}
                 for type_ in (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION):

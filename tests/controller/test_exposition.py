@@ -8,12 +8,13 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from tests.clusters import Cluster, a_service, nodes_in, pods_in
+from zoneward.daemon.metrics import MetricsPage
 
 from zoneward.client.api_errors import Conflict, Unreachable
-from zoneward.controller.exposition import OURS, UPSTREAM, MetricsPage
-from zoneward.controller.metrics import Metrics, Moment, Operation, SyncResult
+from zoneward.controller.controller_metrics import OURS, UPSTREAM, ControllerMetrics, Moment
 from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.queue.work_queue import QueueDepth
+from zoneward.controller.sync_counts import Operation, SyncResult
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics-and-events.md"
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
@@ -27,23 +28,23 @@ MOMENT = Moment(
 )
 
 
-def busy() -> Metrics:
-    """Metrics in which everything has happened once."""
-    metrics = Metrics(predictions=Predictions())
+def busy() -> ControllerMetrics:
+    """ControllerMetrics in which everything has happened once."""
+    metrics = ControllerMetrics(predictions=Predictions())
     nodes, pods = nodes_in({"a": 4, "b": 4, "c": 4}), pods_in({"a": 4, "b": 4, "c": 4})
-    metrics.synced(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods).plan())
-    metrics.synced(Cluster(service=a_service(distribution="PreferClose"), nodes=nodes, pods=pods).plan())
-    metrics.not_synced(SyncResult.STALE)
-    metrics.not_synced()
-    metrics.retried()
-    metrics.wrote(Operation.CREATE)
-    metrics.waited(0.02)
-    metrics.call_failed(Conflict(409, "Conflict", "x"), kind="endpointslices")
-    metrics.watch_failed(Unreachable("x"), kind="pods")
+    metrics.record_sync(Cluster(service=a_service("Auto"), nodes=nodes, pods=pods).plan())
+    metrics.record_sync(Cluster(service=a_service(distribution="PreferClose"), nodes=nodes, pods=pods).plan())
+    metrics.record_failed_sync(SyncResult.STALE)
+    metrics.record_failed_sync()
+    metrics.record_retry()
+    metrics.record_write(Operation.CREATE)
+    metrics.record_latency(0.02)
+    metrics.record_api_error(Conflict(409, "Conflict", "x"), kind="endpointslices")
+    metrics.record_watch_error(Unreachable("x"), kind="pods")
     return metrics
 
 
-def page(metrics: Metrics, moment: Moment = MOMENT) -> str:
+def page(metrics: ControllerMetrics, moment: Moment = MOMENT) -> str:
     return asyncio.run(MetricsPage(metrics, lambda: moment).text()).decode()
 
 
@@ -94,16 +95,16 @@ def test_changed_slices_have_the_labels_of_both_proposals_and_of_upstream() -> N
 
 
 def test_what_is_looked_at_is_looked_at_for_each_page() -> None:
-    found = samples(page(Metrics()))
+    found = samples(page(ControllerMetrics()))
     assert found[f'{OURS}queue_services{{state="gathering"}}'] == 2
     assert (found[f"{OURS}leader"], found[f"{OURS}cache_synced"]) == (1, 0)
     assert (found[f"{OURS}queue_oldest_seconds"], found[f"{OURS}watch_trouble_seconds"]) == (1.5, 0.25)
     assert found[f"{OURS}contested_services"] == 4
-    assert samples(page(Metrics(), Moment()))[f"{OURS}leader"] == 0
+    assert samples(page(ControllerMetrics(), Moment()))[f"{OURS}leader"] == 0
 
 
 def test_series_of_services_come_with_the_switch_and_go_with_the_services() -> None:
-    assert not any("service_max_overload" in name for name in families(page(Metrics())))
+    assert not any("service_max_overload" in name for name in families(page(ControllerMetrics())))
     metrics = busy()
     predictions = metrics.predictions
     assert predictions is not None
@@ -123,7 +124,7 @@ def test_series_of_services_come_with_the_switch_and_go_with_the_services() -> N
         0.75,
         0.5,
     )
-    metrics.forget(("shop", "cart"))
+    metrics.forget_service(("shop", "cart"))
     assert not any('service="cart"' in name for name in samples(page(metrics)))
 
 

@@ -10,9 +10,9 @@ import aiohttp
 import aiohttp.test_utils
 import msgspec
 import pytest
+from zoneward.daemon.metrics import MetricsPage
 
-from zoneward.controller.exposition import MetricsPage
-from zoneward.controller.metrics import Metrics
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.daemon.health import Health
 from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.status_server import StatusServer
@@ -61,7 +61,7 @@ def test_health_is_ok_or_says_in_a_sentence_what_is_not() -> None:
 
 def test_metrics_are_served_as_prometheus_asks_for_them() -> None:
     async def test() -> None:
-        page = MetricsPage(Metrics())
+        page = MetricsPage(ControllerMetrics())
         async with (
             StatusServer(Health(), metrics=page.text, metrics_type=CONTENT_TYPE) as server,
             aiohttp.ClientSession() as session,

@@ -9,7 +9,7 @@ from pathlib import Path
 import zoneward
 from zoneward.controller.status.honored_condition import HonoredReason
 from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
-from zoneward.daemon.unreadable import UNREADABLE
+from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.proxy import telling
 from zoneward.routing.events import _MESSAGES
 from zoneward.routing.reasons import Reason

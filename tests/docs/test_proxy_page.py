@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import zoneward
+from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT
 from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
-from zoneward.proxy.settings import DEFAULT_PORT, HEALTHZ_PORT
 
 SOURCE = Path(zoneward.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "run-the-proxy.md").read_text()

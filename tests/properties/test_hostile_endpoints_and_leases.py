@@ -18,11 +18,11 @@ from zoneward.client.resources import ENDPOINTS, LEASES, Lease, LiveNode, LivePo
 from zoneward.client.store import Store
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ServiceHandover
 from zoneward.controller.leader.leader_elector import LeaderElector, always_leading
-from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.node_proxies import NodeProxies
 from zoneward.kube.objects import Service
@@ -92,7 +92,9 @@ def a_cache(names: Iterable[str]) -> Cache:
 async def keep(bad: Iterable[Object]) -> None:
     server, log = Kept({name(each): written(each) for each in bad}), Lines()
     every = {*server.bodies, GOOD[1]}
-    keeper = EndpointsObjectWriter(a_cache(every), Writer(server), leading=always_leading(), metrics=Metrics(), log=log)
+    keeper = EndpointsObjectWriter(
+        a_cache(every), Writer(server), leading=always_leading(), metrics=ControllerMetrics(), log=log
+    )
     for each in sorted(every):
         keeper.add((NAMESPACE, each))
     task = asyncio.create_task(keeper.run())

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from zoneward.client.api_errors import Gone, Unreachable
 from zoneward.proxy.exposition import OURS, UPSTREAM, MetricsPage, Moment
 from zoneward.proxy.measure.measured import Total
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.routing.selection.selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]
@@ -52,21 +52,21 @@ MOMENT = Moment(
 )
 
 
-def busy() -> Metrics:
-    """Metrics in which everything has happened once."""
-    metrics = Metrics()
+def busy() -> ProxyMetrics:
+    """ProxyMetrics in which everything has happened once."""
+    metrics = ProxyMetrics()
     metrics.sync.observe(0.002)
     metrics.apply.observe(0.0001)
     metrics.programming.observe(0.1)
     for counted in (metrics.transactions, metrics.changed_elements, metrics.refused):
         counted["ip"] += 1
     metrics.mended["rules"] += 1
-    metrics.watch_failed(Unreachable("x"), kind="services")
-    metrics.watch_failed(Gone(410, "Expired", "x"), kind="nodes")
+    metrics.record_watch_error(Unreachable("x"), kind="services")
+    metrics.record_watch_error(Gone(410, "Expired", "x"), kind="nodes")
     return metrics
 
 
-def page(metrics: Metrics) -> str:
+def page(metrics: ProxyMetrics) -> str:
     return asyncio.run(MetricsPage(metrics, lambda: MOMENT).text()).decode()
 
 
@@ -108,7 +108,9 @@ def test_connections_are_told_by_the_zones_at_both_ends_and_by_what_was_asked_fo
 
 def test_what_others_may_change_is_told_before_they_do() -> None:
     """A series that begins above 0 has no rate, and no alert."""
-    told = {labels["what"]: value for name, labels, value in samples(page(Metrics())) if name == f"{OURS}mended_total"}
+    told = {
+        labels["what"]: value for name, labels, value in samples(page(ProxyMetrics())) if name == f"{OURS}mended_total"
+    }
     assert told == dict.fromkeys(("table", "chains", "sets", "elements", "rules"), 0)
 
 

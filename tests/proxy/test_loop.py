@@ -13,9 +13,9 @@ from zoneward.client.resources import Key
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.programming import Programmed
 from zoneward.proxy.loop import BURST, CALM, GATHERED, ProxyLoop
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Served
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 
 MOST = 20
 """Entries of one Service."""
@@ -49,7 +49,7 @@ class Here:
         self.after: list[tuple[Key, Served | None, Served | None]] = []
         self.too_large: list[tuple[Key, str]] = []
         self.lost: list[tuple[Family, Key, tuple[str, ...]]] = []
-        self.metrics = Metrics()
+        self.metrics = ProxyMetrics()
         self.pauses: list[float] = []
         self.table, self.other = Table(), Table()
         self.known: Known = known(max_entries=MOST, on_service=lambda key, trigger: self.loop.changed(key, trigger))

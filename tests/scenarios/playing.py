@@ -27,9 +27,9 @@ from zoneward.client.store import Store
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.metrics import SyncResult
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.sync_counts import SyncResult
 from zoneward.routing.configuration import Configuration
 
 _LIMIT: Final = 30.0

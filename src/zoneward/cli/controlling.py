@@ -13,10 +13,9 @@ from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
 from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
 from zoneward.client.kubeconfig import find_access
+from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.mode import Mode
-from zoneward.controller.settings import Settings
-from zoneward.daemon.go_duration import seconds_of
-from zoneward.daemon.listening import listen_of
+from zoneward.daemon.configuration_file import parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration, ConfigurationError
@@ -41,7 +40,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line says. ``flags``: those that were given, by the name of the field of `Settings`."""
+    """What the command line says. ``flags``: those that were given, by the name of the field of `ControllerConfiguration`."""
 
     mode: str | None
     config: str | None
@@ -57,7 +56,7 @@ class Asked:
 def run(asked: Asked) -> int:
     """The exit status: 0 after SIGTERM or SIGINT, 1 where a part fails or the server refuses what nothing goes
     without. Raises InputError or a usage error before anything is served."""
-    running = needed("zoneward.controller.running", by="controller")
+    running = needed("zoneward.controller.controller_program", by="controller")
     configuration, settings = _settings(asked)
     access = find_access(
         kubeconfig=asked.kubeconfig,
@@ -72,7 +71,7 @@ def run(asked: Asked) -> int:
     async def work(stop: asyncio.Event) -> None:
         from zoneward.report.decisions import as_json, decisions_document
 
-        replica = running.Replica(
+        replica = running.ControllerProgram(
             access,
             configuration=configuration,
             settings=settings,
@@ -86,17 +85,17 @@ def run(asked: Asked) -> int:
     return run_until_stopped(work, name="controller", log=log, said=lambda error: running.told(error, access))
 
 
-def _settings(asked: Asked) -> tuple[Configuration, Settings]:
-    configuration, settings = Configuration(), Settings()
+def _settings(asked: Asked) -> tuple[Configuration, ControllerConfiguration]:
+    configuration, settings = Configuration(), ControllerConfiguration()
     if asked.config is not None:
         read = read_configuration(asked.config)
         configuration, settings = read.configuration, read.controller
     flags = dict(asked.flags)
     for name, option in _DURATIONS.items():
         if name in flags:
-            flags[name] = read_option(option, seconds_of, flags[name])
+            flags[name] = read_option(option, parse_duration, flags[name])
     if "listen" in flags:
-        flags["listen"] = read_option("--listen", listen_of, flags["listen"])
+        flags["listen"] = read_option("--listen", parse_listen_address, flags["listen"])
     if "log_format" in flags:
         flags["log_format"] = LogFormat(flags["log_format"])
     if asked.mode is not None:

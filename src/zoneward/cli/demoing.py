@@ -22,10 +22,10 @@ from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
 from zoneward.report.comparisons import totals

@@ -32,7 +32,7 @@ _MOST_SHOWN: Final = 900
 def needed(module: str, *, by: str) -> ModuleType:
     """A module with all that a command needs. Raises InputError where the extra is not installed."""
     try:
-        import_module("zoneward.daemon.logs")
+        import_module("zoneward.daemon.structured_log")
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
@@ -66,11 +66,11 @@ def lease_namespace(access: "Access", given: str | None) -> str:
 
 def log_for(*, quiet: bool, verbose: int, form: LogFormat | None) -> "Log":
     """``form`` None: text where standard error is a terminal."""
-    from zoneward.daemon.logs import Level, new_log, take_over_logging
+    from zoneward.daemon.structured_log import Level, new_log, redirect_logging
 
     level = Level.WARNING if quiet else Level.DEBUG if verbose else Level.INFO
     log = new_log(form=form or (LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON), level=level)
-    take_over_logging(log)
+    redirect_logging(log)
     return log
 
 

@@ -17,8 +17,8 @@ import click
 import yaml
 
 from zoneward.cli.printing import print_line
-from zoneward.cli.uncollected import uncollected
 from zoneward.cli.whole_file import whole_file
+from zoneward.cli.without_gc import without_gc
 from zoneward.kube.files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.kube.input_error import InputError
 from zoneward.kube.malformed import Malformed
@@ -69,7 +69,7 @@ def run(asked: Asked) -> None:
     if asked.kubeconfig is not None:
         _refuse_another(asked.kubeconfig)
     play = None if asked.play is None else _play(asked.play)
-    with uncollected():
+    with without_gc():
         registry = begun(gates=gates)
         notes = list(_filled(registry, asked))
     # What is there now mostly stays: looking through it again and again would be in vain.

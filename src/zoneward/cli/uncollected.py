@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def without_gc() -> Iterator[None]:
     """Without the garbage collector: there are millions of values and no cycles to speak of, and it would only walk
     them over and over.
     """

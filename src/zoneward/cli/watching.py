@@ -15,8 +15,8 @@ from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.options import Note, Options, tell
 from zoneward.cli.running_together import first_to_end
 from zoneward.cli.snapshots import no_services, services_in
-from zoneward.cli.uncollected import uncollected
 from zoneward.cli.watch_views import View, view_for
+from zoneward.cli.without_gc import without_gc
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.cache import Cache
 from zoneward.client.error_messages import complaint, shown_server
@@ -98,7 +98,7 @@ async def _watch(
 
 
 async def _plan(plans: CurrentPlans, cache: Cache, changed: asyncio.Event, view: View, options: Options) -> None:
-    with uncollected():
+    with without_gc():
         try:
             async with asyncio.timeout(_SLOW):
                 await cache.synced.wait()

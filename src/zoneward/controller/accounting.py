@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.client.resources import Key
-from zoneward.controller.metric_labels import HintedBy, TrafficDistribution
+from zoneward.controller.sync_counts import HintedBy, TrafficDistribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyCount:
+class FamilyTotals:
     """One address family of a Service. ``desired_slices`` are as many as there would be if all were full."""
 
     endpoints: int = 0
@@ -22,12 +22,12 @@ class FamilyCount:
     hinted_by: HintedBy | None = None
 
 
-NOTHING: Final = FamilyCount()
+NOTHING: Final = FamilyTotals()
 
 
-def family_count(
+def family_totals(
     groups: Iterable[tuple[int, int]], *, max_endpoints: int, hinted: int = 0, hinted_by: HintedBy | None = None
-) -> FamilyCount:
+) -> FamilyTotals:
     """Count a family by its groups of slices: (endpoints, slices) of those with the same ports for the same zones.
 
     A family without endpoints should have one slice: the placeholder.
@@ -37,18 +37,18 @@ def family_count(
         endpoints += there
         slices += held
         desired += -(-there // max_endpoints)
-    return FamilyCount(
+    return FamilyTotals(
         endpoints=endpoints, slices=slices, desired_slices=desired or 1, hinted=hinted, hinted_by=hinted_by
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    families: tuple[FamilyCount, ...]
+    families: tuple[FamilyTotals, ...]
     traffic_distribution: TrafficDistribution | None
 
 
-class Accounts:
+class SliceTotals:
     """The totals of all Services. A change costs the families of its Service."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Accounts:
     def put(
         self,
         service: Key,
-        families: Mapping[str, FamilyCount],
+        families: Mapping[str, FamilyTotals],
         *,
         traffic_distribution: TrafficDistribution | None = None,
     ) -> None:

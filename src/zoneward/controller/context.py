@@ -6,13 +6,13 @@ from typing import Final
 
 from zoneward.client.reflector import Timing
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.leader.leader_elector import Leadership, always_leading
-from zoneward.controller.metrics import Metrics
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.status.status_writer import StatusWriter
-from zoneward.daemon.log import Log, Silent
+from zoneward.daemon.log import Log, SilentLog
 from zoneward.routing.configuration import Configuration
 
 WORKERS: Final = 4
@@ -33,8 +33,8 @@ class ControllerContext:
     mode: Mode
     leading: Leadership = field(default_factory=always_leading)
     status_writer: StatusWriter | None = None
-    metrics: Metrics = field(default_factory=Metrics)
-    log: Log = field(default_factory=Silent)
+    metrics: ControllerMetrics = field(default_factory=ControllerMetrics)
+    log: Log = field(default_factory=SilentLog)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class ControllerOptions:
 
     workers: int = WORKERS
     batching: Batching = field(default_factory=Batching)
-    back_off: BackOff | None = None
+    back_off: RequeueDelay | None = None
     resync_period: float = RESYNC_PERIOD
     node_proxy_namespace: str | None = None
     watch_timing: Timing | None = None

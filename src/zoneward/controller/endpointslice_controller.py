@@ -23,7 +23,6 @@ from zoneward.controller.context import RESYNC_PERIOD, ControllerContext, Contro
 from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_sign_of_life
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ReleaseTasks
-from zoneward.controller.metrics import SyncResult
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, urgency_of
 from zoneward.controller.status.honored_condition import HonoredCondition
@@ -32,8 +31,9 @@ from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.reconciler import ServiceReconciler
 from zoneward.controller.sync.service_states import ExistingSliceNames, ServiceStates
 from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
-from zoneward.daemon.mistake_log import MistakeLog
-from zoneward.daemon.unreadable import log_unreadable
+from zoneward.controller.sync_counts import SyncResult
+from zoneward.daemon.log import UnexpectedErrorLog
+from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption import Course, with_selector
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
 from zoneward.slices.plan import ServicePlan, plan_service
@@ -119,7 +119,7 @@ class EndpointSliceController:
             releases=self._releases,
             honored=self._honored,
         )
-        self._mistakes = MistakeLog(self._log)
+        self._unexpected = UnexpectedErrorLog(self._log)
         self._workers: set[asyncio.Task[None]] = set()
         self._nodes_changed = False
         self.cache.services.subscribe(self._guarded(self._service_changed))
@@ -188,7 +188,7 @@ class EndpointSliceController:
         self._reconciler.clear()
         self._conflicts.clear()
         self._endpoints.clear()
-        self.metrics.stepped_down()
+        self.metrics.forget_all_services()
         if self._status_writer is not None:
             self._status_writer.clear()
         if self._honored is not None:
@@ -258,7 +258,7 @@ class EndpointSliceController:
             except Exception as error:
                 changed = new if new is not None else old
                 assert changed is not None
-                self._mistakes.tell("a mistake in the program kept a change from being seen", key_of(changed), error)
+                self._unexpected.error("a mistake in the program kept a change from being seen", key_of(changed), error)
 
         return guarded
 
@@ -304,7 +304,7 @@ class EndpointSliceController:
             self._conflicts.sign_of_life(service_of(new), now=asyncio.get_running_loop().time())
 
     def _set_aside(self, found: Unreadable) -> None:
-        log_unreadable(self._log, found)
+        log_unreadable_object(self._log, found)
         if found.name:
             self._unreported[found.resource.kind, found.key] = found
 
@@ -334,7 +334,7 @@ class EndpointSliceController:
                 result = await self._reconciler.reconcile(item)
             except Exception as error:
                 # A mistake in the program. What is kept of the Service may be wrong by now.
-                self._mistakes.tell("a mistake in the program kept a Service from its sync", item.key, error)
+                self._unexpected.error("a mistake in the program kept a Service from its sync", item.key, error)
                 self._states.plan_afresh(item.key)
                 self._retry_later(item, 0, error)
             else:
@@ -363,22 +363,22 @@ class EndpointSliceController:
             case SyncOutcome.WRITTEN:
                 waited = self.queue.done(key, writes=result.writes)
                 if result.writes:
-                    self.metrics.waited(waited)
+                    self.metrics.record_latency(waited)
             case SyncOutcome.OUTDATED:
-                self.metrics.not_synced(SyncResult.STALE)
+                self.metrics.record_failed_sync(SyncResult.STALE)
                 self.queue.wait_for_cache(key)
                 if not self._tracker.is_stale(key, self.cache.slices_of(*key)):
                     self.queue.wake(key)
             case SyncOutcome.NAMESPACE_TERMINATING:
-                self.metrics.not_synced()
+                self.metrics.record_failed_sync()
                 self.queue.done(key, writes=result.writes)
             case _:
                 self._retry_later(item, result.writes, result.error)
 
     def _retry_later(self, item: WorkItem[Key], writes: int, error: Exception | None) -> None:
         """The Service goes back into the queue, which retries it after a growing pause."""
-        self.metrics.not_synced()
-        self.metrics.retried()
+        self.metrics.record_failed_sync()
+        self.metrics.record_retry()
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         pause = self.queue.retry(item.key, writes=writes, retry_after=retry_after)
         self._log.warning(

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format. Needs ``prometheus_client``, which comes with the extra ``controller``.
+"""ControllerMetrics in Prometheus' text format. Needs ``prometheus_client``, which comes with the extra ``controller``.
 
 Names below ``endpoint_slice_controller_`` are upstream's (``k8s.io/endpointslice/metrics``) and the proposals'; those
 below ``zoneward_controller_`` are ours. What each means, and what to do about it: ``docs/metrics-and-events.md``.
@@ -13,8 +13,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from zoneward import __version__
-from zoneward.controller.metric_labels import HintedBy, TrafficDistribution
-from zoneward.controller.metrics import Metrics, Moment, SyncResult
+from zoneward.controller.controller_metrics import ControllerMetrics, Moment
+from zoneward.controller.sync_counts import HintedBy, SyncResult, TrafficDistribution
 from zoneward.daemon.metric_text import counter, gauge, histogram, text_of
 
 UPSTREAM: Final = "endpoint_slice_controller_"
@@ -26,7 +26,7 @@ _UNSUFFIXED: Final = (f"{UPSTREAM}changes", f"{UPSTREAM}syncs")
 class MetricsPage(Collector):
     """``look`` tells what is only looked at. Also a collector for a registry of prometheus_client."""
 
-    def __init__(self, metrics: Metrics, look: Callable[[], Moment] = Moment) -> None:
+    def __init__(self, metrics: ControllerMetrics, look: Callable[[], Moment] = Moment) -> None:
         self._metrics, self._look = metrics, look
         # Memory and CPU of the process, where /proc tells them.
         self._process = ProcessCollector(registry=CollectorRegistry())
@@ -53,7 +53,7 @@ class MetricsPage(Collector):
 # --- upstream's and the proposals' ------------------------------------------------------------------------------------
 
 
-def _of_syncs(metrics: Metrics) -> Iterator[Metric]:
+def _of_syncs(metrics: ControllerMetrics) -> Iterator[Metric]:
     yield counter(
         f"{UPSTREAM}syncs",
         "Number of EndpointSlice syncs",
@@ -81,8 +81,8 @@ def _of_syncs(metrics: Metrics) -> Iterator[Metric]:
         yield histogram(f"{UPSTREAM}{name}", f"Number of endpoints {what} on each Service sync", [({}, observed)])
 
 
-def _of_accounts(metrics: Metrics) -> Iterator[Metric]:
-    accounts = metrics.accounts
+def _of_accounts(metrics: ControllerMetrics) -> Iterator[Metric]:
+    accounts = metrics.totals
     for name, value, help_ in (
         ("endpoints_desired", accounts.endpoints, "Number of endpoints desired"),
         ("total_endpoints", accounts.endpoints, "Number of endpoints in all EndpointSlices that are kept"),
@@ -141,7 +141,7 @@ def _of_the_moment(moment: Moment) -> Iterator[Metric]:
     )
 
 
-def _of_calls(metrics: Metrics) -> Iterator[Metric]:
+def _of_calls(metrics: ControllerMetrics) -> Iterator[Metric]:
     yield histogram(
         f"{OURS}change_to_write_seconds",
         "Seconds from a Service's first change in the cache until all that it led to is written",
@@ -165,7 +165,7 @@ def _of_calls(metrics: Metrics) -> Iterator[Metric]:
     )
 
 
-def _of_services(metrics: Metrics) -> Iterator[Metric]:
+def _of_services(metrics: ControllerMetrics) -> Iterator[Metric]:
     predictions = metrics.predictions
     assert predictions is not None
     yield gauge(

@@ -10,7 +10,7 @@ _MOST: Final = 200
 """Characters. Go's own parser takes any number of parts."""
 
 
-def seconds_of(text: str) -> float:
+def parse_duration(text: str) -> float:
     """In seconds. Raises ValueError for what is no duration, and for a negative one."""
     if text == "0":
         return 0.0

@@ -21,7 +21,7 @@ class Health:
     ready: Mapping[str, Check] = field(default_factory=dict)
 
 
-def faults(checks: Mapping[str, Check]) -> dict[str, str]:
+def failed_checks(checks: Mapping[str, Check]) -> dict[str, str]:
     """Every check that fails, and why; empty where all is well."""
     return {name: wrong for name, check in checks.items() if (wrong := check()) is not None}
 
@@ -50,11 +50,11 @@ class Heartbeat:
         return None if silent <= self._limit else f"the event loop has not turned for {silent:.0f} s"
 
 
-def running(task: "asyncio.Task[object]") -> Check:
+def task_is_running(task: "asyncio.Task[object]") -> Check:
     """A check that a task that has no end goes on: without it nothing would be heard, or written."""
     return lambda: f"{task.get_name()} has ended" if task.done() else None
 
 
-def synced(is_synced: Callable[[], bool]) -> Check:
+def cache_is_synced(is_synced: Callable[[], bool]) -> Check:
     """A check that the cache has been filled."""
     return lambda: None if is_synced() else "the cluster has not been listed yet"

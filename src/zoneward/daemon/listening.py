@@ -5,7 +5,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
+class ListenAddress:
     """``host`` None: all addresses; ``port`` 0: any that is free."""
 
     host: str | None
@@ -16,16 +16,16 @@ class Listen:
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
-def listen_of(text: str) -> Listen:
+def parse_listen_address(text: str) -> ListenAddress:
     """``[HOST]:PORT``. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     is_host = ":" not in host or bare != host
     if not colon or not is_host or not (port.isascii() and port.isdecimal() and int(port) <= 65535):
         raise ValueError(f"expected [HOST]:PORT (127.0.0.1:10271, or :10271 for all addresses), got {text!r}")
-    return Listen(bare or None, int(port))
+    return ListenAddress(bare or None, int(port))
 
 
-def listen_of_or_nowhere(text: str) -> Listen | Literal[""]:
-    """As `listen_of`; empty: nowhere. Raises ValueError."""
-    return listen_of(text) if text else ""
+def parse_optional_listen_address(text: str) -> ListenAddress | Literal[""]:
+    """As `parse_listen_address`; empty: nowhere. Raises ValueError."""
+    return parse_listen_address(text) if text else ""

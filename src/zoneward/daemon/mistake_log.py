@@ -1,12 +1,11 @@
 """Mistakes in the program, which end no worker: each is told once, with its place."""
 
 from zoneward.client.resources import Key
-from zoneward.daemon.log import Log
-from zoneward.daemon.mistakes import place_of
+from zoneward.daemon.log import Log, raised_at
 
 
-class MistakeLog:
-    """Told at the first time for each place in the program, however many Services it is about."""
+class UnexpectedErrorLog:
+    """LogValue at the first time for each place in the program, however many Services it is about."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -14,7 +13,7 @@ class MistakeLog:
 
     def tell(self, event: str, service: Key, error: Exception) -> None:
         """``event`` says what came of it."""
-        place = place_of(error)
+        place = raised_at(error)
         if place in self._places:
             return
         self._places.add(place)

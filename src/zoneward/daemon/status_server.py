@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 import msgspec
 from aiohttp import web
 
-from zoneward.daemon.health import Check, Health, faults
+from zoneward.daemon.health import Check, Health, failed_checks
 
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
@@ -189,7 +189,7 @@ def _told(status: int, text: str, **headers: str) -> web.Response:
 
 def _checked(checks: Mapping[str, Check], request: web.BaseRequest) -> web.Response:
     """As an API server tells it: ``ok``, or each check in a line; with ``?verbose`` always."""
-    wrong = faults(checks)
+    wrong = failed_checks(checks)
     if not wrong and "verbose" not in request.query:
         return _told(200, "ok")
     lines = [f"[-]{name} failed: {wrong[name]}" if name in wrong else f"[+]{name} ok" for name in checks]

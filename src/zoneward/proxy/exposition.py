@@ -16,8 +16,8 @@ from zoneward import __version__
 from zoneward.daemon.metric_text import Value, counter, gauge, histogram, text_of
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.measure.measured import Total
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.served import ADDRESS_TYPES, Served
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 
 UPSTREAM: Final = "kubeproxy_"
 OURS: Final = "zoneward_proxy_"
@@ -50,7 +50,7 @@ class Moment:
 class MetricsPage:
     """``look`` tells what is only looked at."""
 
-    def __init__(self, metrics: Metrics, look: Callable[[], Moment] = Moment) -> None:
+    def __init__(self, metrics: ProxyMetrics, look: Callable[[], Moment] = Moment) -> None:
         self._metrics, self._look = metrics, look
         self._process = ProcessCollector(registry=CollectorRegistry())
 
@@ -74,7 +74,7 @@ class MetricsPage:
         yield from self._process.collect()
 
 
-def _of_times(metrics: Metrics) -> Iterator[Metric]:
+def _of_times(metrics: ProxyMetrics) -> Iterator[Metric]:
     yield histogram(
         f"{UPSTREAM}network_programming_duration_seconds",
         "Seconds from the change of an endpoint, as its EndpointSlice tells it, until the kernel has it",
@@ -86,7 +86,7 @@ def _of_times(metrics: Metrics) -> Iterator[Metric]:
     yield histogram(f"{OURS}apply_seconds", "Seconds that the kernel took for a transaction", [({}, metrics.apply)])
 
 
-def _of_counts(metrics: Metrics) -> Iterator[Metric]:
+def _of_counts(metrics: ProxyMetrics) -> Iterator[Metric]:
     for name, help_, counted in (
         ("transactions_total", "Transactions that the kernel took", metrics.transactions),
         ("changed_elements_total", "Elements of sets and maps that came or went", metrics.changed_elements),

@@ -12,14 +12,13 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from zoneward.client.resources import Key
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.programming import Programmed
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.claims import Claims
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Served
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.large_services import TooLarge, with_endpoints
 
 GATHERED: Final = 0.05
@@ -55,7 +54,7 @@ class ProxyLoop:
         self,
         known: Known,
         *,
-        metrics: Metrics,
+        metrics: ProxyMetrics,
         log: Log | None = None,
         after: Callable[[Key, Served | None, Served | None], None] = lambda *_: None,
         on_too_large: Callable[[Key, TooLarge], None] = lambda *_: None,
@@ -72,7 +71,7 @@ class ProxyLoop:
             on_selection_failed,
             on_lost,
         )
-        self._mistakes = MistakeLog(log or Silent())
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self.tables: Final[dict[Family, Table]] = {}
         self._begun = now()
         self._changed: dict[Key, float] = {}
@@ -193,7 +192,7 @@ class ProxyLoop:
         except TooLarge as error:
             found = self._left(service, error)
         except Exception as error:
-            self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
+            self._unexpected.error("a Service could not be selected for: it stays as it was", service, error)
             if service not in self.left_out:
                 self._on_selection_failed(service, f"{type(error).__name__}: {error}")
             self.left_out.add(service)

@@ -6,11 +6,11 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.resources import AnyResource, Key
 from zoneward.client.unreadable import Unreadable
 from zoneward.daemon.log import Log
-from zoneward.daemon.unreadable import log_unreadable
+from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.input_error import show
 from zoneward.kube.objects import Service
 from zoneward.netlink.messages import Family
-from zoneward.proxy.metrics import Metrics
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.large_services import TooLarge
 from zoneward.proxy.telling import ADDRESS_CONTESTED, NO_HEALTH_PORT, NOT_PROGRAMMED, PARTLY_PROGRAMMED, Teller
 
@@ -20,7 +20,7 @@ class Reports:
 
     def __init__(
         self,
-        metrics: Metrics,
+        metrics: ProxyMetrics,
         *,
         log: Log,
         teller: Teller,
@@ -96,7 +96,7 @@ class Reports:
 
     def unreadable(self, found: Unreadable) -> None:
         """An object cannot be read, and what was there of it stays in force."""
-        log_unreadable(self._log, found)
+        log_unreadable_object(self._log, found)
         if found.name:
             self._teller.tell_unreadable(found)
 
@@ -104,7 +104,7 @@ class Reports:
 
     def not_heard(self, resource: AnyResource, error: CallFailed) -> None:
         """A list or watch broke off."""
-        self._metrics.watch_failed(error, kind=resource.plural)
+        self._metrics.record_watch_error(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
         write("a list or watch broke off", kind=resource.plural, error=self._said(error))
 

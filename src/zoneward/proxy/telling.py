@@ -16,9 +16,9 @@ from zoneward.client.resources import EVENTS
 from zoneward.client.resources import Event as Written
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, Writer, outcome_of
-from zoneward.daemon.events import Recorder
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
+from zoneward.daemon.event_recorder import EventRecorder
+from zoneward.daemon.log import Log, SilentLog
+from zoneward.daemon.unreadable_objects import reference_to, regarding, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Service
 from zoneward.routing.events import Event
@@ -59,9 +59,9 @@ class Teller:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._writer, self._node, self._log = writer, node, log or Silent()
+        self._writer, self._node, self._log = writer, node, log or SilentLog()
         self._clock, self._sleep = clock, sleep
-        self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=node, now=now)
+        self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=node, now=now)
         self._told: dict[_Told, float] = {}
         """When, in this order; of the last `QUIET` seconds."""
         self._waiting: dict[_Told, Written] = {}
@@ -76,7 +76,7 @@ class Teller:
         """As `tell`, of an object of any kind."""
         event = unreadable_event(found)
         note = replace(event, message=f"Node {self._node}: {event.message}")
-        self._tell(stand_in(found), note, **regarding(found))
+        self._tell(reference_to(found), note, **regarding(found))
 
     def _tell(self, about: Service, event: Event, **kind: str) -> None:
         uid = about.metadata.uid or f"{about.metadata.namespace}/{about.metadata.name}"

@@ -24,9 +24,9 @@ from zoneward.controller.handover.conflict_detector import (
     no_conflict_check,
     slices_of_contested,
 )
-from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.status.status_writer import StatusWriter
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
     Endpoint,

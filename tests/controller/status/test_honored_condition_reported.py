@@ -20,7 +20,7 @@ from zoneward.client.writer import Writer, encoded
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.status import honored_condition
 from zoneward.controller.status.status_writer import StatusWriter
-from zoneward.daemon.unreadable import UNREADABLE
+from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.sandbox.server.kinds import Kind

@@ -17,7 +17,7 @@ from tests.controller.lines import Lines
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.resources import SERVICES, Key
 from zoneward.client.writer import Writer, encoded
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status import status_writer as telling
 from zoneward.controller.status.status_writer import (
     MAX_WAITING_EVENTS,
@@ -26,7 +26,7 @@ from zoneward.controller.status.status_writer import (
     own_conditions,
     status_patch,
 )
-from zoneward.daemon.events import BURST
+from zoneward.daemon.event_recorder import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing.events import DISABLED, ENABLED, Event
@@ -56,7 +56,7 @@ THEIRS = {
     "message": "",
 }
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-QUICK = BackOff(first=0.01, longest=0.05, with_news=0.01)
+QUICK = RequeueDelay(first=0.01, longest=0.05, with_news=0.01)
 
 
 def on(endpoints: int) -> tuple[Condition, ...]:

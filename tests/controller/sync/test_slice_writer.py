@@ -11,9 +11,10 @@ from tests.client.a_writer import SLICE, SLICES_KEPT, kept, with_registry
 
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
-from zoneward.controller.metrics import Metrics, Operation
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.slice_writer import MAX_ENDPOINTS, SliceWrite, SliceWriter, SyncOutcome, ordered_writes
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
 from zoneward.routing.decision import Decision
 from zoneward.routing.reasons import Reason
@@ -44,8 +45,8 @@ def somebody_deletes(registry: Registry) -> None:
     registry.delete(registry.kinds[SLICES_KEPT], KEY[0], SLICE.metadata.name, Deletion())
 
 
-def a_reconciler(writer: Writer) -> tuple[SliceWriter, EndpointSliceTracker, Metrics]:
-    tracker, metrics = EndpointSliceTracker(), Metrics()
+def a_reconciler(writer: Writer) -> tuple[SliceWriter, EndpointSliceTracker, ControllerMetrics]:
+    tracker, metrics = EndpointSliceTracker(), ControllerMetrics()
     return SliceWriter(writer, tracker=tracker, metrics=metrics), tracker, metrics
 
 

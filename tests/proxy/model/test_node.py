@@ -19,10 +19,10 @@ from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.planning import whole
 from zoneward.proxy.kernel.programming import FamilyTable
 from zoneward.proxy.loop import ProxyLoop
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.claims import granted
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Node, Served, served
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
@@ -162,7 +162,7 @@ def test_any_changes_end_as_a_fresh_start_would(
     async def run() -> None:
         kernel = FakeKernel()
         known = Known("n1", zone="a", gates=Gates(), on_service=lambda key, trigger: loop.changed(key, trigger))
-        loop: ProxyLoop = ProxyLoop(known, metrics=Metrics())
+        loop: ProxyLoop = ProxyLoop(known, metrics=ProxyMetrics())
         tables = {family: FamilyTable(kernel, family, options=OPTIONS) for family in FAMILIES}
         loop.tables.update(tables)
         known.nodes.put(node("a", 1))

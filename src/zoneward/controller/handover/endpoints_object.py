@@ -18,12 +18,11 @@ from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.cache import Cache
 from zoneward.client.resources import ENDPOINTS, Key, LegacyAddress, LegacyEndpoints, LegacySubset
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.leader.leader_elector import Leadership
-from zoneward.controller.metrics import Metrics
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.work_queue import WorkQueue
-from zoneward.daemon.log import Log
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, is_marked
 from zoneward.kube.names import DOMAIN, HEADLESS, HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from zoneward.kube.objects import EndpointPort, ObjectMeta, Pod, Service
@@ -203,7 +202,7 @@ def _pairs(subsets: Iterable[LegacySubset]) -> set[tuple[LegacyAddress, bool, _P
 
 
 BATCHING: Final = Batching(period=1.0)
-BACK_OFF: Final = BackOff(first=0.5, longest=300.0, with_news=10.0)
+BACK_OFF: Final = RequeueDelay(first=0.5, longest=300.0, with_news=10.0)
 
 
 class EndpointsObjectWriter:
@@ -216,12 +215,12 @@ class EndpointsObjectWriter:
         writer: Writer,
         *,
         leading: Leadership,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         log: Log,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
     ) -> None:
         self._cache, self._writer = cache, writer.once()
-        self._leading, self._metrics, self._log, self._mistakes = leading, metrics, log, MistakeLog(log)
+        self._leading, self._metrics, self._log, self._unexpected = leading, metrics, log, UnexpectedErrorLog(log)
         self.queue: Final = WorkQueue[Key](batching=BATCHING, back_off=back_off or BACK_OFF)
         self._objects: dict[Key, LegacyEndpoints] = {}
         """The objects as they were last read or written."""
@@ -273,7 +272,7 @@ class EndpointsObjectWriter:
             except CallFailed as error:
                 if self._cache.services.get(*key) is not None:
                     self.read_afresh(key)
-                self._metrics.call_failed(error, kind=ENDPOINTS.plural)
+                self._metrics.record_api_error(error, kind=ENDPOINTS.plural)
                 if outcome_of(error) is Outcome.TERMINATING:
                     self.queue.done(key)
                     continue
@@ -291,7 +290,7 @@ class EndpointsObjectWriter:
                 # What is kept may be wrong by now.
                 if self._cache.services.get(*key) is not None:
                     self.read_afresh(key)
-                self._mistakes.tell("a mistake in the program kept Endpoints from being written", key, error)
+                self._unexpected.error("a mistake in the program kept Endpoints from being written", key, error)
                 self.queue.retry(key)
             else:
                 self.queue.done(key, writes=writes)

@@ -36,8 +36,7 @@ from zoneward.controller.handover.handover_steps import (
     reason_to_refuse,
 )
 from zoneward.controller.sync.permissions import Permission, check_permissions
-from zoneward.daemon.log import Log
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.adoption import SKIP_MIRROR_LABEL, selector_of, with_selector
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
@@ -335,7 +334,7 @@ class ReleaseTasks:
         self._sleep = sleep
         self._slots = asyncio.Semaphore(CONCURRENT_RELEASES)
         self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self._mistakes = MistakeLog(log)
+        self._unexpected = UnexpectedErrorLog(log)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -390,6 +389,6 @@ class ReleaseTasks:
                 log.warning("a Service could not be released", error=str(error))
                 return False
             except Exception as error:
-                self._mistakes.tell("a mistake in the program kept a Service from being released", key, error)
+                self._unexpected.error("a mistake in the program kept a Service from being released", key, error)
                 return False
         return True

@@ -74,7 +74,7 @@ class Batching:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackOff:
+class RequeueDelay:
     """Pauses after failures, in seconds: ``first``, doubled each time, ``longest`` at the end; over half of each one
     chance spreads those who failed together, as in `zoneward.client.retries`.
 

@@ -23,7 +23,7 @@ from heapq import heappop, heappush
 from random import random
 from typing import Final, Generic, TypeVar
 
-from zoneward.controller.queue.batching import NO_WRITES, BackOff, Batching, WritePace
+from zoneward.controller.queue.batching import NO_WRITES, Batching, RequeueDelay, WritePace
 
 K = TypeVar("K", bound=Hashable)
 FEW_ENDPOINTS: Final = 3
@@ -112,7 +112,7 @@ _Heap = list[tuple[float, int, _QueueEntry[K]]]
 class ItemSchedule(Generic[K]):
     """Every method takes ``now`` in seconds, which never goes back."""
 
-    def __init__(self, batching: Batching, back_off: BackOff) -> None:
+    def __init__(self, batching: Batching, back_off: RequeueDelay) -> None:
         self._batching, self._back_off = batching, back_off
         self._entries: dict[K, _QueueEntry[K]] = {}
         self._later: _Heap[K] = []
@@ -328,11 +328,11 @@ class WorkQueue(Generic[K]):
         self,
         *,
         batching: Batching | None = None,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
         clock: Callable[[], float] | None = None,
         chance: Callable[[], float] = random,
     ) -> None:
-        self._schedule = ItemSchedule[K](batching or Batching(), back_off or BackOff())
+        self._schedule = ItemSchedule[K](batching or Batching(), back_off or RequeueDelay())
         self._clock = clock or asyncio.get_running_loop().time
         self._chance = chance
         self._getters: deque[asyncio.Future[None]] = deque()

@@ -34,8 +34,7 @@ from zoneward.controller.leader.leader_elector import Leadership
 from zoneward.controller.status.node_proxies import NO_PROXIES, UNKNOWN_PROXIES, NodeProxies, Presence, ProxyGroup
 from zoneward.controller.status.status_writer import StatusWriter, own_conditions
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service
 from zoneward.routing.conditions import condition_of
@@ -245,7 +244,7 @@ class HonoredCondition:
     ) -> None:
         self._proxies, self._cache, self._tracker = proxies, cache, tracker
         self._status_writer, self._leading = status_writer, leading
-        self._mistakes = MistakeLog(log or Silent())
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self._clock, self._sleep = clock or asyncio.get_running_loop().time, sleep
         self.slices_version = 0
         self._groups: Mapping[str, ProxyGroup] = {}
@@ -373,7 +372,7 @@ class HonoredCondition:
                     await self._sleep(0)
             except Exception as error:
                 # Slices are written all the same.
-                self._mistakes.tell("a mistake in the program kept a condition from being decided", ("", ""), error)
+                self._unexpected.error("a mistake in the program kept a condition from being decided", ("", ""), error)
             await self._sleep(UPDATE_PERIOD)
 
     def update(self) -> None:

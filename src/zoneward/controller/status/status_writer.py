@@ -30,12 +30,11 @@ from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.queue.work_queue import WorkQueue
-from zoneward.daemon.events import Recorder
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
-from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
+from zoneward.daemon.event_recorder import EventRecorder
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
+from zoneward.daemon.unreadable_objects import reference_to, regarding, unreadable_event
 from zoneward.kube import names
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service, ServiceStatus
@@ -177,7 +176,7 @@ class StatusWriter:
         *,
         instance: str,
         rate: StatusWriteRate | None = None,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
         log: Log | None = None,
         on_error: _OnError = lambda _key, _error: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -186,10 +185,10 @@ class StatusWriter:
     ) -> None:
         self._writer, self._rate, self._on_error = writer, rate or StatusWriteRate(), on_error
         self._now, self._sleep = now, sleep
-        self._mistakes = MistakeLog(log or Silent())
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self._clock = clock or asyncio.get_running_loop().time
-        self._queue = WorkQueue[Key](back_off=back_off or BackOff(), clock=self._clock)
-        self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
+        self._queue = WorkQueue[Key](back_off=back_off or RequeueDelay(), clock=self._clock)
+        self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._services: dict[Key, _ServiceStatus] = {}
         self._paid_until = 0.0
         self._nothing_waits = asyncio.Event()
@@ -240,7 +239,7 @@ class StatusWriter:
 
     def report_unreadable(self, found: Unreadable) -> None:
         """Write an Event about an object of any kind that cannot be read."""
-        about = stand_in(found)
+        about = reference_to(found)
         # No Service has a key like that.
         key = "", f"{found.resource.kind}/{found.namespace}/{found.name}"
         status = self._services.setdefault(key, _ServiceStatus(about))
@@ -344,7 +343,9 @@ class StatusWriter:
                 self._queue.retry(key, retry_after=retry_after)
                 continue
             except Exception as error:
-                self._mistakes.tell("a mistake in the program kept a condition or Event from being written", key, error)
+                self._unexpected.error(
+                    "a mistake in the program kept a condition or Event from being written", key, error
+                )
                 self._queue.retry(key)
                 continue
             if pause > 0 and self._services.get(key) is status and not status.events:

@@ -20,7 +20,6 @@ from zoneward.controller.handover.conflict_detector import (
 )
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
 from zoneward.controller.handover.service_handover import ReleaseTasks
-from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.work_queue import WorkItem, WorkQueue
 from zoneward.controller.status.honored_condition import HonoredCondition
@@ -34,6 +33,7 @@ from zoneward.controller.sync.slice_writer import (
     SyncOutcome,
     ordered_writes,
 )
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.adoption import Course, course_of, selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
@@ -93,7 +93,7 @@ class ServiceReconciler:
             try:
                 await self._read_from_server(key)
             except CallFailed as error:
-                self._metrics.call_failed(error, kind=SLICES.plural)
+                self._metrics.record_api_error(error, kind=SLICES.plural)
                 return ReconcileResult(SyncOutcome.FAILED, 0, error)
         slices = self._cache.slices_of(*key)
         self._tracker.drop_seen_deletions(key, slices)
@@ -174,7 +174,7 @@ class ServiceReconciler:
                     has_deleted = any(each.operation is Operation.DELETE for each in writes)
                     conditions = self._honored.conditions(service, conditions, has_deleted=has_deleted)
                 self._status_writer.report(service, conditions=conditions, events=dict.fromkeys(events))
-            self._metrics.synced(plan)
+            self._metrics.record_sync(plan)
         if service.spec.type == "ExternalName":
             # No event will ever tell of it again.
             self._forget(key)
@@ -189,7 +189,7 @@ class ServiceReconciler:
         return ConflictVerdict.DELETE
 
     def _start_to_yield(self, key: Key, service: Service) -> None:
-        self._metrics.forget(key)
+        self._metrics.forget_service(key)
         if self._honored is not None:
             self._honored.forget(key)
         name = "/".join(key)
@@ -258,7 +258,7 @@ class ServiceReconciler:
         try:
             found = await list_all(self._connection, SERVICES, namespace=key[0], fields=f"metadata.name={key[1]}")
         except CallFailed as error:
-            self._metrics.call_failed(error, kind=SERVICES.plural)
+            self._metrics.record_api_error(error, kind=SERVICES.plural)
             return error
         return CallFailed("the Service is there, and the cache does not know it yet", sent=False) if found else None
 
@@ -268,7 +268,7 @@ class ServiceReconciler:
         self._endpoints.add(key)
         self._unreported_events.pop(key, None)
         self._orphaned.discard(key)
-        self._metrics.forget(key)
+        self._metrics.forget_service(key)
         if self._honored is not None:
             self._honored.forget(key)
 

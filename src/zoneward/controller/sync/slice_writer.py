@@ -21,8 +21,9 @@ from msgspec.structs import replace
 from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.resources import SLICES, Key, service_of
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
-from zoneward.controller.metrics import Metrics, Operation
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, identity
 from zoneward.routing.selection.slice_groups import group_of_slice
 from zoneward.slices.naming import slice_name
@@ -206,7 +207,7 @@ class SliceWriter:
         writer: Writer,
         *,
         tracker: EndpointSliceTracker,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         on_news: Callable[[Collection[Key]], None] = lambda _services: None,
     ) -> None:
         self._writer, self._tracker, self._metrics = writer.once(), tracker, metrics
@@ -223,7 +224,7 @@ class SliceWriter:
             except Withheld as error:
                 return ReconcileResult(SyncOutcome.WITHHELD, done, error)
             except CallFailed as error:
-                self._metrics.call_failed(error, kind=SLICES.plural)
+                self._metrics.record_api_error(error, kind=SLICES.plural)
                 outcome = outcome_of(error)
                 if outcome is Outcome.TERMINATING:
                     return ReconcileResult(SyncOutcome.NAMESPACE_TERMINATING, done, error)
@@ -237,7 +238,7 @@ class SliceWriter:
                 if news := self._tracker.write_answered(write.slice):
                     self._on_news(news)
             done += 1
-            self._metrics.wrote(write.operation)
+            self._metrics.record_write(write.operation)
         return ReconcileResult(SyncOutcome.WRITTEN, done)
 
     async def _write(self, write: SliceWrite, versions: dict[str, str | None]) -> str | None:
@@ -275,7 +276,7 @@ class SliceWriter:
             self._tracker.deletion_expected(slice_)
             return _ServerState(write.operation is Operation.DELETE, None)
         except CallFailed as error:
-            self._metrics.call_failed(error, kind=SLICES.plural)
+            self._metrics.record_api_error(error, kind=SLICES.plural)
             return None
         return self._compare(service, write, fresh)
 

@@ -15,7 +15,7 @@ from functools import wraps
 from types import MappingProxyType
 from typing import Final, ParamSpec
 
-from zoneward.daemon.mistakes import place_of
+from zoneward.daemon.log import raised_at
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.applying import Kernel, Lost, Refused
 from zoneward.proxy.kernel.kernel_elements import fields
@@ -69,7 +69,7 @@ def _refusing(change: Callable[_P, Changes]) -> Callable[_P, Changes]:
         try:
             return change(*given, **named)
         except Exception as error:
-            raise Refused(f"a mistake in the program: {type(error).__name__}: {error} ({place_of(error)})") from error
+            raise Refused(f"a mistake in the program: {type(error).__name__}: {error} ({raised_at(error)})") from error
 
     return changed
 

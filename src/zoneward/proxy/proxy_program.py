@@ -20,13 +20,13 @@ from zoneward.client.transport import Transport
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import Outcome, Writer, outcome_of
+from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.garbage import collected_seldom
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
-from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Log
 from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.status_server import StatusServer
-from zoneward.daemon.unreadable import numbers
+from zoneward.daemon.unreadable_objects import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
@@ -41,16 +41,16 @@ from zoneward.proxy.kernel.programming import FamilyTable, Programmed
 from zoneward.proxy.loop import ProxyLoop
 from zoneward.proxy.machine import families
 from zoneward.proxy.measure.counting import Counting
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses, serves_node_ports
 from zoneward.proxy.model.selections import selections
 from zoneward.proxy.model.served import Served
 from zoneward.proxy.model.watermark import Watermark
 from zoneward.proxy.node_lease import NodeLease
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.reports import Reports
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.settings import ProxySettings
 from zoneward.proxy.telling import Teller
 from zoneward.routing.configuration import Configuration
 
@@ -62,7 +62,7 @@ longer knows what was heard last; and ten seconds later a node is to be as it sh
 _PAUSE: Final = 0.5
 
 
-class NodeProxy:
+class ProxyProgram:
     """`run` it once. ``lease_namespace`` is where this node's Lease is, ``instance`` names this process.
 
     ``kernel`` makes the one process that programs the kernel, which this one starts and ends; it tells its troubles.
@@ -74,7 +74,7 @@ class NodeProxy:
         *,
         node: str,
         configuration: Configuration,
-        settings: ProxySettings,
+        settings: ProxyConfiguration,
         lease_namespace: str,
         log: Log,
         kernel: Callable[[Callable[[str], None]], NftProcess] = lambda told: NftProcess(on_trouble=told),
@@ -82,7 +82,7 @@ class NodeProxy:
     ) -> None:
         self._access, self._node, self._configuration, self._settings = access, node, configuration, settings
         self._lease_namespace, self._log, self._clock = lease_namespace, log, clock
-        self._metrics = Metrics()
+        self._metrics = ProxyMetrics()
         self._kernel = kernel(self._restarted)
         self._own: LiveNode | None = None
         self._has_begun = False
@@ -261,7 +261,7 @@ class NodeProxy:
         finally:
             stopped.cancel()
 
-    def _proxy_mode(self, listen: Listen) -> ProxyModeServer:
+    def _proxy_mode(self, listen: ListenAddress) -> ProxyModeServer:
         return ProxyModeServer(
             listen,
             on_trouble=lambda why: self._log.warning(

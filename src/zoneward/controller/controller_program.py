@@ -22,8 +22,9 @@ from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
 from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.controller_configuration import ControllerConfiguration
+from zoneward.controller.controller_metrics import ControllerMetrics, Moment
 from zoneward.controller.endpointslice_controller import EndpointSliceController
-from zoneward.controller.exposition import MetricsPage
 from zoneward.controller.handover.conflict_detector import no_conflict_check
 from zoneward.controller.leader.leader_elector import (
     LeaderCallbacks,
@@ -32,20 +33,18 @@ from zoneward.controller.leader.leader_elector import (
     always_leading,
     new_identity,
 )
-from zoneward.controller.metrics import Metrics, Moment
 from zoneward.controller.mode import Mode
 from zoneward.controller.predictions import Predictions, PredictionsByFamily, predictions_of
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.replica_observer import ReplicaObserver
-from zoneward.controller.settings import Settings
 from zoneward.controller.status.status_writer import LONGEST_PAUSE, StatusWriter
 from zoneward.controller.sync.permissions import ADOPTION_PERMISSIONS, REQUIRED_PERMISSIONS, check_permissions
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
-from zoneward.daemon.log import Log
+from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metric_text import CONTENT_TYPE
-from zoneward.daemon.repetition import Repetition
+from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.status_server import StatusServer, Work
-from zoneward.daemon.unreadable import numbers
+from zoneward.daemon.unreadable_objects import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
@@ -66,7 +65,7 @@ class _Link(Standing):
         self.send = transport.send
 
 
-class Replica:
+class ControllerProgram:
     """`run` it once. ``lease`` is the Lease's namespace and name, ``instance`` the name of this process among its kind,
     ``as_json`` what `/debug/decisions` shows of a plan.
     """
@@ -76,7 +75,7 @@ class Replica:
         access: Access,
         *,
         configuration: Configuration,
-        settings: Settings,
+        settings: ControllerConfiguration,
         lease: Key,
         instance: str,
         log: Log,
@@ -90,7 +89,7 @@ class Replica:
         self._refusal: CallFailed | None = None
         self._has_seen_lease = False
         self._lease_fault: str | None = None
-        self._refused_words = Repetition(burst=1, period=LONGEST_PAUSE)
+        self._refused_words = RepeatFilter(burst=1, period=LONGEST_PAUSE)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set. Raises InputError where the status port can't be had, CallFailed where the server
@@ -117,7 +116,9 @@ class Replica:
         else:
             writer = Writer(self._unanswered, limit=settings.timing.write_timeout, may_write=self._candidate.may_write)
         self._predictions = Predictions() if settings.predictions else None
-        metrics = Metrics(max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions)
+        metrics = ControllerMetrics(
+            max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions
+        )
         self._status_writer = StatusWriter(writer, instance=self._instance, log=log, on_error=self._not_told)
         context = ControllerContext(
             connection=self._standing,
@@ -305,7 +306,7 @@ class Replica:
         if isinstance(error, Conflict):
             # Another was faster.
             return
-        self._controller.metrics.call_failed(error, kind=LEASES.plural)
+        self._controller.metrics.record_api_error(error, kind=LEASES.plural)
         self._has_seen_lease = self._has_seen_lease or bool(self._candidate.leader_identity)
         if isinstance(error, Forbidden | Unauthorized) and not self._has_seen_lease:
             # It would stand by for ever, and look well.
@@ -326,14 +327,14 @@ class Replica:
         if resource.kind != LEASES.kind:
             # Without those of nodes' proxies slices are as right as with them.
             self._standing.trouble(resource, error)
-        self._controller.metrics.watch_failed(error, kind=resource.plural)
+        self._controller.metrics.record_watch_error(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
         write("a list or watch broke off", kind=resource.plural, reason=_kind(error), error=self._said(error))
 
     def _not_told(self, service: Key, error: CallFailed) -> None:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
         kind = EVENTS.plural if is_event else SERVICES.plural
-        self._controller.metrics.call_failed(error, kind=kind)
+        self._controller.metrics.record_api_error(error, kind=kind)
         outcome = outcome_of(error)
         if outcome in (Outcome.REFUSED, Outcome.TERMINATING):
             self._refused_to_tell(service, error, kind, outcome)

@@ -16,7 +16,7 @@ MENDED: Final = ("table", "chains", "sets", "elements", "rules")
 """What others may change. All are told from the start: what begins above 0 has no rate."""
 
 
-class Metrics:
+class ProxyMetrics:
     """All in the event loop's thread."""
 
     def __init__(self) -> None:

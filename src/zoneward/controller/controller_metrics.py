@@ -13,10 +13,17 @@ from typing import Final
 from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.resources import Key
 from zoneward.client.writer import Outcome, outcome_of
-from zoneward.controller.accounting import Accounts, FamilyCount, family_count
-from zoneward.controller.metric_labels import SyncLabels, hinted_by, sync_labels, traffic_distribution
 from zoneward.controller.predictions import Predictions
 from zoneward.controller.queue.work_queue import QueueDepth
+from zoneward.controller.sync_counts import (
+    FamilyTotals,
+    SliceTotals,
+    SyncLabels,
+    family_totals,
+    hinted_by,
+    sync_labels,
+    traffic_distribution,
+)
 from zoneward.daemon.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice
@@ -60,13 +67,13 @@ class Moment:
     """Objects that cannot be read, by kind."""
 
 
-class Metrics:
+class ControllerMetrics:
     """``max_endpoints`` of a slice; ``predictions`` None: no series for single Services."""
 
     def __init__(self, *, max_endpoints: int = 100, predictions: Predictions | None = None) -> None:
         self._max_endpoints = max_endpoints
         self.predictions: Final = predictions
-        self.accounts: Final = Accounts()
+        self.accounts: Final = SliceTotals()
         self.added: Final = Histogram(PER_SYNC)
         self.removed: Final = Histogram(PER_SYNC)
         self.reallocated: Final = Histogram(PER_SYNC)
@@ -104,7 +111,7 @@ class Metrics:
         if self.predictions is not None:
             self.predictions.touch(key)
 
-    def not_synced(self, result: SyncResult = SyncResult.ERROR) -> None:
+    def record_failed_sync(self, result: SyncResult = SyncResult.ERROR) -> None:
         """A sync ended otherwise. What its Service counted before stands."""
         self.syncs[result] += 1
 
@@ -143,7 +150,7 @@ class Metrics:
         if not isinstance(error, Gone):
             self.watch_troubles[kind] += 1
 
-    def _count(self, family: FamilyPlan) -> FamilyCount:
+    def _count(self, family: FamilyPlan) -> FamilyTotals:
         changes, decision = family.changes, family.decision
         slices = (*changes.create, *changes.update, *changes.unchanged)
         by, hinted = hinted_by(decision), 0
@@ -151,7 +158,7 @@ class Metrics:
             # Upstream's way hints endpoints where they lie in slices, and the decision knows nothing of it.
             by_cells = decision.assignment.kind == "hints"
             hinted = _hinted(decision.assignment) if by_cells else _hinted_in(slices)
-        return family_count(_groups(slices), max_endpoints=self._max_endpoints, hinted=hinted, hinted_by=by)
+        return family_totals(_groups(slices), max_endpoints=self._max_endpoints, hinted=hinted, hinted_by=by)
 
 
 def _hinted(assignment: Assignment) -> int:

@@ -18,15 +18,15 @@ from zoneward.client.resources import SLICES, Key
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import Outcome, Writer
-from zoneward.controller import running
+from zoneward.controller import controller_program as running
 from zoneward.controller.context import ControllerContext
+from zoneward.controller.controller_configuration import ControllerConfiguration
+from zoneward.controller.controller_program import ControllerProgram
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObserver
-from zoneward.controller.running import Replica
-from zoneward.controller.settings import Settings
-from zoneward.daemon.health import faults
-from zoneward.daemon.listening import Listen
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.health import failed_checks
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
 from zoneward.sandbox.server.kinds import Kind
@@ -38,7 +38,7 @@ LIMIT = 20.0
 
 @dataclass
 class Run:
-    replica: Replica
+    replica: ControllerProgram
     task: "asyncio.Task[None]"
     stop: asyncio.Event
     log: Lines
@@ -55,11 +55,11 @@ async def a_run(
     url: str, *, lease: Key = ("kube-system", "zoneward-controller"), **settings: Any
 ) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
-    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": Listen("127.0.0.1", 0)}
-    replica = Replica(
+    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": ListenAddress("127.0.0.1", 0)}
+    replica = ControllerProgram(
         access_to(url),
         configuration=Configuration(),
-        settings=Settings(**(given | settings)),
+        settings=ControllerConfiguration(**(given | settings)),
         lease=lease,
         instance="replica-0",
         log=log,
@@ -254,14 +254,14 @@ def test_who_can_never_lead_is_not_ready() -> None:
             await run.until("the cluster is listed")
             await run.until("the Lease could not be read or written")
             checks = run.replica._ready
-            wrong = faults(checks)
+            wrong = failed_checks(checks)
             assert list(wrong) == ["leader election"]
             assert 'namespaces "nowhere" not found' in wrong["leader election"]
             place.store.create(
                 place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}}, manager="somebody"
             )
             await run.until("leads")
-            assert faults(checks) == {}
+            assert failed_checks(checks) == {}
 
     asyncio.run(test())
 

@@ -12,7 +12,7 @@ from zoneward.routing.events import Event
 UNREADABLE: Final = "ObjectUnreadable"
 
 
-def log_unreadable(log: Log, found: Unreadable) -> None:
+def log_unreadable_object(log: Log, found: Unreadable) -> None:
     log.error(
         "an object cannot be read and is set aside",
         kind=found.resource.kind,
@@ -25,8 +25,8 @@ def unreadable_event(found: Unreadable) -> Event:
     return Event("Warning", UNREADABLE, f"This {found.resource.kind} cannot be read and is set aside: {found.problem}")
 
 
-def stand_in(found: Unreadable) -> Service:
-    """All that is known of the object, in the form that `zoneward.daemon.events.Recorder` takes."""
+def reference_to(found: Unreadable) -> Service:
+    """All that is known of the object, in the form that `zoneward.daemon.event_recorder.EventRecorder` takes."""
     return Service(
         metadata=ObjectMeta(
             name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.version or None
@@ -38,7 +38,7 @@ def regarding(found: Unreadable) -> dict[str, str]:
     return {"api_version": found.resource.api, "kind": found.resource.kind}
 
 
-def numbers(unreadable: Iterable[Unreadable], kinds: Iterable[str]) -> dict[str, int]:
+def count_by_kind(unreadable: Iterable[Unreadable], kinds: Iterable[str]) -> dict[str, int]:
     """How many there are of each kind."""
     counted = Counter(dict.fromkeys(kinds, 0))
     counted.update(each.resource.kind for each in unreadable)

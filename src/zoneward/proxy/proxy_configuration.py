@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Any, Final, Literal
 
-from zoneward.daemon.listening import Listen
-from zoneward.daemon.log import LogFormat
-from zoneward.daemon.section import (
+from zoneward.daemon.configuration_file import (
+    ListenAddress,
     Reader,
     boolean,
     choice,
@@ -18,6 +17,7 @@ from zoneward.daemon.section import (
     number,
     read_section,
 )
+from zoneward.daemon.log import LogFormat
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.served import family_of
 from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES
@@ -39,7 +39,7 @@ _LEAST_AUDIT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProxySettings:
+class ProxyConfiguration:
     """Durations in seconds. Who is a Pod of this node is told by ``cluster_cidrs`` or ``pod_interfaces`` (the beginning
     of their names); without either, nothing from inside is told from outside.
 
@@ -59,9 +59,9 @@ class ProxySettings:
     max_service_entries: int = MAX_SERVICE_ENTRIES
     count_connections: bool = True
     lease_namespace: str | None = None
-    listen: Listen = field(default_factory=lambda: Listen("127.0.0.1", DEFAULT_PORT))
-    healthz_listen: Listen | None = field(default_factory=lambda: Listen(None, HEALTHZ_PORT))
-    proxy_mode_listen: Listen | Literal[""] | None = None
+    listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))
+    healthz_listen: ListenAddress | None = field(default_factory=lambda: ListenAddress(None, HEALTHZ_PORT))
+    proxy_mode_listen: ListenAddress | Literal[""] | None = None
     debug_for_all: bool = False
     log_format: LogFormat | None = None
 
@@ -98,10 +98,10 @@ class ProxySettings:
         return tuple(map(network_of, self.service_cidrs))
 
     @property
-    def proxy_mode_address(self) -> Listen | None:
+    def proxy_mode_address(self) -> ListenAddress | None:
         """Where ``/proxyMode`` is answered; None: nowhere. By default where kube-proxy does, if this replaces it."""
         if self.proxy_mode_listen is None:
-            return Listen("127.0.0.1", PROXY_MODE_PORT) if self.proxy_name is None else None
+            return ListenAddress("127.0.0.1", PROXY_MODE_PORT) if self.proxy_name is None else None
         return self.proxy_mode_listen or None
 
 
@@ -126,13 +126,13 @@ def network_of(text: str) -> str:
     return str(ip_network(text))
 
 
-def proxy_settings_from(section: object) -> ProxySettings:
+def read_proxy_configuration(section: object) -> ProxyConfiguration:
     """The section ``proxy`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
 
     A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
     value out of range.
     """
-    return replace(ProxySettings(), **read_section(section, SECTION, _READ))
+    return replace(ProxyConfiguration(), **read_section(section, SECTION, _READ))
 
 
 def _network(text: str, key: str, *, or_else: str = "") -> None:
@@ -182,4 +182,4 @@ _READ: Final[Mapping[str, tuple[str, Reader]]] = {
     "debugForAll": ("debug_for_all", boolean),
     "logFormat": ("log_format", choice(LogFormat)),
 }
-"""The field of `ProxySettings` for each key, and how it is read."""
+"""The field of `ProxyConfiguration` for each key, and how it is read."""

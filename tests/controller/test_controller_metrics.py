@@ -11,16 +11,18 @@ from tests.properties.random_clusters import clusters, examples
 
 from zoneward.client.api_errors import Conflict, Forbidden, Gone, ServerFault, Unreachable
 from zoneward.client.writer import Outcome
-from zoneward.controller.metric_labels import (
+from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.controller.predictions import Predictions
+from zoneward.controller.sync_counts import (
     Feature,
     HintedBy,
+    Operation,
     SyncLabels,
+    SyncResult,
     TrafficDistribution,
     sync_labels,
     traffic_distribution,
 )
-from zoneward.controller.metrics import Metrics, Operation, SyncResult
-from zoneward.controller.predictions import Predictions
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.routing.configuration import Configuration, SubsettingSettings
@@ -42,12 +44,12 @@ def hinted(plan: ServicePlan) -> Iterator[bool]:
 @examples(50)
 def test_totals_are_what_the_slices_of_a_plan_hold(cluster: Cluster, as_upstream: bool) -> None:
     cluster = cluster.with_(configuration=replace(cluster.configuration, upstream=as_upstream))
-    metrics, plan = Metrics(max_endpoints=cluster.configuration.max_endpoints_per_slice), cluster.plan()
-    metrics.synced(plan)
+    metrics, plan = ControllerMetrics(max_endpoints=cluster.configuration.max_endpoints_per_slice), cluster.plan()
+    metrics.record_sync(plan)
     found = list(hinted(plan))
-    assert metrics.accounts.endpoints == len(found)
-    assert sum(metrics.accounts.hinted.values()) == sum(found)
-    assert metrics.accounts.slices == sum(len(family.changes.after) for family in plan.families)
+    assert metrics.totals.endpoints == len(found)
+    assert sum(metrics.totals.hinted.values()) == sum(found)
+    assert metrics.totals.slices == sum(len(family.changes.after) for family in plan.families)
     assert metrics.added.count == len(plan.families)
     assert metrics.added.total == sum(family.changes.added for family in plan.families)
     assert metrics.removed.total == sum(family.changes.removed for family in plan.families)
@@ -84,8 +86,8 @@ ASKED = {
 def test_labels_say_what_is_asked_for_and_whether_it_is_in_force(cluster: Cluster, labels: SyncLabels) -> None:
     cluster = cluster.with_(nodes=NODES, pods=cluster.pods or pods_in(EVEN))
     assert labels_of(cluster) == labels
-    metrics = Metrics()
-    metrics.synced(cluster.plan())
+    metrics = ControllerMetrics()
+    metrics.record_sync(cluster.plan())
     assert {each: histogram.total for each, histogram in metrics.changed_slices.items()} == {
         labels: len(cluster.plan().families[0].changes.create)
     }
@@ -103,17 +105,17 @@ HINTED = {
 def test_endpoints_with_hints_are_told_apart_by_where_the_hints_are_from(service: Service, by: HintedBy) -> None:
     configuration = Configuration(subsetting=SubsettingSettings(encoding="hints"))
     cluster = Cluster(service=service, nodes=NODES, pods=pods_in(EVEN), configuration=configuration)
-    metrics = Metrics()
-    metrics.synced(cluster.plan())
-    assert metrics.accounts.hinted == {by: 12}
+    metrics = ControllerMetrics()
+    metrics.record_sync(cluster.plan())
+    assert metrics.totals.hinted == {by: 12}
 
 
 def test_groups_of_slices_for_zones_have_no_hints_and_are_filled_apart() -> None:
     cluster = Cluster(service=a_service(subsetting="Auto"), nodes=NODES, pods=pods_in(EVEN))
-    metrics = Metrics()
-    metrics.synced(cluster.plan())
-    assert not metrics.accounts.hinted
-    assert (metrics.accounts.slices, metrics.accounts.desired_slices) == (3, 3)
+    metrics = ControllerMetrics()
+    metrics.record_sync(cluster.plan())
+    assert not metrics.totals.hinted
+    assert (metrics.totals.slices, metrics.totals.desired_slices) == (3, 3)
 
 
 @pytest.mark.parametrize("value", [*names.TRAFFIC_DISTRIBUTIONS, "zoneward.dev/local", "", "x" * 300])
@@ -128,39 +130,39 @@ def test_a_service_can_make_no_label_of_its_own(value: str) -> None:
 
 def test_a_second_sync_takes_the_place_of_the_first_and_a_service_that_goes_leaves_nothing() -> None:
     cluster = Cluster(service=a_service(distribution="PreferClose"), nodes=NODES, pods=pods_in(EVEN))
-    metrics = Metrics()
-    metrics.synced(cluster.plan())
-    metrics.synced(cluster.with_(pods=pods_in({"a": 1, "b": 1, "c": 1})).plan())
-    assert metrics.accounts.endpoints == 3
-    assert metrics.accounts.by_traffic_distribution == {TrafficDistribution.PREFER_CLOSE: 1}
-    metrics.forget(KEY)
-    metrics.forget(KEY)
-    assert (metrics.accounts.endpoints, metrics.accounts.slices, metrics.accounts.desired_slices) == (0, 0, 0)
-    assert sum(metrics.accounts.by_traffic_distribution.values()) == 0
+    metrics = ControllerMetrics()
+    metrics.record_sync(cluster.plan())
+    metrics.record_sync(cluster.with_(pods=pods_in({"a": 1, "b": 1, "c": 1})).plan())
+    assert metrics.totals.endpoints == 3
+    assert metrics.totals.by_traffic_distribution == {TrafficDistribution.PREFER_CLOSE: 1}
+    metrics.forget_service(KEY)
+    metrics.forget_service(KEY)
+    assert (metrics.totals.endpoints, metrics.totals.slices, metrics.totals.desired_slices) == (0, 0, 0)
+    assert sum(metrics.totals.by_traffic_distribution.values()) == 0
     assert metrics.syncs[SyncResult.SUCCESS] == 2
 
 
 def test_who_no_longer_leads_counts_no_services_and_forgets_no_syncs() -> None:
-    metrics = Metrics(predictions=Predictions())
-    metrics.synced(Cluster(service=a_service("Auto"), nodes=NODES, pods=pods_in(EVEN)).plan())
-    metrics.stepped_down()
-    assert (metrics.accounts.endpoints, metrics.accounts.slices, sum(metrics.accounts.hinted.values())) == (0, 0, 0)
+    metrics = ControllerMetrics(predictions=Predictions())
+    metrics.record_sync(Cluster(service=a_service("Auto"), nodes=NODES, pods=pods_in(EVEN)).plan())
+    metrics.forget_all_services()
+    assert (metrics.totals.endpoints, metrics.totals.slices, sum(metrics.totals.hinted.values())) == (0, 0, 0)
     assert metrics.predictions is not None
     assert not metrics.predictions.due
     assert (metrics.syncs[SyncResult.SUCCESS], metrics.added.total) == (1, 12)
 
 
 def test_a_sync_that_fails_counts_as_such_and_changes_no_totals() -> None:
-    metrics = Metrics()
-    metrics.not_synced(SyncResult.STALE)
-    metrics.not_synced()
-    metrics.retried()
+    metrics = ControllerMetrics()
+    metrics.record_failed_sync(SyncResult.STALE)
+    metrics.record_failed_sync()
+    metrics.record_retry()
     assert metrics.syncs == {SyncResult.SUCCESS: 0, SyncResult.STALE: 1, SyncResult.ERROR: 1}
-    assert (metrics.retries, len(metrics.accounts), metrics.added.count) == (1, 0, 0)
+    assert (metrics.retries, len(metrics.totals), metrics.added.count) == (1, 0, 0)
 
 
 def test_calls_that_fail_are_counted_by_what_is_known_of_them() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     for error in (
         Conflict(409, "Conflict", "x"),
         Conflict(409, "AlreadyExists", "x"),
@@ -168,8 +170,8 @@ def test_calls_that_fail_are_counted_by_what_is_known_of_them() -> None:
         ServerFault(500, "", "x"),
         Unreachable("x", sent=False),
     ):
-        metrics.call_failed(error, kind="endpointslices")
-    metrics.call_failed(Unreachable("x"), kind="services")
+        metrics.record_api_error(error, kind="endpointslices")
+    metrics.record_api_error(Unreachable("x"), kind="services")
     assert metrics.api_errors == {
         ("endpointslices", Outcome.STALE): 1,
         ("endpointslices", Outcome.EXISTS): 1,
@@ -181,25 +183,25 @@ def test_calls_that_fail_are_counted_by_what_is_known_of_them() -> None:
 
 
 def test_a_watch_that_is_too_old_is_no_trouble() -> None:
-    metrics = Metrics()
-    metrics.watch_failed(Gone(410, "Expired", "x"), kind="pods")
-    metrics.watch_failed(Unreachable("x"), kind="pods")
+    metrics = ControllerMetrics()
+    metrics.record_watch_error(Gone(410, "Expired", "x"), kind="pods")
+    metrics.record_watch_error(Unreachable("x"), kind="pods")
     assert metrics.watch_troubles == {"pods": 1}
 
 
 def test_writes_and_waits_are_counted_one_by_one() -> None:
-    metrics = Metrics()
-    metrics.wrote(Operation.UPDATE)
-    metrics.waited(0.02)
+    metrics = ControllerMetrics()
+    metrics.record_write(Operation.UPDATE)
+    metrics.record_latency(0.02)
     assert metrics.changes == {Operation.CREATE: 0, Operation.UPDATE: 1, Operation.DELETE: 0}
     assert (metrics.latency.count, metrics.latency.total) == (1, 0.02)
 
 
 def test_a_synced_service_is_predicted_anew_where_predictions_are_switched_on() -> None:
-    metrics = Metrics(predictions=Predictions(limit=1))
+    metrics = ControllerMetrics(predictions=Predictions(limit=1))
     plan = Cluster(service=a_service(), nodes=NODES, pods=pods_in(EVEN)).plan()
-    metrics.synced(plan)
+    metrics.record_sync(plan)
     assert metrics.predictions is not None
     assert list(metrics.predictions.due) == [KEY]
-    metrics.forget(KEY)
+    metrics.forget_service(KEY)
     assert list(metrics.predictions.due) == []

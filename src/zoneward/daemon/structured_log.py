@@ -18,8 +18,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from zoneward.daemon.log import Log, LogFormat
-from zoneward.daemon.repetition import Repetition
+from zoneward.daemon.log import Log, LogFormat, RepeatFilter
 from zoneward.kube.visible import visible
 
 
@@ -30,9 +29,9 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-ALIKE: Final = ("level", "event", "service", "family", "reason")
+REPEAT_FIELDS: Final = ("level", "event", "service", "family", "reason")
 """The fields in which lines are the same."""
-LONGEST: Final = 1_000
+MAX_FIELD_LENGTH: Final = 1_000
 """Characters of a field."""
 _MASK: Final = "(masked)"
 _SECRET_FIELDS: Final = re.compile(r"token|password|secret|authorization|client_key|private_key", re.IGNORECASE)
@@ -56,17 +55,17 @@ def new_log(
     form: LogFormat = LogFormat.JSON,
     level: Level = Level.INFO,
     stream: BinaryIO | None = None,
-    repetition: Repetition | None = None,
+    repetition: RepeatFilter | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Log:
     """A log that writes lines of ``level`` and above to ``stream``.
 
     ``clock`` counts seconds. What the standard library's ``logging`` is told (by aiohttp) goes elsewhere: see
-    `take_over_logging`.
+    `redirect_logging`.
     """
     processors: list[Processor] = [
         structlog.processors.add_log_level,
-        _few(repetition or Repetition(), clock),
+        _few(repetition or RepeatFilter(), clock),
         _masked,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         _as_json if form is LogFormat.JSON else _as_text,
@@ -74,7 +73,7 @@ def new_log(
     return cast(
         Log,
         structlog.wrap_logger(
-            structlog.BytesLogger(cast(BinaryIO, _Unfailing(stream or sys.stderr.buffer))),
+            structlog.BytesLogger(cast(BinaryIO, _ErrorTolerantStream(stream or sys.stderr.buffer))),
             processors=processors,
             wrapper_class=structlog.make_filtering_bound_logger(_NUMBERS[level]),
             context_class=dict,
@@ -83,7 +82,7 @@ def new_log(
     )
 
 
-class _Unfailing:
+class _ErrorTolerantStream:
     """A log that nobody reads any more, or for which there is no room, is no reason to end."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -98,7 +97,7 @@ class _Unfailing:
             self._stream.flush()
 
 
-def take_over_logging(log: Log, *, level: Level = Level.WARNING) -> None:
+def redirect_logging(log: Log, *, level: Level = Level.WARNING) -> None:
     """Have all that libraries tell the standard library's ``logging`` written as lines of ours."""
     logging.basicConfig(handlers=[_Handler(log)], level=_NUMBERS[level], force=True)
 
@@ -121,9 +120,9 @@ class _Handler(logging.Handler):
 # --- what happens to a line on its way --------------------------------------------------------------------------------
 
 
-def _few(repetition: Repetition, clock: Callable[[], float]) -> Processor:
+def _few(repetition: RepeatFilter, clock: Callable[[], float]) -> Processor:
     def few(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        verdict = repetition.ask(tuple(event.get(field) for field in ALIKE), now=clock())
+        verdict = repetition.ask(tuple(event.get(field) for field in REPEAT_FIELDS), now=clock())
         if not verdict.is_written:
             raise structlog.DropEvent
         if verdict.left_out:
@@ -138,7 +137,7 @@ def _masked(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict
         if _SECRET_FIELDS.search(field):
             event[field] = _MASK
         elif isinstance(value, str):
-            event[field] = _SECRETS.sub(_MASK, value) if len(value) <= LONGEST else _cut(value)
+            event[field] = _SECRETS.sub(_MASK, value) if len(value) <= MAX_FIELD_LENGTH else _cut(value)
         elif not isinstance(value, int | float | bool | None):
             event[field] = _cut(str(value))
     return event
@@ -147,7 +146,7 @@ def _masked(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict
 def _cut(value: str) -> str:
     # Masked before it is cut: half a secret is one.
     masked = _SECRETS.sub(_MASK, value)
-    return masked if len(masked) <= LONGEST else masked[:LONGEST] + "..."
+    return masked if len(masked) <= MAX_FIELD_LENGTH else masked[:MAX_FIELD_LENGTH] + "..."
 
 
 def _ordered(event: EventDict) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
-from zoneward.daemon.go_duration import EXPECTED, seconds_of
-from zoneward.daemon.listening import Listen, listen_of
+from zoneward.daemon.configuration_file import ListenAddress, parse_duration, parse_listen_address
+from zoneward.daemon.go_duration import EXPECTED
 from zoneward.routing.configuration import ConfigurationError
 
 Reader = Callable[[Any, str], Any]
@@ -27,21 +27,21 @@ def read_section(section: object, where: str, readers: Mapping[str, tuple[str, R
     return values
 
 
-def duration(value: Any, where: str) -> float:
-    # A number without a unit is read in one way here, and in another there.
+def read_duration(value: Any, where: str) -> float:
+    # A read_number without a unit is read in one way here, and in another there.
     if not isinstance(value, str) and value != 0:
         raise ConfigurationError(f"{where}: expected {EXPECTED}, got {value!r}")
-    return _said(seconds_of, str(value), where)
+    return _said(parse_duration, str(value), where)
 
 
-def listen(value: Any, where: str) -> Listen:
+def read_listen(value: Any, where: str) -> ListenAddress:
     if not isinstance(value, str):
         raise ConfigurationError(f"{where}: expected [HOST]:PORT, got {value!r}")
-    return _said(listen_of, value, where)
+    return _said(parse_listen_address, value, where)
 
 
-def listen_or_nowhere(value: Any, where: str) -> Listen | Literal[""]:
-    return "" if value == "" else listen(value, where)
+def listen_or_nowhere(value: Any, where: str) -> ListenAddress | Literal[""]:
+    return "" if value == "" else read_listen(value, where)
 
 
 def _said(read: Callable[[str], _Value], text: str, where: str) -> _Value:
@@ -51,15 +51,15 @@ def _said(read: Callable[[str], _Value], text: str, where: str) -> _Value:
         raise ConfigurationError(f"{where}: {error}") from None
 
 
-def boolean(value: Any, where: str) -> bool:
+def read_boolean(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
         raise ConfigurationError(f"{where}: expected true or false, got {value!r}")
     return value
 
 
-def number(value: Any, where: str) -> int:
+def read_number(value: Any, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigurationError(f"{where}: expected a whole number, got {value!r}")
+        raise ConfigurationError(f"{where}: expected a whole read_number, got {value!r}")
     return value
 
 
@@ -69,7 +69,7 @@ def name_(value: Any, where: str) -> str:
     return value
 
 
-def choice(choices: type[StrEnum]) -> Reader:
+def read_choice(choices: type[StrEnum]) -> Reader:
     def read(value: Any, where: str) -> StrEnum:
         if value not in list(choices):
             raise ConfigurationError(f"{where}: expected {' or '.join(choices)}, got {value!r}")

@@ -19,16 +19,16 @@ from zoneward.client.resources import Event, EventSeries, Regarding, micro_time
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing import events
 
-MOST_NOTE: Final = 1024
+MAX_NOTE_BYTES: Final = 1024
 """Bytes of a note, in UTF-8; an API server refuses longer ones."""
-MOST_INSTANCE: Final = 128
-SERIES_LASTS: Final = timedelta(minutes=6)
+MAX_INSTANCE_BYTES: Final = 128
+SERIES_TIMEOUT: Final = timedelta(minutes=6)
 """After which the same again is a new Event; client-go's figure."""
 BURST: Final = 25
 REFILL: Final = timedelta(minutes=5)
 """In which a Service that is told of too often may be told of once more."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_Sameness = tuple[str, str, str, str]
+_EventKey = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _Allowance:
     at: datetime
 
 
-class Recorder:
+class EventRecorder:
     """What was told of late, which says whether an event is a new one, one more of a series, or one too many.
 
     ``controller`` names the program, ``action`` what it does to a Service, ``instance`` this process among its kind.
@@ -55,12 +55,12 @@ class Recorder:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._controller, self._action = controller, action
-        self._instance = shortened(instance, MOST_INSTANCE) or "unknown"
+        self._instance = truncated(instance, MAX_INSTANCE_BYTES) or "unknown"
         self._now = now
         # Two replicas that tell of one Service in the same microsecond do not take the same name.
         self._mark = int.from_bytes(blake2s(self._instance.encode(), digest_size=4).digest(), "big") % 1000
         self._last_stamp = 0
-        self._recent: OrderedDict[_Sameness, Event] = OrderedDict()
+        self._recent: OrderedDict[_EventKey, Event] = OrderedDict()
         self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
         self.dropped = 0
         """Events that were one too many."""
@@ -81,15 +81,15 @@ class Recorder:
         if not self._may_tell(uid, now):
             self.dropped += 1
             return None
-        note = shortened(event.message, MOST_NOTE)
-        sameness = (uid, event.type, event.reason, note)
-        told = self._recent.pop(sameness, None)
+        note = truncated(event.message, MAX_NOTE_BYTES)
+        key = (uid, event.type, event.reason, note)
+        told = self._recent.pop(key, None)
         if told is None:
             told = self._new(service, event, note, now, api_version=api_version, kind=kind)
         else:
             count = told.series.count if told.series is not None else 1
             told = replace(told, series=EventSeries(count=count + 1, last_observed_time=micro_time(now)))
-        self._recent[sameness] = told
+        self._recent[key] = told
         return told
 
     def renewed(self, event: Event) -> Event:
@@ -102,9 +102,9 @@ class Recorder:
             event_time=micro_time(now),
             series=None,
         )
-        sameness = _sameness(event)
-        if sameness in self._recent:
-            self._recent[sameness] = fresh
+        key = _key_of(event)
+        if key in self._recent:
+            self._recent[key] = fresh
         return fresh
 
     # --- parts --------------------------------------------------------------------------------------------------------
@@ -150,12 +150,12 @@ class Recorder:
         return True
 
     def _forget_old(self, now: datetime) -> None:
-        oldest = micro_time(now - SERIES_LASTS)
+        oldest = micro_time(now - SERIES_TIMEOUT)
         while self._recent:
-            sameness, event = next(iter(self._recent.items()))
+            key, event = next(iter(self._recent.items()))
             if _last_told(event) >= oldest:
                 break
-            del self._recent[sameness]
+            del self._recent[key]
         while self._allowances:
             uid, allowance = next(iter(self._allowances.items()))
             if now - allowance.at < BURST * REFILL:
@@ -163,7 +163,7 @@ class Recorder:
             del self._allowances[uid]
 
 
-def shortened(text: str, most: int) -> str:
+def truncated(text: str, most: int) -> str:
     """At most so many bytes of UTF-8, the last an ellipsis where something is missing."""
     if len(text.encode()) <= most:
         return text
@@ -175,5 +175,5 @@ def _last_told(event: Event) -> str:
     return last or ""
 
 
-def _sameness(event: Event) -> _Sameness:
+def _key_of(event: Event) -> _EventKey:
     return event.regarding.uid, event.type, event.reason, event.note

@@ -6,9 +6,18 @@ from typing import Final
 
 from zoneward.controller.leader.election import LeaseTiming
 from zoneward.controller.mode import Mode
-from zoneward.daemon.listening import Listen
+from zoneward.daemon.configuration_file import (
+    ListenAddress,
+    Reader,
+    boolean,
+    choice,
+    duration,
+    listen,
+    name_,
+    number,
+    read_section,
+)
 from zoneward.daemon.log import LogFormat
-from zoneward.daemon.section import Reader, boolean, choice, duration, listen, name_, number, read_section
 from zoneward.routing.configuration import ConfigurationError
 
 SECTION: Final = "controller"
@@ -19,7 +28,7 @@ DEFAULT_PORT: Final = 10271
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ControllerConfiguration:
     """Durations in seconds. ``mode`` None: not said yet, and there is no default.
 
     ``keep_built_in_label``: our slices carry the built-in controller's label, with `Mode.TAKE_OVER` alone.
@@ -37,7 +46,7 @@ class Settings:
     retry_period: float = 2.0
     lease_namespace: str | None = None
     lease_name: str = "zoneward-controller"
-    listen: Listen = field(default_factory=lambda: Listen("127.0.0.1", DEFAULT_PORT))
+    listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))
     debug_for_all: bool = False
     predictions: bool = False
     log_format: LogFormat | None = None
@@ -70,7 +79,7 @@ class Settings:
         )
 
 
-def settings_from(section: object) -> Settings:
+def read_controller_configuration(section: object) -> ControllerConfiguration:
     """The section ``controller`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
 
     A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
@@ -78,7 +87,7 @@ def settings_from(section: object) -> Settings:
     """
     values = read_section(section, SECTION, _READ)
     election = values.pop("", {})
-    return replace(Settings(), **values, **election)
+    return replace(ControllerConfiguration(), **values, **election)
 
 
 # --- how each key is read ---------------------------------------------------------------------------------------------
@@ -102,4 +111,4 @@ _READ: Final[Mapping[str, tuple[str, Reader]]] = {
     "predictions": ("predictions", boolean),
     "logFormat": ("log_format", choice(LogFormat)),
 }
-"""The field of `Settings` for each key, and how it is read."""
+"""The field of `ControllerConfiguration` for each key, and how it is read."""
