@@ -63,8 +63,8 @@ class _SyncedMetrics(ControllerMetrics):
         super().__init__()
         self.over = asyncio.Event()
 
-    def synced(self, plan: ServicePlan) -> None:
-        super().synced(plan)
+    def record_sync(self, plan: ServicePlan) -> None:
+        super().record_sync(plan)
         self.over.set()
 
 

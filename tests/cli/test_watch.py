@@ -31,6 +31,7 @@ from zoneward.cli import watching
 from zoneward.cli.clusters import access_for
 from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Options
+from zoneward.client.backoff import Backoff
 from zoneward.client.cache import Cache
 from zoneward.client.following import follow
 from zoneward.client.kubeconfig import find_access
@@ -356,9 +357,10 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Rights that are taken away later do not end it: they may be given back."""
+    quick = Timing(backoff=Backoff(initial=0.02, cap=0.05, jitter=0.5))
     monkeypatch.setattr(watching, "_LOOK", 0.01)
     monkeypatch.setattr(watching, "Standing", partial(Standing, patience=0.05))
-    monkeypatch.setattr(watching, "follow", partial(follow, timing=Timing(pause=0.02, longest_pause=0.05)))
+    monkeypatch.setattr(watching, "follow", partial(follow, timing=quick))
     access = find_access(environment=os.environ)
 
     async def run() -> tuple[str, str]:

@@ -13,6 +13,7 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
 
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import LivePod
 from zoneward.client.retries import Retries
 from zoneward.client.store import Store
@@ -41,7 +42,7 @@ KEPT: Final = "endpointslices.discovery.k8s.io"
 LABELS: Final = {"app": "cart"}
 PODS: Final = 9
 LIMIT: Final = 20.0
-HASTE: Final = RequeueDelay(first=0.02, longest=0.2, with_news=0.1)
+HASTE: Final = RequeueDelay(backoff=Backoff(initial=0.02, cap=0.2, jitter=0.5), with_news=0.1)
 _LAG: Final = 1.0
 """Seconds in which the controller may not know yet that a Pod is ready again."""
 

@@ -68,7 +68,7 @@ def test_every_key_is_read() -> None:
             {"mode": "only-marked", "keepBuiltInLabel": True},
             (
                 "controller.keepBuiltInLabel: expected the mode take-over, got only-marked,"
-                " which has to tell our slices from others"
+                " in which our slices need a label of their own"
             ),
         ),
         ({"debugForAll": "yes"}, "controller.debugForAll: expected true or false, got 'yes'"),

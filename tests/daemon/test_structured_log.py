@@ -101,7 +101,7 @@ def test_a_long_field_is_cut() -> None:
 
 def test_a_line_that_repeats_is_left_out_and_counted_for_its_service_alone() -> None:
     now, stream = 0.0, io.BytesIO()
-    log = new_log(stream=stream, repetition=RepeatFilter(burst=2, period=60), clock=lambda: now)
+    log = new_log(stream=stream, repeats=RepeatFilter(burst=2, period=60), clock=lambda: now)
     for number in range(5):
         log.warning("slices not written", service="shop/cart", reason="Forbidden", tries=number)
     log.warning("slices not written", service="shop/mail", reason="Forbidden", tries=0)
@@ -134,7 +134,7 @@ def test_what_libraries_log_becomes_a_line_of_ours() -> None:
     del line["time"]
     assert line == {
         "level": "error",
-        "event": "a library said",
+        "event": "a library logged a message",
         "reason": "aiohttp.server",
         "message": "Error handling a request",
         "error": "ValueError: (masked)",

@@ -13,7 +13,7 @@ _SAID = re.compile(r"\b_?log\.(?:info|warning|error)\(\s*\"([^\"]+)\"")
 ELSEWHERE = {
     "a list or watch broke off",
     "an Event could not be written",
-    "an answer could not be made",
+    "a request could not be answered",
     "ends at once",
 }
 """As of the controller."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from zoneward.daemon.log import SilentLog
+from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.reports import Reports
@@ -44,7 +45,7 @@ def reporting(metrics: ProxyMetrics, told: Told, lines: Lines) -> Reports:
 def test_a_service_that_is_too_large_is_counted_logged_and_told() -> None:
     metrics, told, lines = ProxyMetrics(), Told(), Lines()
     reporting(metrics, told, lines).too_large(("shop", "cart"), TooLarge("ip6", 300_000, 250_000))
-    assert metrics.refused == {"ip6": 1}
+    assert {family: counter_total(each) for family, each in metrics.refusals.items()} == {"ip": 0, "ip6": 1}
     ((name, reason, note),) = told.events
     assert (name, reason) == ("cart", "ServiceNotProgrammed")
     assert note == (

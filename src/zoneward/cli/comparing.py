@@ -6,7 +6,7 @@ from typing import Final
 
 from zoneward.cli.options import Note, Options
 from zoneward.cli.planning import choose_for
-from zoneward.cli.without_gc import without_gc
+from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
 

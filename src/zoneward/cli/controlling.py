@@ -5,13 +5,15 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
-from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
+from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option
+from zoneward.client.error_messages import worded
 from zoneward.client.kubeconfig import find_access
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.mode import Mode
@@ -40,7 +42,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line says. ``flags``: those that were given, by the name of the field of `ControllerConfiguration`."""
+    """What the command line says. ``flags``: those that were given, by field of `ControllerConfiguration`."""
 
     mode: str | None
     config: str | None
@@ -56,7 +58,7 @@ class Asked:
 def run(asked: Asked) -> int:
     """The exit status: 0 after SIGTERM or SIGINT, 1 where a part fails or the server refuses what nothing goes
     without. Raises InputError or a usage error before anything is served."""
-    running = needed("zoneward.controller.controller_program", by="controller")
+    program = needed("zoneward.controller.controller_program", by="controller")
     configuration, settings = _settings(asked)
     access = find_access(
         kubeconfig=asked.kubeconfig,
@@ -68,10 +70,12 @@ def run(asked: Asked) -> int:
     if access.cluster.insecure:
         log.warning(INSECURE)
 
+    from zoneward.daemon.program import run_program
+
     async def work(stop: asyncio.Event) -> None:
         from zoneward.report.decisions import as_json, decisions_document
 
-        replica = running.ControllerProgram(
+        replica = program.ControllerProgram(
             access,
             configuration=configuration,
             settings=settings,
@@ -82,7 +86,9 @@ def run(asked: Asked) -> int:
         )
         await replica.run(stop)
 
-    return run_until_stopped(work, name="controller", log=log, said=lambda error: running.told(error, access))
+    return run_program(
+        work, name="controller", log=log, error_message=lambda error: worded(error, access, now=datetime.now(UTC))
+    )
 
 
 def _settings(asked: Asked) -> tuple[Configuration, ControllerConfiguration]:
@@ -109,7 +115,7 @@ def _settings(asked: Asked) -> tuple[Configuration, ControllerConfiguration]:
     if asked.is_upstream and settings.mode is not Mode.TAKE_OVER:
         raise click.UsageError(
             f"--compat=upstream: expected the mode {Mode.TAKE_OVER}, got {settings.mode},"
-            " which has to tell our slices from others"
+            " in which our slices need a label of their own"
         )
     configuration = replace(configuration, keep_built_in_label=settings.keep_built_in_label)
     return configuration.as_upstream() if asked.is_upstream else configuration, settings

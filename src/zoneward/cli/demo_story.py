@@ -76,10 +76,10 @@ class Heard(ControllerMetrics):
         super().__init__()
         self._story = story
 
-    def synced(self, plan: ServicePlan) -> None:
-        super().synced(plan)
+    def record_sync(self, plan: ServicePlan) -> None:
+        super().record_sync(plan)
         self._story.wrote(plan)
 
-    def forget(self, service: Key) -> None:
-        super().forget(service)
+    def forget_service(self, service: Key) -> None:
+        super().forget_service(service)
         self._story.gone(service)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from zoneward.cli.configuring import configuration_for
 from zoneward.cli.options import Note, Options
 from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
-from zoneward.cli.without_gc import without_gc
+from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of

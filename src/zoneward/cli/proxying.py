@@ -10,7 +10,7 @@ import click
 
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
-from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
+from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option
 from zoneward.cli.options import Options
 from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
@@ -54,7 +54,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line says. ``flags``: those that were given, by the name of the field of `ProxyConfiguration`."""
+    """What the command line says. ``flags``: those that were given, by field of `ProxyConfiguration`."""
 
     node: str
     files: tuple[str, ...]
@@ -77,7 +77,7 @@ def run(asked: Asked) -> int:
         return asyncio.run(_clean_up(asked))
     if asked.does != "run":
         return _tell(asked, configuration, settings)
-    running = needed("zoneward.proxy.proxy_program", by="proxy")
+    program = needed("zoneward.proxy.proxy_program", by="proxy")
     access = find_access(
         kubeconfig=asked.kubeconfig, context=asked.context, impersonate=asked.impersonate, environment=os.environ
     )
@@ -90,8 +90,10 @@ def run(asked: Asked) -> int:
     except OSError as error:
         log.warning("CAP_NET_ADMIN is not set aside", error=str(error))
 
+    from zoneward.daemon.program import run_program
+
     async def work(stop: asyncio.Event) -> None:
-        proxy = running.ProxyProgram(
+        proxy = program.ProxyProgram(
             access,
             node=asked.node,
             configuration=configuration,
@@ -104,7 +106,7 @@ def run(asked: Asked) -> int:
         except Unusable as error:
             raise InputError("the kernel", str(error)) from None
 
-    return run_until_stopped(work, name="proxy", log=log, said=str)
+    return run_program(work, name="proxy", log=log, error_message=str)
 
 
 # --- rules as text ----------------------------------------------------------------------------------------------------

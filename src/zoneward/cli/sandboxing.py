@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import gc
 import signal
 import ssl
 import sys
@@ -18,8 +17,8 @@ import yaml
 
 from zoneward.cli.printing import print_line
 from zoneward.cli.whole_file import whole_file
-from zoneward.cli.without_gc import without_gc
 from zoneward.kube.files import STDIN_NAME, expand, load, open_file, read_small
+from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.yaml_documents import whole_documents
@@ -73,7 +72,7 @@ def run(asked: Asked) -> None:
         registry = begun(gates=gates)
         notes = list(_filled(registry, asked))
     # What is there now mostly stays: looking through it again and again would be in vain.
-    gc.freeze()
+    freeze_objects()
     _tell(asked, *notes)
     # Ctrl-C before there is somebody to take it ends it just as well.
     with suppress(KeyboardInterrupt):

@@ -40,7 +40,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     if not to:
         raise click.UsageError("--to: expected a file or -, got ''")
     from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
-    from zoneward.cli.without_gc import without_gc
+    from zoneward.kube.gc_tuning import without_gc
     from zoneward.snapshots.saving import save
 
     name = "" if to == "-" else to.lower()

@@ -1,7 +1,6 @@
 """``plan --watch``: a cluster followed, and every change of a decision told as it happens."""
 
 import asyncio
-import gc
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,6 @@ from zoneward.cli.options import Note, Options, tell
 from zoneward.cli.running_together import first_to_end
 from zoneward.cli.snapshots import no_services, services_in
 from zoneward.cli.watch_views import View, view_for
-from zoneward.cli.without_gc import without_gc
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.cache import Cache
 from zoneward.client.error_messages import complaint, shown_server
@@ -24,6 +22,7 @@ from zoneward.client.following import follow
 from zoneward.client.transport import Transport
 from zoneward.client.unreadable import Unreadable, left_out
 from zoneward.client.watch_health import Standing
+from zoneward.kube.gc_tuning import freeze_objects, restore_gc, without_gc
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.snapshots.snapshot import Snapshot
 
@@ -71,7 +70,7 @@ def watch_for(options: Options, output: str) -> int:
     except CallFailed as error:
         raise complaint(error, access, now=datetime.now(UTC)) from error
     finally:
-        gc.unfreeze()
+        restore_gc()
     raise AssertionError("a watch has no end")
 
 
@@ -114,7 +113,7 @@ async def _plan(plans: CurrentPlans, cache: Cache, changed: asyncio.Event, view:
         await _update(plans, view)
         await view.complete()
     # What is there now will mostly stay: no need to look through it for garbage.
-    gc.freeze()
+    freeze_objects()
     rested = time.monotonic()
     while True:
         await changed.wait()

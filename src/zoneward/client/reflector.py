@@ -25,6 +25,7 @@ from random import Random
 from typing import Final, Generic, NoReturn, Protocol
 
 from zoneward.client.api_errors import ApiError, CallFailed, Gone, TimedOut, TooManyRequests
+from zoneward.client.backoff import Backoff
 from zoneward.client.connection import Abilities, Connection
 from zoneward.client.listing import LIMITS, EndlessList, UnexpectedAnswer, pages
 from zoneward.client.resources import Key, Resource, T, T_contra, key_of, version_of
@@ -50,6 +51,9 @@ class Sink(Protocol[T_contra]):
     def keep_only(self, keys: Set[Key]) -> None: ...
 
 
+BACKOFF: Final = Backoff(initial=0.5, cap=30.0, jitter=0.5)
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """In seconds."""
@@ -60,9 +64,7 @@ class Timing:
     """How much longer than that nothing may come."""
     listing: float = 120.0
     """In which a watch that begins with all objects must have sent them."""
-    pause: float = 0.5
-    """Before a second attempt; twice as long before each further one."""
-    longest_pause: float = 30.0
+    backoff: Backoff = BACKOFF
     settled: float = 10.0
     """A connection that lived so long was a good one: the next pause is short again."""
 
@@ -158,9 +160,8 @@ class Reflector(Generic[T]):
         self._on_trouble(error)
 
     def _pause(self, trouble: CallFailed | None) -> float:
-        longest = min(self._timing.longest_pause, self._timing.pause * 2.0 ** min(self._failures - 1, 20))
         asked = (trouble.retry_after if isinstance(trouble, ApiError) else None) or 0.0
-        return max(asked, longest * self._random.uniform(0.5, 1.0))
+        return max(asked, self._timing.backoff.delay(self._failures, random=self._random.random()))
 
     # --- lists --------------------------------------------------------------------------------------------------------
 

@@ -4,17 +4,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from zoneward.client.api_errors import ApiError, CallFailed, TooManyRequests, Unreachable
+from zoneward.client.backoff import Backoff
 
 _PASSING_FAULTS: Final = frozenset((500, 502, 503, 504))
 
 
+BACKOFF: Final = Backoff(initial=0.25, cap=8.0, jitter=0.5)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """``attempts`` counts the first one too. Pauses start at ``first`` seconds, double, and end at ``longest``."""
+    """``attempts`` counts the first one too."""
 
     attempts: int = 5
-    first: float = 0.25
-    longest: float = 8.0
+    backoff: Backoff = BACKOFF
 
     def pause(self, error: CallFailed, *, failed: int, is_repeatable: bool, chance: float) -> float | None:
         """Seconds until the next attempt after ``failed`` ones; None: none, the error stands.
@@ -25,10 +28,8 @@ class Retries:
         """
         if failed >= self.attempts or not _may_pass(error, is_repeatable=is_repeatable):
             return None
-        pause = min(self.longest, self.first * 2.0 ** (failed - 1))
-        if isinstance(error, ApiError) and error.retry_after is not None:
-            return error.retry_after + pause * chance
-        return pause * (1 + chance) / 2
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        return self.backoff.delay(failed, random=chance, retry_after=retry_after)
 
 
 def _may_pass(error: CallFailed, *, is_repeatable: bool) -> bool:

@@ -1,4 +1,4 @@
-"""What an operator sets for the controller, beside what decisions depend on. Values only; files are read elsewhere."""
+"""The configuration of the controller, beside what decisions depend on: its values, and the table of its keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,12 +9,12 @@ from zoneward.controller.mode import Mode
 from zoneward.daemon.configuration_file import (
     ListenAddress,
     Reader,
-    boolean,
-    choice,
-    duration,
-    listen,
-    name_,
-    number,
+    read_boolean,
+    read_choice,
+    read_duration,
+    read_listen_address,
+    read_name,
+    read_number,
     read_section,
 )
 from zoneward.daemon.log import LogFormat
@@ -29,7 +29,7 @@ DEFAULT_PORT: Final = 10271
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfiguration:
-    """Durations in seconds. ``mode`` None: not said yet, and there is no default.
+    """Durations in seconds. ``mode`` None: not set yet; there is no default.
 
     ``keep_built_in_label``: our slices carry the built-in controller's label, with `Mode.TAKE_OVER` alone.
     ``log_format`` None: JSON where standard error is no terminal. ``lease_namespace`` None: the Pod's own, or
@@ -55,7 +55,7 @@ class ControllerConfiguration:
         if self.keep_built_in_label and self.mode is Mode.ONLY_MARKED:
             raise ConfigurationError(
                 f"{SECTION}.keepBuiltInLabel: expected the mode {Mode.TAKE_OVER}, got {self.mode},"
-                " which has to tell our slices from others"
+                " in which our slices need a label of their own"
             )
         if not 1 <= self.concurrent_syncs <= MOST_SYNCS:
             raise ConfigurationError(
@@ -80,7 +80,7 @@ class ControllerConfiguration:
 
 
 def read_controller_configuration(section: object) -> ControllerConfiguration:
-    """The section ``controller`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
+    """Read the section ``controller`` of a ZonewardConfiguration.
 
     A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
     value out of range.
@@ -93,22 +93,22 @@ def read_controller_configuration(section: object) -> ControllerConfiguration:
 # --- how each key is read ---------------------------------------------------------------------------------------------
 
 _ELECTION: Final[Mapping[str, tuple[str, Reader]]] = {
-    "leaderElect": ("leader_elect", boolean),
-    "leaseDuration": ("lease_duration", duration),
-    "renewDeadline": ("renew_deadline", duration),
-    "retryPeriod": ("retry_period", duration),
-    "resourceNamespace": ("lease_namespace", name_),
-    "resourceName": ("lease_name", name_),
+    "leaderElect": ("leader_elect", read_boolean),
+    "leaseDuration": ("lease_duration", read_duration),
+    "renewDeadline": ("renew_deadline", read_duration),
+    "retryPeriod": ("retry_period", read_duration),
+    "resourceNamespace": ("lease_namespace", read_name),
+    "resourceName": ("lease_name", read_name),
 }
 _READ: Final[Mapping[str, tuple[str, Reader]]] = {
-    "mode": ("mode", choice(Mode)),
-    "keepBuiltInLabel": ("keep_built_in_label", boolean),
-    "endpointUpdatesBatchPeriod": ("batch_period", duration),
-    "concurrentServiceEndpointSyncs": ("concurrent_syncs", number),
+    "mode": ("mode", read_choice(Mode)),
+    "keepBuiltInLabel": ("keep_built_in_label", read_boolean),
+    "endpointUpdatesBatchPeriod": ("batch_period", read_duration),
+    "concurrentServiceEndpointSyncs": ("concurrent_syncs", read_number),
     LEADER_ELECTION: ("", lambda value, where: read_section(value, where, _ELECTION)),
-    "listen": ("listen", listen),
-    "debugForAll": ("debug_for_all", boolean),
-    "predictions": ("predictions", boolean),
-    "logFormat": ("log_format", choice(LogFormat)),
+    "listen": ("listen", read_listen_address),
+    "debugForAll": ("debug_for_all", read_boolean),
+    "predictions": ("predictions", read_boolean),
+    "logFormat": ("log_format", read_choice(LogFormat)),
 }
 """The field of `ControllerConfiguration` for each key, and how it is read."""

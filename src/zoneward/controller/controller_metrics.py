@@ -1,70 +1,42 @@
-"""What the controller counts. Plain numbers, and no library: `zoneward.controller.exposition` shows them.
+"""The controller's metrics: one table, and what the controller calls when something happens.
 
-Everything happens in the event loop's thread. What only has to be looked at when somebody asks (the queue, the lease,
-the cache) is not counted here: it is a `Moment`.
+Names below ``endpoint_slice_controller_`` are upstream's (``k8s.io/endpointslice/metrics``) and the proposals'; those
+below ``zoneward_controller_`` are ours. What each means, and what to do about it: ``docs/metrics-and-events.md``.
+Everything happens in the event loop's thread.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from zoneward import __version__
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.resources import Key
-from zoneward.client.writer import Outcome, outcome_of
-from zoneward.controller.predictions import Predictions
-from zoneward.controller.queue.work_queue import QueueDepth
+from zoneward.client.resources import LEASES, RESOURCES, Key
+from zoneward.client.writer import outcome_of
+from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.sync_counts import (
-    FamilyTotals,
+    HintedBy,
+    Operation,
     SliceTotals,
     SyncLabels,
-    family_totals,
-    hinted_by,
+    SyncResult,
+    TrafficDistribution,
     sync_labels,
+    totals_of_plan,
     traffic_distribution,
 )
-from zoneward.daemon.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
-from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
-from zoneward.kube.objects import EndpointSlice
-from zoneward.routing.placement.assignment import Assignment
-from zoneward.slices.planned import FamilyPlan, ServicePlan
+from zoneward.daemon.metrics import PER_SYNC, SECONDS, SLICES_PER_SYNC, GaugeFunc, LabeledValues, UnsuffixedCounter
+from zoneward.daemon.unreadable_objects import count_by_kind
+from zoneward.slices.planned import ServicePlan
 
-_EMPTY: Final = QueueDepth()
-_NO_PORTS: Final = object()
-"""Unlike any tuple of ports, and unlike None, which stands for all ports."""
+if TYPE_CHECKING:
+    from zoneward.controller.controller_program import ControllerProgram
 
-
-class Operation(StrEnum):
-    CREATE = "create"
-    UPDATE = "update"
-    DELETE = "delete"
-
-
-class SyncResult(StrEnum):
-    """How a sync ended. The proposals have ``success`` and ``failure`` and count a stale cache among failures; upstream
-    tells it apart, as ``stale``, and so does the label ``cause``."""
-
-    SUCCESS = ""
-    STALE = "stale"
-    """The cache lagged behind our own writes, and nothing was done."""
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """What is looked at when metrics are asked for. ``oldest`` and ``watch_trouble`` are in seconds: since the first
-    change that is not written, and for how long we have not heard of some kind (0: we hear of all)."""
-
-    depth: QueueDepth = _EMPTY
-    oldest: float = 0.0
-    leads: bool = False
-    is_synced: bool = False
-    watch_trouble: float = 0.0
-    contested: int = 0
-    """Services of ours at which the built-in controller was found at work."""
-    unreadable: Mapping[str, int] = field(default_factory=dict)
-    """Objects that cannot be read, by kind."""
+UPSTREAM: Final = "endpoint_slice_controller_"
+OURS: Final = "zoneward_controller_"
 
 
 class ControllerMetrics:
@@ -73,26 +45,157 @@ class ControllerMetrics:
     def __init__(self, *, max_endpoints: int = 100, predictions: Predictions | None = None) -> None:
         self._max_endpoints = max_endpoints
         self.predictions: Final = predictions
-        self.accounts: Final = SliceTotals()
-        self.added: Final = Histogram(PER_SYNC)
-        self.removed: Final = Histogram(PER_SYNC)
-        self.reallocated: Final = Histogram(PER_SYNC)
-        self.changed_slices: Final[dict[SyncLabels, Histogram]] = {}
-        self.changes: Final = Counter[Operation](dict.fromkeys(Operation, 0))
-        self.syncs: Final = Counter[SyncResult](dict.fromkeys(SyncResult, 0))
-        self.latency: Final = Histogram(SECONDS)
-        self.api_errors: Final[Counter[tuple[str, Outcome]]] = Counter()
-        """By the plural of the kind and what is known of the call."""
-        self.watch_troubles: Final[Counter[str]] = Counter()
-        self.retries = 0
+        self.totals: Final = SliceTotals()
+        self.registry: Final = CollectorRegistry()
+        self._declare_events()
+        self._declare_totals()
+        if predictions is not None:
+            self._declare_predictions(predictions)
+        # Bound once: it takes longer to find a series by its labels than to count.
+        self._syncs = {
+            result: self.syncs.labels("success" if result is SyncResult.SUCCESS else "failure", result.value)
+            for result in SyncResult
+        }
+        self._writes = {operation: self.writes.labels(operation.value) for operation in Operation}
+        self._changed_slices: dict[SyncLabels, Histogram] = {}
+
+    # --- the table ----------------------------------------------------------------------------------------------------
+
+    def _declare_events(self) -> None:
+        """What is counted when it happens."""
+        counter, histogram = partial(Counter, registry=self.registry), partial(Histogram, registry=self.registry)
+        self.syncs = Counter(f"{UPSTREAM}syncs", "Number of EndpointSlice syncs", ["result", "cause"], registry=None)
+        UnsuffixedCounter(self.syncs, registry=self.registry)
+        self.writes = counter(f"{UPSTREAM}changes", "Number of EndpointSlice changes", ["operation"])
+        UnsuffixedCounter(self.writes, registry=self.registry)
+        self.changed_slices = histogram(
+            f"{UPSTREAM}endpointslices_changed_per_sync",
+            "Number of EndpointSlices changed on each Service sync",
+            SyncLabels._fields,
+            buckets=SLICES_PER_SYNC,
+        )
+        self.added = histogram(
+            f"{UPSTREAM}endpoints_added_per_sync",
+            "Number of endpoints added on each Service sync",
+            buckets=PER_SYNC,
+        )
+        self.removed = histogram(
+            f"{UPSTREAM}endpoints_removed_per_sync",
+            "Number of endpoints removed on each Service sync",
+            buckets=PER_SYNC,
+        )
+        self.reallocated = histogram(
+            f"{UPSTREAM}reallocated_endpoints_per_sync",
+            "Number of endpoints being reallocated to other zones on each Service sync",
+            buckets=PER_SYNC,
+        )
+        self.latency = histogram(
+            f"{OURS}change_to_write_seconds",
+            "Seconds from a Service's first change in the cache until all that it led to is written",
+            buckets=SECONDS,
+        )
+        self.retries = counter(f"{OURS}retries_total", "Syncs that failed and were put back to be tried again")
+        self.api_errors = counter(
+            f"{OURS}api_errors_total",
+            "Calls to the API server that failed, by what is known of their outcome",
+            ["kind", "resource"],
+        )
+        self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
+
+    def _declare_totals(self) -> None:
+        """What `SliceTotals` has."""
+        totals, gauge = self.totals, partial(GaugeFunc, registry=self.registry)
+        gauge(f"{UPSTREAM}endpoints_desired", "Number of endpoints desired", lambda: totals.endpoints)
+        gauge(
+            f"{UPSTREAM}total_endpoints",
+            "Number of endpoints in all EndpointSlices that are kept",
+            lambda: totals.endpoints,
+        )
+        gauge(f"{UPSTREAM}num_endpoint_slices", "Number of EndpointSlices", lambda: totals.slices)
+        gauge(
+            f"{UPSTREAM}desired_endpoint_slices",
+            "Number of EndpointSlices that would exist with perfect endpoint allocation",
+            lambda: totals.desired_slices,
+        )
+        gauge(
+            f"{UPSTREAM}endpoints_with_hints",
+            "Number of endpoints that have hints assigned",
+            lambda: {by.value: totals.hinted[by] for by in HintedBy},
+            ["result"],
+        )
+        gauge(
+            f"{UPSTREAM}services_count_by_traffic_distribution",
+            "Number of Services using some specific trafficDistribution",
+            lambda: {each.value: totals.by_traffic_distribution[each] for each in TrafficDistribution},
+            ["traffic_distribution"],
+        )
+
+    def _declare_predictions(self, predictions: Predictions) -> None:
+        """What is predicted of each Service."""
+
+        def of_services(value: Callable[[Prediction], float]) -> LabeledValues:
+            return [((*service, family), value(each)) for service, family, each in predictions]
+
+        gauge, labels = partial(GaugeFunc, registry=self.registry), ["namespace", "service", "address_type"]
+        gauge(
+            f"{OURS}service_series_left_out",
+            "Services without series of their own, beyond the limit",
+            lambda: predictions.left_out,
+        )
+        gauge(
+            f"{OURS}service_in_zone_traffic",
+            "Predicted share of all requests that never leave their zone",
+            lambda: of_services(lambda each: each.in_zone),
+            labels,
+        )
+        gauge(
+            f"{OURS}service_max_overload",
+            "Predicted overload of the busiest endpoint; 0.5 is 50 % above fair",
+            lambda: of_services(lambda each: each.max_overload),
+            labels,
+        )
+
+    def declare_state(self, program: "ControllerProgram") -> None:
+        """What is read from the running program."""
+        controller, gauge = program.controller, partial(GaugeFunc, registry=self.registry)
+        gauge(
+            f"{OURS}queue_services",
+            "Services that have to be synced, by what they wait for",
+            lambda: asdict(controller.queue.depth()),
+            ["state"],
+        )
+        gauge(
+            f"{OURS}queue_oldest_seconds",
+            "Seconds since the oldest change that is not written yet",
+            lambda: controller.queue.longest_wait(),
+        )
+        gauge(f"{OURS}leader", "1 where this replica holds the Lease and writes", lambda: program.is_leader)
+        gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: controller.cache.synced.is_set())
+        gauge(
+            f"{OURS}watch_trouble_seconds",
+            "For how long some kind has not been heard of; 0: all are",
+            lambda: program.watch_trouble_seconds,
+        )
+        gauge(
+            f"{OURS}contested_services",
+            "Services that the built-in controller writes beside this one",
+            lambda: len(controller.contested),
+        )
+        gauge(
+            f"{OURS}unreadable_objects",
+            "Objects that cannot be read and are set aside",
+            lambda: count_by_kind(controller.unreadable, (each.kind for each in (*RESOURCES, LEASES))),
+            ["kind"],
+        )
+        gauge(f"{OURS}info", "The version that runs; always 1", lambda: {__version__: 1}, ["version"])
 
     # --- syncs --------------------------------------------------------------------------------------------------------
 
-    def synced(self, plan: ServicePlan) -> None:
+    def record_sync(self, plan: ServicePlan) -> None:
         """A Service was planned, and all that its plan asks for is written."""
         service = plan.service
         key = service.metadata.namespace, service.metadata.name
-        self.syncs[SyncResult.SUCCESS] += 1
+        self._syncs[SyncResult.SUCCESS].inc()
         families = {}
         asked = None
         for family in plan.families:
@@ -102,100 +205,49 @@ class ControllerMetrics:
             self.removed.observe(changes.removed)
             self.reallocated.observe(family.decision.moved)
             labels = sync_labels(service, family.decision)
-            changed = self.changed_slices.get(labels)
+            changed = self._changed_slices.get(labels)
             if changed is None:
-                changed = self.changed_slices[labels] = Histogram(SLICES_PER_SYNC)
+                changed = self._changed_slices[labels] = self.changed_slices.labels(*labels)
             changed.observe(len(changes.create) + len(changes.update) + len(changes.delete))
-            families[family.address_type] = self._count(family)
-        self.accounts.put(key, families, traffic_distribution=asked)
+            families[family.address_type] = totals_of_plan(family, max_endpoints=self._max_endpoints)
+        self.totals.put(key, families, traffic_distribution=asked)
         if self.predictions is not None:
             self.predictions.touch(key)
 
     def record_failed_sync(self, result: SyncResult = SyncResult.ERROR) -> None:
-        """A sync ended otherwise. What its Service counted before stands."""
-        self.syncs[result] += 1
+        """A sync did not succeed. What its Service counted before stands."""
+        self._syncs[result].inc()
 
-    def forget(self, service: Key) -> None:
+    def record_retry(self) -> None:
+        """A sync that failed will be tried again."""
+        self.retries.inc()
+
+    def record_write(self, operation: Operation) -> None:
+        """One slice was written."""
+        self._writes[operation].inc()
+
+    def record_latency(self, seconds: float) -> None:
+        """From the first change of a Service until all that it led to was written, if anything was written."""
+        self.latency.observe(seconds)
+
+    def forget_service(self, service: Key) -> None:
         """A Service is gone, or no longer ours."""
-        self.accounts.drop(service)
+        self.totals.drop(service)
         if self.predictions is not None:
             self.predictions.drop(service)
 
-    def stepped_down(self) -> None:
-        """We no longer lead. Whoever does counts all Services; ours would count them twice."""
-        for service in list(self.accounts):
-            self.forget(service)
-
-    def retried(self) -> None:
-        """A sync that failed will be tried again."""
-        self.retries += 1
-
-    def wrote(self, operation: Operation) -> None:
-        """One slice was written."""
-        self.changes[operation] += 1
-
-    def waited(self, seconds: float) -> None:
-        """From the first change of a Service until all that it led to was written: what `Queue.done` says, where
-        something was written."""
-        self.latency.observe(seconds)
+    def forget_all_services(self) -> None:
+        """This replica no longer leads. Whoever does counts all Services, which would count twice."""
+        for service in list(self.totals):
+            self.forget_service(service)
 
     # --- the API ------------------------------------------------------------------------------------------------------
 
-    def call_failed(self, error: CallFailed, *, kind: str) -> None:
+    def record_api_error(self, error: CallFailed, *, kind: str) -> None:
         """A call failed. ``kind`` is the plural: ``endpointslices``."""
-        self.api_errors[kind, outcome_of(error)] += 1
+        self.api_errors.labels(outcome_of(error).value, kind).inc()
 
-    def watch_failed(self, error: CallFailed, *, kind: str) -> None:
-        """A list or watch broke off. That the server's memory is short is no trouble."""
+    def record_watch_error(self, error: CallFailed, *, kind: str) -> None:
+        """A list or watch broke off. That the server no longer has a version is normal."""
         if not isinstance(error, Gone):
-            self.watch_troubles[kind] += 1
-
-    def _count(self, family: FamilyPlan) -> FamilyTotals:
-        changes, decision = family.changes, family.decision
-        slices = (*changes.create, *changes.update, *changes.unchanged)
-        by, hinted = hinted_by(decision), 0
-        if by is not None and decision.assignment is not None:
-            # Upstream's way hints endpoints where they lie in slices, and the decision knows nothing of it.
-            by_cells = decision.assignment.kind == "hints"
-            hinted = _hinted(decision.assignment) if by_cells else _hinted_in(slices)
-        return family_totals(_groups(slices), max_endpoints=self._max_endpoints, hinted=hinted, hinted_by=by)
-
-
-def _hinted(assignment: Assignment) -> int:
-    """How many endpoints have hints, told by cells: to ask for each would take too long."""
-    number, alone = 0, False
-    for cell in assignment.crowd.ready():
-        if assignment.whole.get(cell) is not None:
-            number += len(cell)
-        elif assignment.node_hints:
-            number += len(cell) - cell.nodeless
-        else:
-            alone = True
-    if alone and assignment.apart:
-        number += sum(
-            member.cell is not None and assignment.whole.get(member.cell) is None for member in assignment.apart
-        )
-    return number + sum(assignment.hints_of(member) is not None for member in assignment.crowd.twins)
-
-
-def _hinted_in(slices: Iterable[EndpointSlice]) -> int:
-    return sum(endpoint.hints is not None for each in slices for endpoint in each.endpoints or ())
-
-
-def _groups(slices: Iterable[EndpointSlice]) -> Iterable[tuple[int, int]]:
-    """(endpoints, slices) by ports and consuming zones."""
-    found: dict[object, list[int]] = {}
-    ports: object = _NO_PORTS
-    group: list[int] | None = None
-    for each in slices:
-        metadata = each.metadata
-        zones = (metadata.labels or {}).get(ZONE_LABEL)
-        if zones is not None:
-            zones += " " + (metadata.annotations or {}).get(ZONES_ANNOTATION, "")
-        # Nearly all slices of a Service share one tuple of ports, which need not be hashed again for each of them.
-        if group is None or zones is not None or each.ports is not ports:
-            group = found.setdefault((each.ports, zones), [0, 0])
-            ports = each.ports if zones is None else _NO_PORTS
-        group[0] += len(each.endpoints or ())
-        group[1] += 1
-    return ((endpoints, number) for endpoints, number in found.values())
+            self.watch_errors.labels(kind).inc()

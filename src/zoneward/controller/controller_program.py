@@ -1,29 +1,26 @@
-"""One replica of the controller: its parts put together, run until told to stop, and ended in an order that is safe.
+"""One replica of the controller: its parts put together, run until it is told to stop, and ended in a safe order.
 
-The order of the end: nothing new is begun; what was begun is written, while the Lease is renewed; whatever is left is
-cut off; renewing ends; and only then the Lease is let go, so that another may lead at once. It is not let go where a
-write was cut off that the server may still do: then it runs out in its own time, as it would after a crash.
+At the end nothing new is begun; what was begun is written, while the Lease is renewed; whatever is left is cut off;
+renewing ends; and only then the Lease is released, so that another replica can lead at once. It is not released where a
+write was cut off that the server may still do: then it expires, as it would after a crash.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from zoneward import __version__
 from zoneward.client.access import Access
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
-from zoneward.client.error_messages import worded
-from zoneward.client.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyResource, Key
+from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyResource, Key
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.controller_configuration import ControllerConfiguration
-from zoneward.controller.controller_metrics import ControllerMetrics, Moment
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.conflict_detector import no_conflict_check
 from zoneward.controller.leader.leader_elector import (
@@ -39,26 +36,24 @@ from zoneward.controller.queue.batching import Batching
 from zoneward.controller.replica_observer import ReplicaObserver
 from zoneward.controller.status.status_writer import LONGEST_PAUSE, StatusWriter
 from zoneward.controller.sync.permissions import ADOPTION_PERMISSIONS, REQUIRED_PERMISSIONS, check_permissions
-from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
+from zoneward.daemon.health import cache_is_synced
 from zoneward.daemon.log import Log, RepeatFilter
-from zoneward.daemon.metric_text import CONTENT_TYPE
 from zoneward.daemon.metrics import MetricsPage
-from zoneward.daemon.status_server import StatusServer, Work
-from zoneward.daemon.unreadable_objects import numbers
-from zoneward.kube.input_error import InputError
+from zoneward.daemon.program import Program, named_error
+from zoneward.daemon.status_server import StatusPages, Work
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
 
 DRAIN: Final = 10.0
-"""Seconds for what was begun when we are told to stop."""
-_LAST_WORDS: Final = 1.0
-"""Seconds, of these, for Events and conditions."""
+"""Seconds for the writes under way when the program is told to stop."""
+_STATUS_DRAIN: Final = 1.0
+"""Seconds of these for Events and conditions."""
 _CONTROLLER: Final = "the controller"
 _ELECTION: Final = "leader election"
 
 
-class _Link(Standing):
-    """What the controller reads by, and lets go of a Service by."""
+class _ReadWriteLink(Standing):
+    """The controller reads through it, and releases Services through it."""
 
     def __init__(self, transport: Transport, *, clock: Callable[[], float]) -> None:
         super().__init__(transport, clock=clock)
@@ -88,16 +83,17 @@ class ControllerProgram:
         self._stepped_down, self._refused = asyncio.Event(), asyncio.Event()
         self._refusal: CallFailed | None = None
         self._has_seen_lease = False
-        self._lease_fault: str | None = None
-        self._refused_words = RepeatFilter(burst=1, period=LONGEST_PAUSE)
+        self._lease_error: str | None = None
+        self._refusals = RepeatFilter(burst=1, period=LONGEST_PAUSE)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until ``stop`` is set. Raises InputError where the status port can't be had, CallFailed where the server
+        """Until ``stop`` is set. Raises InputError where the status address cannot be had, CallFailed where the server
         refuses what nothing goes without, and whatever a part of it raises."""
         async with AsyncExitStack() as stack:
             transport = Transport(self._access)
+            self._program = Program(self._access, log=self._log)
             self._compose(transport)
-            await self._listen(stack)
+            await self._serve(stack)
             await stack.enter_async_context(transport)
             try:
                 await self._work(stop, transport)
@@ -108,24 +104,24 @@ class ControllerProgram:
 
     def _compose(self, transport: Transport) -> None:
         settings, log = self._settings, self._log
-        self._standing = _Link(transport, clock=self._clock)
-        self._candidate = self._made_candidate(transport) if settings.leader_elect else None
+        self._standing = _ReadWriteLink(transport, clock=self._clock)
+        self._elector = self._new_elector(transport) if settings.leader_elect else None
         self._unanswered = UnansweredWrites(transport, clock=self._clock)
-        if self._candidate is None:
+        if self._elector is None:
             writer = Writer(self._unanswered, limit=TIME_LIMIT)
         else:
-            writer = Writer(self._unanswered, limit=settings.timing.write_timeout, may_write=self._candidate.may_write)
+            writer = Writer(self._unanswered, limit=settings.timing.write_timeout, may_write=self._elector.may_write)
         self._predictions = Predictions() if settings.predictions else None
         metrics = ControllerMetrics(
             max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions
         )
-        self._status_writer = StatusWriter(writer, instance=self._instance, log=log, on_error=self._not_told)
+        self._status_writer = StatusWriter(writer, instance=self._instance, log=log, on_error=self._on_status_error)
         context = ControllerContext(
             connection=self._standing,
             writer=writer,
             configuration=self._configuration,
             mode=self._mode,
-            leading=always_leading() if self._candidate is None else self._candidate.leading,
+            leading=always_leading() if self._elector is None else self._elector.leading,
             status_writer=self._status_writer,
             metrics=metrics,
             log=log,
@@ -135,143 +131,107 @@ class ControllerProgram:
             batching=Batching(period=settings.batch_period),
             node_proxy_namespace=self._lease[0],
         )
-        self._controller = EndpointSliceController(context, options, on_watch_error=self._not_heard)
+        self.controller = EndpointSliceController(context, options, on_watch_error=self._on_watch_error)
         self._observer = ReplicaObserver(
-            self._controller,
+            self.controller,
             watch_health=self._standing,
-            elector=self._candidate,
+            elector=self._elector,
             log=log,
-            error_text=self._said,
+            error_text=self._program.error_message,
             clock=self._clock,
         )
-        self._heartbeat = Heartbeat()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        metrics.declare_state(self)
 
-    def _made_candidate(self, connection: Transport) -> LeaderElector:
+    def _new_elector(self, connection: Transport) -> LeaderElector:
         return LeaderElector(
             connection,
             key=self._lease,
             identity=new_identity(),
             timing=self._settings.timing,
-            callbacks=LeaderCallbacks(on_change=self._leads_or_not, on_error=self._lease_trouble),
+            callbacks=LeaderCallbacks(on_change=self._on_leader_change, on_error=self._on_lease_error),
         )
 
-    async def _listen(self, stack: AsyncExitStack) -> None:
-        controller, listen = self._controller, self._settings.listen
-        self._live: dict[str, Check] = {"event loop": self._heartbeat}
-        self._ready: dict[str, Check] = {
-            "cache": synced(controller.cache.synced.is_set),
-            "alone": no_conflict_check(controller.contested),
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        self._program.ready |= {
+            "cache": cache_is_synced(self.controller.cache.synced.is_set),
+            "alone": no_conflict_check(self.controller.contested),
         }
-        if self._candidate is not None:
-            self._ready[_ELECTION] = self._lease_is_there
-        server = StatusServer(
-            Health(live=self._live, ready=self._ready),
-            host=listen.host,
-            port=listen.port,
-            metrics=MetricsPage(controller.metrics, self._moment).text,
-            metrics_type=CONTENT_TYPE,
-            values={"/debug/queue": self._queue},
-            of_service={"/debug/decisions": self._decisions},
+        if self._elector is not None:
+            self._program.ready[_ELECTION] = self._lease_check
+        await self._program.serve_status(
+            stack,
+            StatusPages(
+                metrics=MetricsPage(self.controller.metrics.registry).text,
+                values={"/debug/queue": self._queue_page},
+                of_service={"/debug/decisions": self._decisions_page},
+            ),
+            listen=self._settings.listen,
             debug_for_all=self._settings.debug_for_all,
-            on_trouble=lambda error: self._log.error("an answer could not be made", error=_worded(error)),
-        )
-        try:
-            await stack.enter_async_context(server)
-        except OSError as error:
-            problem = error.strerror or error
-            raise InputError("--listen", str(listen), f"expected an address that is free, got: {problem}") from error
-        host, port = server.addresses[0]
-        self._log.info(
-            "status server listens",
-            host=host,
-            port=port,
-            version=__version__,
             mode=self._mode.value,
-            context=self._access.context,
         )
 
     # --- running ------------------------------------------------------------------------------------------------------
 
     async def _work(self, stop: asyncio.Event, transport: Transport) -> None:
-        self._begin(_CONTROLLER, self._controller.run())
-        self._begin("the observer", self._observer.run())
-        self._begin("the heartbeat", self._heartbeat.run())
-        if self._candidate is not None:
-            self._begin(_ELECTION, self._candidate.run())
+        program = self._program
+        program.start(_CONTROLLER, self.controller.run(), is_live_check=True)
+        program.start("the observer", self._observer.run())
+        program.start("the heartbeat", program.heartbeat.run())
+        if self._elector is not None:
+            program.start(_ELECTION, self._elector.run(), is_live_check=True)
         else:
             self._log.info("leads", others="not looked for")
         if self._predictions is not None:
-            self._begin("predictions", self._predictions.run(self._predicting, on_error=self._not_predicted))
-        self._live |= {name: running(self._tasks[name]) for name in (_CONTROLLER, _ELECTION) if name in self._tasks}
+            program.start("predictions", self._predictions.run(self._predict, on_error=self._on_prediction_error))
         checking = asyncio.create_task(self._check_rights(transport))
-        ends = [asyncio.create_task(event.wait()) for event in (stop, self._refused)]
         try:
-            await asyncio.wait({*self._tasks.values(), *ends}, return_when=asyncio.FIRST_COMPLETED)
-            for task in self._tasks.values():
-                if task.done():
-                    task.result()
+            await program.wait(stop, self._refused)
             if self._refusal is not None:
                 raise self._refusal
             await self._drain()
         finally:
-            for waiting in (checking, *ends):
-                waiting.cancel()
-            await asyncio.gather(checking, *ends, return_exceptions=True)
-
-    def _begin(self, name: str, work: Any) -> None:
-        self._tasks[name] = asyncio.create_task(work, name=name)
+            checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
 
     async def _drain(self) -> None:
-        """Lets be written what was begun, as long as we lead."""
-        if not self._leads or not self._controller.cache.synced.is_set():
+        """Finish the writes under way, as long as this replica leads."""
+        if not self.is_leader or not self.controller.cache.synced.is_set():
             self._log.info("stops")
             return
         begun = self._clock()
-        self._log.info("stops when what was begun is written", limit=DRAIN)
-        drained = asyncio.create_task(self._all_written())
+        self._log.info("stops after the writes under way", limit=DRAIN)
+        drained = asyncio.create_task(self._finish_writes())
         lost = asyncio.create_task(self._stepped_down.wait())
-        ends: set[asyncio.Task[Any]] = {drained, lost, *self._tasks.values()}
-        await asyncio.wait(ends, timeout=DRAIN, return_when=asyncio.FIRST_COMPLETED)
+        await self._program.wait_for_tasks(drained, lost, timeout=DRAIN)
         if not drained.done():
-            self._log.warning("not all that was begun is written", seconds=round(self._clock() - begun, 3))
+            self._log.warning("not all writes under way were finished", seconds=round(self._clock() - begun, 3))
         for task in (drained, lost):
             task.cancel()
         await asyncio.gather(drained, lost, return_exceptions=True)
 
-    async def _all_written(self) -> None:
-        await self._controller.drain(DRAIN)
-        await self._status_writer.wait_until_written(_LAST_WORDS)
+    async def _finish_writes(self) -> None:
+        await self.controller.drain(DRAIN)
+        await self._status_writer.wait_until_written(_STATUS_DRAIN)
 
     async def _end(self) -> None:
-        # Nobody else may lead before the last write of ours is done or given up: this order is not to be changed.
-        await self._ended(_CONTROLLER)
-        await self._ended(_ELECTION)
-        for name in self._tasks:
-            await self._ended(name)
-        if self._candidate is None:
+        # No other replica may lead before our last write is done or given up: do not change this order.
+        await self._program.end_tasks(_CONTROLLER, _ELECTION)
+        if self._elector is None:
             return
-        holds = self._candidate.leader_identity == self._candidate.identity
+        holds = self._elector.leader_identity == self._elector.identity
         if holds and self._unanswered.age < self._settings.lease_duration:
-            self._log.warning("the Lease is left to run out: a write was cut off that may still be done")
+            self._log.warning("the Lease expires by itself: the server may still do a write that was cut off")
             return
-        await self._candidate.release()
+        await self._elector.release()
         if not holds:
             return
-        if self._candidate.leader_identity == self._candidate.identity:
-            self._log.warning("the Lease is left to run out: it could not be let go")
+        if self._elector.leader_identity == self._elector.identity:
+            self._log.warning("the Lease expires by itself: it could not be released")
         else:
-            self._log.info("the Lease is let go")
-
-    async def _ended(self, name: str) -> None:
-        task = self._tasks.get(name)
-        if task is not None:
-            task.cancel()
-            with suppress(BaseException):
-                await task
+            self._log.info("the Lease is released")
 
     async def _check_rights(self, connection: Transport) -> None:
-        """Told once, in one line each, rather than with every Service that they are needed for."""
+        """Each missing permission is logged once, not with every Service that needs it."""
         asked = REQUIRED_PERMISSIONS + (ADOPTION_PERMISSIONS if self._mode is Mode.ONLY_MARKED else ())
         for right in asked:
             try:
@@ -279,128 +239,115 @@ class ControllerProgram:
             except Forbidden as error:
                 method, place, *rest = right
                 what = "/".join([place.plural, *rest])
-                self._log.warning("a right is missing", reason=f"{method} {what}", error=self._said(error))
+                self._log.warning(
+                    "a permission is missing", reason=f"{method} {what}", error=self._program.error_message(error)
+                )
             except CallFailed:
                 return
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- what happens -------------------------------------------------------------------------------------------------
 
     @property
-    def _leads(self) -> bool:
-        return self._candidate is None or self._candidate.is_leader
+    def is_leader(self) -> bool:
+        return self._elector is None or self._elector.is_leader
 
-    def _leads_or_not(self, leads: bool) -> None:
+    @property
+    def watch_trouble_seconds(self) -> float:
+        """For how long some kind has not been heard of; 0: all are."""
+        lasting = self._standing.lasting
+        return 0.0 if lasting is None else self._clock() - lasting[0]
+
+    def _on_leader_change(self, leads: bool) -> None:
         if leads:
-            # What changed while others led was theirs to write.
-            self._controller.queue.restart_waiting()
+            # Other leaders wrote what changed until now.
+            self.controller.queue.restart_waiting()
             self._has_seen_lease = True
             self._stepped_down.clear()
             self._log.info("leads", lease="/".join(self._lease))
             return
         self._stepped_down.set()
-        self._controller.stepped_down()
+        self.controller.stepped_down()
         self._log.info("stepped down", lease="/".join(self._lease))
 
-    def _lease_trouble(self, error: CallFailed) -> None:
-        assert self._candidate is not None
+    def _on_lease_error(self, error: CallFailed) -> None:
+        assert self._elector is not None
         if isinstance(error, Conflict):
             # Another was faster.
             return
-        self._controller.metrics.record_api_error(error, kind=LEASES.plural)
-        self._has_seen_lease = self._has_seen_lease or bool(self._candidate.leader_identity)
+        self.controller.metrics.record_api_error(error, kind=LEASES.plural)
+        self._has_seen_lease = self._has_seen_lease or bool(self._elector.leader_identity)
         if isinstance(error, Forbidden | Unauthorized) and not self._has_seen_lease:
-            # It would stand by for ever, and look well.
+            # It would stand by for ever, and look healthy.
             self._refusal = error
             self._refused.set()
             return
-        self._lease_fault = self._said(error)
-        self._log.warning("the Lease could not be read or written", reason=_kind(error), error=self._lease_fault)
+        self._lease_error = self._program.error_message(error)
+        self._log.warning(
+            "the Lease could not be read or written", reason=type(error).__name__, error=self._lease_error
+        )
 
-    def _lease_is_there(self) -> str | None:
-        """A standby is as ready as a leader, but not one that could never become one."""
-        assert self._candidate is not None
-        if self._candidate.leader_identity:
-            self._lease_fault = None
-        return self._lease_fault
+    def _lease_check(self) -> str | None:
+        """A standby is as ready as a leader, unless it can never become one."""
+        assert self._elector is not None
+        if self._elector.leader_identity:
+            self._lease_error = None
+        return self._lease_error
 
-    def _not_heard(self, resource: AnyResource, error: CallFailed) -> None:
+    def _on_watch_error(self, resource: AnyResource, error: CallFailed) -> None:
         if resource.kind != LEASES.kind:
-            # Without those of nodes' proxies slices are as right as with them.
+            # Slices do not depend on the Leases of the nodes' proxies.
             self._standing.trouble(resource, error)
-        self._controller.metrics.record_watch_error(error, kind=resource.plural)
+        self.controller.metrics.record_watch_error(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
-        write("a list or watch broke off", kind=resource.plural, reason=_kind(error), error=self._said(error))
+        write(
+            "a list or watch broke off",
+            kind=resource.plural,
+            reason=type(error).__name__,
+            error=self._program.error_message(error),
+        )
 
-    def _not_told(self, service: Key, error: CallFailed) -> None:
+    def _on_status_error(self, service: Key, error: CallFailed) -> None:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
         kind = EVENTS.plural if is_event else SERVICES.plural
-        self._controller.metrics.record_api_error(error, kind=kind)
+        self.controller.metrics.record_api_error(error, kind=kind)
         outcome = outcome_of(error)
         if outcome in (Outcome.REFUSED, Outcome.TERMINATING):
-            self._refused_to_tell(service, error, kind, outcome)
+            self._log_refusal(service, error, kind, outcome)
             return
         self._log.warning(
             "an Event or condition could not be written",
             service="/".join(service),
-            reason=_kind(error),
-            error=self._said(error),
+            reason=type(error).__name__,
+            error=self._program.error_message(error),
         )
 
-    def _refused_to_tell(self, service: Key, error: CallFailed, kind: str, outcome: Outcome) -> None:
-        """What is refused for one Service is for most others too: one line tells of it, with one of them."""
-        # Whose namespace is being deleted must not hide that permissions are missing.
-        what = "terminating namespace" if outcome is Outcome.TERMINATING else _kind(error)
-        verdict = self._refused_words.ask((kind, what), now=self._clock())
-        if verdict.is_written:
-            more = {"left_out": verdict.left_out} if verdict.left_out else {}
+    def _log_refusal(self, service: Key, error: CallFailed, kind: str, outcome: Outcome) -> None:
+        """What is refused for one Service is refused for most others too: one line has one of them."""
+        # A namespace that is being deleted must not hide that permissions are missing.
+        what = "terminating namespace" if outcome is Outcome.TERMINATING else type(error).__name__
+        decision = self._refusals.decide((kind, what), now=self._clock())
+        if decision.is_written:
+            more = {"left_out": decision.left_out} if decision.left_out else {}
             write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
             write(
                 "Events or conditions are refused",
                 service="/".join(service),
                 reason=f"{what} {kind}",
-                error=self._said(error),
+                error=self._program.error_message(error),
                 **more,
             )
 
-    def _not_predicted(self, service: Key, error: Exception) -> None:
-        self._log.warning("traffic could not be predicted", service="/".join(service), error=_worded(error))
+    def _on_prediction_error(self, service: Key, error: Exception) -> None:
+        self._log.warning("traffic could not be predicted", service="/".join(service), error=named_error(error))
 
-    def _said(self, error: CallFailed) -> str:
-        return told(error, self._access)
+    def _queue_page(self) -> Mapping[str, Any]:
+        queue = self.controller.queue
+        return {**asdict(queue.depth()), "oldestSeconds": round(queue.longest_wait(), 3), "leads": self.is_leader}
 
-    def _moment(self) -> Moment:
-        queue, lasting = self._controller.queue, self._standing.lasting
-        return Moment(
-            depth=queue.depth(),
-            oldest=queue.longest_wait(),
-            leads=self._leads,
-            is_synced=self._controller.cache.synced.is_set(),
-            watch_trouble=0.0 if lasting is None else self._clock() - lasting[0],
-            contested=len(self._controller.contested),
-            unreadable=numbers(self._controller.unreadable, (each.kind for each in (*RESOURCES, LEASES))),
-        )
-
-    def _queue(self) -> Mapping[str, Any]:
-        queue = self._controller.queue
-        return {**asdict(queue.depth()), "oldestSeconds": round(queue.longest_wait(), 3), "leads": self._leads}
-
-    def _decisions(self, namespace: str, name: str) -> Work | None:
-        work = self._controller.decision_work(namespace, name)
+    def _decisions_page(self, namespace: str, name: str) -> Work | None:
+        work = self.controller.decision_work(namespace, name)
         return None if work is None else lambda: self._as_json(work())
 
-    def _predicting(self, service: Key) -> Callable[[], PredictionsByFamily] | None:
-        work = self._controller.decision_work(*service)
+    def _predict(self, service: Key) -> Callable[[], PredictionsByFamily] | None:
+        work = self.controller.decision_work(*service)
         return None if work is None else lambda: predictions_of(work())
-
-
-def told(error: CallFailed, access: Access) -> str:
-    """What is wrong, and what to do about it; without the server and the context, which no line needs again."""
-    return worded(error, access, now=datetime.now(UTC))
-
-
-def _worded(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _kind(error: Exception) -> str:
-    return type(error).__name__

@@ -6,7 +6,6 @@ again.
 """
 
 import asyncio
-import gc
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NoReturn
@@ -16,6 +15,7 @@ from zoneward.client.watch_health import Standing
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.leader_elector import LeaderElector
 from zoneward.daemon.log import Log
+from zoneward.kube.gc_tuning import disable_gc, enable_gc, freeze_objects, restore_gc
 
 OBSERVE_PERIOD: Final = 0.5
 LONGEST_WITHOUT_GC: Final = 60.0
@@ -49,7 +49,7 @@ class ReplicaObserver:
 
     async def run(self) -> NoReturn:
         """Run until cancelled. The garbage collector is then as in any process."""
-        gc.disable()
+        disable_gc()
         try:
             while True:
                 self._observe()
@@ -57,8 +57,7 @@ class ReplicaObserver:
                     async with asyncio.timeout(OBSERVE_PERIOD):
                         await self._next()
         finally:
-            gc.unfreeze()
-            gc.enable()
+            restore_gc()
 
     async def _next(self) -> None:
         if self._is_synced:
@@ -89,17 +88,17 @@ class ReplicaObserver:
         """The listed values stay, and so do the plans of a leader's first syncs."""
         is_leader = self._is_leader
         if not self._is_synced and self._clock() - self._begun >= LONGEST_WITHOUT_GC:
-            gc.enable()
+            enable_gc()
         if not self._is_synced or self._frozen_as in (is_leader, True):
             return
         depth, now = self._controller.queue.depth(), self._clock()
         self._busy_since = now if self._busy_since is None else self._busy_since
         if is_leader and (depth.due or depth.working) and now - self._busy_since < LONGEST_WITHOUT_GC:
-            gc.disable()
+            disable_gc()
             return
         self._frozen_as, self._busy_since = is_leader, None
-        gc.freeze()
-        gc.enable()
+        freeze_objects()
+        enable_gc()
 
     def _observe_watch(self) -> None:
         lasting = self._watch_health.lasting

@@ -1,14 +1,13 @@
-"""Events as the API has them (``events.k8s.io/v1``), with names, series and a limit.
+"""Events for the API (``events.k8s.io/v1``), with names, series and a rate limit, as client-go's event recorder.
 
-As client-go's recorder, but for three things. A note belongs to what makes two events the same, so that none is counted
-under words that no longer hold. Each repetition is written when it happens, for a decision changes seldom, where
-client-go writes the second and then one in half an hour. And a Service that changes to and fro without end is told of
-as often as client-go's older recorder allows: 25 times at once, then once in five minutes.
+Three things differ. Two events are the same only if their notes are too, so that none is counted under a note that no
+longer holds. Each repetition is written when it happens, since decisions change seldom; client-go writes the second one
+and then one every half hour. The limit is that of client-go's older recorder: for each object 25 events at once, and
+then one every five minutes.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2s
 from typing import Final
@@ -16,34 +15,28 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.resources import Event, EventSeries, Regarding, micro_time
+from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing import events
 
 MAX_NOTE_BYTES: Final = 1024
-"""Bytes of a note, in UTF-8; an API server refuses longer ones."""
+"""Of UTF-8; an API server refuses longer notes."""
 MAX_INSTANCE_BYTES: Final = 128
 SERIES_TIMEOUT: Final = timedelta(minutes=6)
-"""After which the same again is a new Event; client-go's figure."""
+"""A repetition that comes later is a new Event; client-go's figure."""
 BURST: Final = 25
 REFILL: Final = timedelta(minutes=5)
-"""In which a Service that is told of too often may be told of once more."""
+"""After so long the limit of an object allows one more Event."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EventKey = tuple[str, str, str, str]
-
-
-@dataclass(slots=True)
-class _Allowance:
-    """How often a Service may still be told of; ``at`` is when that was reckoned."""
-
-    left: float
-    at: datetime
+"""Two events with the same uid, type, reason and note are one series."""
 
 
 class EventRecorder:
-    """What was told of late, which says whether an event is a new one, one more of a series, or one too many.
+    """Decides whether an event is a new Event, one more of a series, or too many.
 
-    ``controller`` names the program, ``action`` what it does to a Service, ``instance`` this process among its kind.
-    ``now`` is the time of day and may be anything.
+    ``controller`` names the program, ``action`` what it does to an object, ``instance`` this process among its
+    replicas. ``now`` is the time of day, which may go back.
     """
 
     def __init__(
@@ -57,43 +50,43 @@ class EventRecorder:
         self._controller, self._action = controller, action
         self._instance = truncated(instance, MAX_INSTANCE_BYTES) or "unknown"
         self._now = now
-        # Two replicas that tell of one Service in the same microsecond do not take the same name.
+        # Two replicas that record events of one Service in the same microsecond do not take the same name.
         self._mark = int.from_bytes(blake2s(self._instance.encode(), digest_size=4).digest(), "big") % 1000
         self._last_stamp = 0
         self._recent: OrderedDict[_EventKey, Event] = OrderedDict()
-        self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+        self._limiters: OrderedDict[str, RateLimiter] = OrderedDict()
         self.dropped = 0
-        """Events that were one too many."""
+        """Events over the limit."""
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._allowances)
+        return len(self._recent) + len(self._limiters)
 
     def record(
         self, service: Service, event: events.Event, *, api_version: str = "v1", kind: str = "Service"
     ) -> Event | None:
-        """The Event to create, or, where it has a series, the one to change; None for one too many.
+        """The Event to create or, where it has a series, to update; None: it is over the limit.
 
-        ``kind`` is another one's where only the metadata of an object are known.
+        ``api_version`` and ``kind`` are those of the object, where ``service`` only holds the metadata of another kind.
         """
         now = self._now()
         self._forget_old(now)
         uid = service.metadata.uid
-        if not self._may_tell(uid, now):
+        if not self._try_accept(uid, now):
             self.dropped += 1
             return None
         note = truncated(event.message, MAX_NOTE_BYTES)
         key = (uid, event.type, event.reason, note)
-        told = self._recent.pop(key, None)
-        if told is None:
-            told = self._new(service, event, note, now, api_version=api_version, kind=kind)
+        recorded = self._recent.pop(key, None)
+        if recorded is None:
+            recorded = self._new(service, event, note, now, api_version=api_version, kind=kind)
         else:
-            count = told.series.count if told.series is not None else 1
-            told = replace(told, series=EventSeries(count=count + 1, last_observed_time=micro_time(now)))
-        self._recent[key] = told
-        return told
+            count = recorded.series.count if recorded.series is not None else 1
+            recorded = replace(recorded, series=EventSeries(count=count + 1, last_observed_time=micro_time(now)))
+        self._recent[key] = recorded
+        return recorded
 
     def renewed(self, event: Event) -> Event:
-        """The same as a new Event, for one whose series went on after it was gone."""
+        """The same as a new Event, for one that was deleted while its series went on."""
         now = self._now()
         name = self._name(event.regarding.name, now)
         fresh = replace(
@@ -114,7 +107,7 @@ class EventRecorder:
     ) -> Event:
         metadata = service.metadata
         return Event(
-            # What has no namespace is told of in that one.
+            # Events of objects without a namespace go there.
             metadata=ObjectMeta(name=self._name(metadata.name, now), namespace=metadata.namespace or "default"),
             event_time=micro_time(now),
             reporting_controller=self._controller,
@@ -134,43 +127,41 @@ class EventRecorder:
         )
 
     def _name(self, service: str, now: datetime) -> str:
-        """Unlike all before: the Service and nanoseconds, as client-go's, of which the last three are our mark."""
+        """Unique: the object's name and nanoseconds, as in client-go. The last three digits mark the replica."""
         stamp = (now - _EPOCH) // timedelta(microseconds=1)
         self._last_stamp = max(stamp, self._last_stamp + 1)
         return f"{service}.{self._last_stamp * 1000 + self._mark:x}"
 
-    def _may_tell(self, uid: str, now: datetime) -> bool:
-        allowance = self._allowances.setdefault(uid, _Allowance(BURST, now))
-        self._allowances.move_to_end(uid)
-        gained = max(now - allowance.at, timedelta()) / REFILL
-        allowance.left, allowance.at = min(BURST, allowance.left + gained), now
-        if allowance.left < 1:
-            return False
-        allowance.left -= 1
-        return True
+    def _try_accept(self, uid: str, now: datetime) -> bool:
+        limiter = self._limiters.get(uid)
+        if limiter is None:
+            limiter = RateLimiter(per_second=1 / REFILL.total_seconds(), burst=BURST, now=now.timestamp())
+            self._limiters[uid] = limiter
+        self._limiters.move_to_end(uid)
+        return limiter.try_accept(now.timestamp())
 
     def _forget_old(self, now: datetime) -> None:
         oldest = micro_time(now - SERIES_TIMEOUT)
         while self._recent:
             key, event = next(iter(self._recent.items()))
-            if _last_told(event) >= oldest:
+            if _last_observed(event) >= oldest:
                 break
             del self._recent[key]
-        while self._allowances:
-            uid, allowance = next(iter(self._allowances.items()))
-            if now - allowance.at < BURST * REFILL:
+        while self._limiters:
+            uid, limiter = next(iter(self._limiters.items()))
+            if not limiter.is_full(now.timestamp()):
                 break
-            del self._allowances[uid]
+            del self._limiters[uid]
 
 
-def truncated(text: str, most: int) -> str:
-    """At most so many bytes of UTF-8, the last an ellipsis where something is missing."""
-    if len(text.encode()) <= most:
+def truncated(text: str, max_bytes: int) -> str:
+    """At most ``max_bytes`` of UTF-8, with an ellipsis at the end where something is cut off."""
+    if len(text.encode()) <= max_bytes:
         return text
-    return text.encode()[: most - 3].decode(errors="ignore") + "…"
+    return text.encode()[: max_bytes - 3].decode(errors="ignore") + "…"
 
 
-def _last_told(event: Event) -> str:
+def _last_observed(event: Event) -> str:
     last = event.series.last_observed_time if event.series is not None else event.event_time
     return last or ""
 

@@ -1,8 +1,8 @@
-"""The log of a program that runs for long: JSON or text, one line an event, on standard error unless told otherwise.
+"""The log of a program that runs for long: JSON or text, one line for each event, by default on standard error.
 
 Needs ``structlog``, which comes with the extra ``controller``. Lines that repeat (the same level, event, Service,
-family and reason) are written a few times a minute; the next one then says how many were left out. Nothing secret is
-handed to a log; what looks like it is masked all the same.
+family and reason) are written a few times a minute; the next one then says how many were left out. No caller passes
+secrets to the log; values that look like secrets are masked all the same.
 """
 
 import logging
@@ -30,7 +30,7 @@ class Level(StrEnum):
 
 
 REPEAT_FIELDS: Final = ("level", "event", "service", "family", "reason")
-"""The fields in which lines are the same."""
+"""Lines with the same values in these fields repeat each other."""
 MAX_FIELD_LENGTH: Final = 1_000
 """Characters of a field."""
 _MASK: Final = "(masked)"
@@ -55,18 +55,18 @@ def new_log(
     form: LogFormat = LogFormat.JSON,
     level: Level = Level.INFO,
     stream: BinaryIO | None = None,
-    repetition: RepeatFilter | None = None,
+    repeats: RepeatFilter | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Log:
     """A log that writes lines of ``level`` and above to ``stream``.
 
-    ``clock`` counts seconds. What the standard library's ``logging`` is told (by aiohttp) goes elsewhere: see
+    ``clock`` counts seconds. Libraries such as aiohttp write to the standard library's ``logging``: see
     `redirect_logging`.
     """
     processors: list[Processor] = [
         structlog.processors.add_log_level,
-        _few(repetition or RepeatFilter(), clock),
-        _masked,
+        _drop_repeats(repeats or RepeatFilter(), clock),
+        _mask_secrets,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         _as_json if form is LogFormat.JSON else _as_text,
     ]
@@ -83,7 +83,7 @@ def new_log(
 
 
 class _ErrorTolerantStream:
-    """A log that nobody reads any more, or for which there is no room, is no reason to end."""
+    """A stream whose reader is gone, or whose disk is full, does not end the program."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -98,7 +98,7 @@ class _ErrorTolerantStream:
 
 
 def redirect_logging(log: Log, *, level: Level = Level.WARNING) -> None:
-    """Have all that libraries tell the standard library's ``logging`` written as lines of ours."""
+    """Write what libraries log with the standard library's ``logging`` as lines of this log."""
     logging.basicConfig(handlers=[_Handler(log)], level=_NUMBERS[level], force=True)
 
 
@@ -108,31 +108,31 @@ class _Handler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        write = self._log.error if record.levelno >= logging.ERROR else self._log.warning
         if record.levelno < logging.WARNING:
-            tell = self._log.info
+            write = self._log.info
         error = record.exc_info[1] if record.exc_info else None
         fields = {} if error is None else {"error": f"{type(error).__name__}: {error}"}
-        # The name of the logger is what such lines are alike in: their text has numbers in it.
-        tell("a library said", reason=record.name, message=record.getMessage(), **fields)
+        # Lines repeat each other by the name of the logger: their text has numbers in it.
+        write("a library logged a message", reason=record.name, message=record.getMessage(), **fields)
 
 
-# --- what happens to a line on its way --------------------------------------------------------------------------------
+# --- processors of a line ---------------------------------------------------------------------------------------------
 
 
-def _few(repetition: RepeatFilter, clock: Callable[[], float]) -> Processor:
-    def few(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        verdict = repetition.ask(tuple(event.get(field) for field in REPEAT_FIELDS), now=clock())
-        if not verdict.is_written:
+def _drop_repeats(repeats: RepeatFilter, clock: Callable[[], float]) -> Processor:
+    def drop_repeats(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        decision = repeats.decide(tuple(event.get(field) for field in REPEAT_FIELDS), now=clock())
+        if not decision.is_written:
             raise structlog.DropEvent
-        if verdict.left_out:
-            event["left_out"] = verdict.left_out
+        if decision.left_out:
+            event["left_out"] = decision.left_out
         return event
 
-    return few
+    return drop_repeats
 
 
-def _masked(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     for field, value in event.items():
         if _SECRET_FIELDS.search(field):
             event[field] = _MASK

@@ -1,4 +1,4 @@
-"""Objects that cannot be read, as daemons report them."""
+"""How daemons report objects that cannot be read: in the log, as an Event, and as a number."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing.events import Event
 
 UNREADABLE: Final = "ObjectUnreadable"
+"""The reason of the Event."""
 
 
 def log_unreadable_object(log: Log, found: Unreadable) -> None:
@@ -34,12 +35,13 @@ def reference_to(found: Unreadable) -> Service:
     )
 
 
-def regarding(found: Unreadable) -> dict[str, str]:
+def involved_kind(found: Unreadable) -> dict[str, str]:
+    """The kind that the Event regards, as `EventRecorder.record` takes it."""
     return {"api_version": found.resource.api, "kind": found.resource.kind}
 
 
 def count_by_kind(unreadable: Iterable[Unreadable], kinds: Iterable[str]) -> dict[str, int]:
-    """How many there are of each kind."""
+    """How many objects of each kind cannot be read; 0 for the rest of ``kinds``."""
     counted = Counter(dict.fromkeys(kinds, 0))
     counted.update(each.resource.kind for each in unreadable)
     return dict(counted)

@@ -33,13 +33,13 @@ class Reports:
 
     def refused(self, family: Family, service: Key, why: str) -> None:
         """The kernel does not take one."""
-        self._metrics.refused[family] += 1
+        self._metrics.refusals[family].inc()
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
         self._tell(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
     def too_large(self, service: Key, error: TooLarge) -> None:
         """One asks for more than one may have."""
-        self._metrics.refused[error.family] += 1
+        self._metrics.refusals[error.family].inc()
         why = f"it is too large: {error}"
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
         self._tell(service, NOT_PROGRAMMED, why)
@@ -79,14 +79,14 @@ class Reports:
     # --- the kernel ---------------------------------------------------------------------------------------------------
 
     def mended(self, family: Family, what: str, number: int) -> None:
-        self._metrics.mended[what] += number
+        self._metrics.repairs.labels(what).inc(number)
         self._log.warning("rules that others changed were mended", family=family, what=what, number=number)
 
     def not_programmed(self, why: str) -> None:
         self._log.warning("the kernel could not be programmed", error=why)
 
     def flows_removed(self, number: int) -> None:
-        self._metrics.flows_removed += number
+        self._metrics.flows_removed.inc(number)
 
     def flows_not_seen(self, why: str) -> None:
         self._log.warning("flows could not be looked at", error=why)

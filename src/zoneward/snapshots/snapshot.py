@@ -1,9 +1,7 @@
 """A cluster as files show it: what ``kubectl get services,nodes,pods,endpointslices -A -o yaml`` prints."""
 
-import gc
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -12,6 +10,7 @@ from typing import BinaryIO, Final
 from zoneward.kube import names
 from zoneward.kube.adoption import selector_of
 from zoneward.kube.files import STDIN, STDIN_NAME, expand, load
+from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, zone_of
 from zoneward.kube.reading import read, title
@@ -106,7 +105,7 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
     Of an object that is given twice the later one counts, in the place of the first, with a warning.
     """
     gathering, skipped, sources = _Gathering(), Counter[str](), list[str]()
-    with _without_collector():
+    with without_gc():
         for file in expand(paths):
             sources.append(STDIN_NAME if file == STDIN else file)
             # No name is bound to the bytes: they are gone before the next file is read.
@@ -166,15 +165,3 @@ class _Gathering:
         else:
             where = f" in {later}: the later one counts" if later else ": the later one counts"
         self._warnings.append(f"{title(thing)} is given twice{where}")
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Objects come by the ten thousand and none is garbage: looking for some doubles the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from zoneward.client.backoff import Backoff
 from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.work_queue import (
     PATIENCE,
@@ -92,7 +93,9 @@ def test_what_is_gathered_comes_by_itself_at_its_time() -> None:
 
 def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
     async def test() -> None:
-        queue = WorkQueue[str](back_off=RequeueDelay(first=0.1, longest=9), chance=lambda: 1.0)
+        queue = WorkQueue[str](
+            back_off=RequeueDelay(backoff=Backoff(initial=0.1, cap=9, jitter=0.5)), chance=lambda: 1.0
+        )
         queue.add_all(["slow", "fast"])
         await soon(queue)
         await soon(queue)
@@ -151,7 +154,7 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
     async def test() -> None:
         queue = WorkQueue[str](
             batching=Batching(period=0.005, writes_per_second=1000, burst=5, longest=0.01),
-            back_off=RequeueDelay(first=0.002, longest=0.01, with_news=0.002),
+            back_off=RequeueDelay(backoff=Backoff(initial=0.002, cap=0.01, jitter=0.5), with_news=0.002),
             chance=chance.random,
         )
         at_work: set[str] = set()
@@ -205,7 +208,7 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
 
 
 BATCHING = Batching(period=1.0, writes_per_second=4, burst=2, longest=2.0)
-BACK_OFF = RequeueDelay(first=0.5, longest=8, with_news=1)
+BACK_OFF = RequeueDelay(backoff=Backoff(initial=0.5, cap=8, jitter=0.5), with_news=1)
 
 
 def a_schedule(batching: Batching = BATCHING) -> ItemSchedule[str]:
@@ -496,7 +499,7 @@ class AnyOrder(RuleBasedStateMachine):
         if self.working:
             key = data.draw(st.sampled_from(sorted(self.working)))
             pause = self.schedule.retry(key, now=self.now, chance=chance, retry_after=retry_after)
-            assert 0 < pause <= BACK_OFF.longest + (retry_after or 0) or pause == retry_after
+            assert 0 < pause <= BACK_OFF.backoff.cap + (retry_after or 0) or pause == retry_after
             self._again(key)
             self.not_before[key] = self.now + (retry_after or 0)
 

@@ -15,6 +15,7 @@ from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import SERVICES, Key
 from zoneward.client.writer import Writer, encoded
 from zoneward.controller.queue.batching import RequeueDelay
@@ -56,7 +57,7 @@ THEIRS = {
     "message": "",
 }
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-QUICK = RequeueDelay(first=0.01, longest=0.05, with_news=0.01)
+QUICK = RequeueDelay(backoff=Backoff(initial=0.01, cap=0.05, jitter=0.5), with_news=0.01)
 
 
 def on(endpoints: int) -> tuple[Condition, ...]:

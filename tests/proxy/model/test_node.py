@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import LiveNode, SealedSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
@@ -134,7 +135,7 @@ def unslotted(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
 @pytest.fixture(autouse=True, scope="module")
 def _no_pauses() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programming, "_AGAIN", 0.001)
+        patch.setattr(programming, "BACKOFF", Backoff(initial=0.001, cap=5.0))
         yield
 
 

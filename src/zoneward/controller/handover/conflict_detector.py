@@ -37,6 +37,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Final
 
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import Key
 from zoneward.daemon.health import Check
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
@@ -76,7 +77,8 @@ class ConflictDetector:
     """What was found of each Service. Every method takes ``now`` in seconds, which never goes back."""
 
     def __init__(self, *, together: bool, still: float = STILL, grace: float = GRACE, quiet: float = QUIET) -> None:
-        self._together, self._still, self._grace, self._shortest_quiet = together, still, grace, quiet
+        self._together, self._still, self._grace = together, still, grace
+        self._backoff = Backoff(initial=quiet, cap=_LONGEST_QUIET)
         self.contested: Final[set[Key]] = set()
         """Always this very set."""
         self._taken_over: set[Key] = set()
@@ -93,7 +95,8 @@ class ConflictDetector:
         self._reclaimed: set[Key] = set()
         """Services that are ours again: other contested Services prove nothing about them."""
         self._last_sign_of_life = self._reclaimed_at = -inf
-        self._quiet = quiet
+        self._reclaims = 0
+        """How often Services were reclaimed lately."""
 
     def __len__(self) -> int:
         """The number of Services of which anything is kept."""
@@ -174,9 +177,13 @@ class ConflictDetector:
                 each.pop(key, None)
             if key in self._reappeared:
                 self._reappeared[key].last = now
-        previous = self._quiet if now - self._reclaimed_at < _LONGEST_QUIET else self._shortest_quiet
-        self._quiet = min(2 * previous, _LONGEST_QUIET)
+        self._reclaims = self._reclaims + 1 if now - self._reclaimed_at < _LONGEST_QUIET else 1
         self._reclaimed_at = now
+
+    @property
+    def _quiet(self) -> float:
+        """Seconds without a sign of life after which Services are reclaimed."""
+        return self._backoff.delay(self._reclaims + 1)
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
@@ -208,7 +215,7 @@ class ConflictDetector:
         for key in {*self._taken_over, *self._reappeared, *self._recent_changes, *self.contested, *self._reclaimed}:
             self.forget(key)
         self._last_sign_of_life = self._reclaimed_at = -inf
-        self._quiet = self._shortest_quiet
+        self._reclaims = 0
 
 
 # --- what slices say --------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.cache import Cache
 from zoneward.client.resources import ENDPOINTS, Key, LegacyAddress, LegacyEndpoints, LegacySubset
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
@@ -202,7 +203,7 @@ def _pairs(subsets: Iterable[LegacySubset]) -> set[tuple[LegacyAddress, bool, _P
 
 
 BATCHING: Final = Batching(period=1.0)
-BACK_OFF: Final = RequeueDelay(first=0.5, longest=300.0, with_news=10.0)
+BACK_OFF: Final = RequeueDelay(backoff=Backoff(initial=0.5, cap=300.0, jitter=0.5), with_news=10.0)
 
 
 class EndpointsObjectWriter:

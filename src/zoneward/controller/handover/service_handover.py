@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from zoneward.client.api_errors import CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.connection import Connection
 from zoneward.client.listing import list_all, one_list
 from zoneward.client.resources import ENDPOINTS, NODES, PODS, SERVICES, SLICES, Key, LiveNode, LivePod, Resource, T
@@ -64,8 +65,7 @@ class HandoverTimeouts:
 
 
 _READ_TIMEOUT: Final = 30.0
-_FIRST_POLL_PAUSE: Final = 0.1
-_LONGEST_POLL_PAUSE: Final = 1.0
+_POLL_BACKOFF: Final = Backoff(initial=0.1, cap=1.0)
 _PERMISSIONS: Final[tuple[Permission, ...]] = (
     ("PATCH", SERVICES),
     ("POST", SLICES),
@@ -193,7 +193,7 @@ class ServiceHandover:
     async def _run(self, next_step: NextStep, *, needs_plan: Callable[[Service], bool], settling: float) -> str:
         start = self._clock()
         failed: CallFailed | None = None
-        pause = _FIRST_POLL_PAUSE
+        waits = 0
         quiet_since: float | None = None
         waiting_since: float | None = None
         while True:
@@ -206,8 +206,8 @@ class ServiceHandover:
                 quiet_since = now if quiet_since is None else quiet_since
                 if now - quiet_since >= settling:
                     return step.about
-                await self._sleep(min(pause, settling))
-                pause = min(2 * pause, _LONGEST_POLL_PAUSE)
+                waits += 1
+                await self._sleep(min(_POLL_BACKOFF.delay(waits), settling))
                 continue
             quiet_since = None
             if now - start > self._timeouts.total:
@@ -215,8 +215,8 @@ class ServiceHandover:
             if isinstance(step, WaitForOthers):
                 waiting_since = now if waiting_since is None else waiting_since
                 if step.otherwise is None or now - waiting_since < self._timeouts.label:
-                    await self._sleep(pause)
-                    pause = min(2 * pause, _LONGEST_POLL_PAUSE)
+                    waits += 1
+                    await self._sleep(_POLL_BACKOFF.delay(waits))
                     continue
                 step = step.otherwise
             waiting_since = None
@@ -229,10 +229,10 @@ class ServiceHandover:
                 if outcome_of(error) in (Outcome.REFUSED, Outcome.TERMINATING):
                     raise
                 failed = error
-                await self._sleep(pause)
-                pause = min(2 * pause, _LONGEST_POLL_PAUSE)
+                waits += 1
+                await self._sleep(_POLL_BACKOFF.delay(waits))
             else:
-                pause, failed = _FIRST_POLL_PAUSE, None
+                waits, failed = 0, None
                 self._report(step.about)
 
     def _record_versions(self, built_in: Iterable[EndpointSlice], now: float) -> None:
@@ -307,9 +307,8 @@ class ServiceHandover:
 
 CONCURRENT_RELEASES: Final = 4
 """Each may wait long for the built-in controller."""
-RELEASE_PAUSE: Final = 5.0
-"""Seconds after the first failure of a release. The pause doubles each time."""
-LONGEST_RELEASE_PAUSE: Final = 60.0
+RELEASE_BACKOFF: Final = Backoff(initial=5.0, cap=60.0)
+"""After a release that failed."""
 
 
 class ReleaseTasks:
@@ -365,10 +364,10 @@ class ReleaseTasks:
 
     async def _release(self, key: Key) -> None:
         log = self._log.bind(service="/".join(key))
-        pause = RELEASE_PAUSE
+        failures = 0
         while not await self._is_released(key, log):
-            await self._sleep(pause)
-            pause = min(2 * pause, LONGEST_RELEASE_PAUSE)
+            failures += 1
+            await self._sleep(RELEASE_BACKOFF.delay(failures))
 
     async def _is_released(self, key: Key, log: Log) -> bool:
         """Try it once. Returns False where it has to be retried."""

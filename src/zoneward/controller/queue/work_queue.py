@@ -178,7 +178,7 @@ class ItemSchedule(Generic[K]):
         entry = self._worked_on(key)
         entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes)
         entry.failures, entry.stale = entry.failures + 1, False
-        due = now + self._back_off.pause(failed=entry.failures, chance=chance, retry_after=retry_after)
+        due = now + self._back_off.backoff.delay(entry.failures, random=chance, retry_after=retry_after)
         entry.not_before, entry.has_retry_after = now + (retry_after or 0.0), retry_after is not None
         has_news = entry.changed is not None
         self._merge_changes(entry)

@@ -27,6 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
 from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
@@ -34,7 +35,8 @@ from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.daemon.event_recorder import EventRecorder
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
-from zoneward.daemon.unreadable_objects import reference_to, regarding, unreadable_event
+from zoneward.daemon.rate_limiter import RateLimiter
+from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube import names
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service, ServiceStatus
@@ -190,7 +192,7 @@ class StatusWriter:
         self._queue = WorkQueue[Key](back_off=back_off or RequeueDelay(), clock=self._clock)
         self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._services: dict[Key, _ServiceStatus] = {}
-        self._paid_until = 0.0
+        self._limiter = RateLimiter(per_second=self._rate.per_second, burst=self._rate.burst, now=self._clock())
         self._nothing_waits = asyncio.Event()
         self._nothing_waits.set()
         self._waiting: set[Key] = set()
@@ -244,7 +246,7 @@ class StatusWriter:
         key = "", f"{found.resource.kind}/{found.namespace}/{found.name}"
         status = self._services.setdefault(key, _ServiceStatus(about))
         event = unreadable_event(found)
-        self._add_event(status, self._recorder.record(about, event, **regarding(found)))
+        self._add_event(status, self._recorder.record(about, event, **involved_kind(found)))
         self._enqueue_or_forget(key, status)
 
     def forget(self, key: Key) -> None:
@@ -301,8 +303,8 @@ class StatusWriter:
         status.written = None
         status.removals += 1
         # The first time it may have been a person, or an unintended overwrite.
-        pause = 0.0 if status.removals == 1 else min(LONGEST_PAUSE, 2.0 ** min(status.removals, 20))
-        status.not_before = self._clock() + pause
+        backoff = Backoff(initial=2.0, cap=LONGEST_PAUSE)
+        status.not_before = self._clock() + (0.0 if status.removals == 1 else backoff.delay(status.removals))
 
     def _enqueue_or_forget(self, key: Key, status: _ServiceStatus) -> None:
         if status.is_waiting:
@@ -480,7 +482,5 @@ class StatusWriter:
             del self._written_at[oldest]
 
     async def _limit_rate(self) -> None:
-        now, rate = self._clock(), self._rate
-        self._paid_until = max(self._paid_until, now - rate.burst / rate.per_second) + 1 / rate.per_second
-        if self._paid_until > now:
-            await self._sleep(self._paid_until - now)
+        if (wait := self._limiter.reserve(self._clock())) > 0:
+            await self._sleep(wait)
