@@ -235,7 +235,7 @@ class EndpointSliceController:
             with_selector(service),
             pods=pods,
             slices=sorted_slices,
-            surroundings=cluster_state,
+            cluster_state=cluster_state,
             trigger_time=trigger_time,
             taken=ExistingSliceNames(self.cache, namespace),
         )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import Cluster, a_node, a_service, demand_in, nodes_in, pods_in
+from tests.clusters import Cluster, a_node, a_service, demand_in, endpoint_answers, nodes_in, pods_in
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.controller.sync.demand_impact import DecisionSummary, may_differ, services_to_requeue, summarize
@@ -18,10 +18,10 @@ from zoneward.kube.objects import Allocatable, Node, NodeCondition
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand, demand_of
+from zoneward.routing.demand import Demand, compute_demand
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 from zoneward.slices.plan import FamilyPlan
 
 PROPORTIONAL = DecisionSummary(
@@ -30,7 +30,7 @@ PROPORTIONAL = DecisionSummary(
 
 
 def with_zones(**weights: int) -> Demand:
-    return demand_of(
+    return compute_demand(
         a_node(f"{zone}-{number}", zone, cpu=1) for zone, weight in weights.items() for number in range(weight)
     )
 
@@ -38,14 +38,17 @@ def with_zones(**weights: int) -> Demand:
 def state_of(cluster: Cluster, family: FamilyPlan) -> DecisionSummary:
     """What the controller knows when it has decided."""
     assert family.decision.assignment is not None
-    crowd = family.decision.assignment.crowd
-    zones = cluster.surroundings.demand.zones
-    has_zoneless = any((each.endpoint.zone or "") not in zones for each in crowd.in_order())
-    return summarize(family.decision, shared_addresses=len(crowd.twins), has_zoneless=has_zoneless)
+    endpoint_index = family.decision.assignment.endpoint_index
+    zones = cluster.cluster_state.demand.zones
+    buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
+    has_zoneless = any(each.zone not in zones for each in buckets) or any(
+        (each.endpoint.zone or "") not in zones for each in endpoint_index.shared_address
+    )
+    return summarize(family.decision, shared_addresses=len(endpoint_index.shared_address), has_zoneless=has_zoneless)
 
 
 def outcome(decision: Decision) -> tuple[object, ...]:
-    return decision.active, decision.reason, decision.hints, decision.groups
+    return decision.active, decision.reason, endpoint_answers(decision)
 
 
 @st.composite
@@ -73,7 +76,7 @@ def differences(data: st.DataObject, cluster: Cluster) -> Iterable[tuple[bool, b
     """For each address family, whether another demand gives another decision, and whether it may by its numbers."""
     settled = cluster.with_(configuration=changed(cluster.configuration, upstream=False)).settled()
     later = settled.with_(nodes=data.draw(other_nodes(settled.nodes)))
-    old, new = settled.surroundings.demand, later.surroundings.demand
+    old, new = settled.cluster_state.demand, later.cluster_state.demand
     for before, after in zip(settled.plan().families, later.plan().families, strict=True):
         differs = outcome(before.decision) != outcome(after.decision)
         state = state_of(settled, before)
@@ -132,7 +135,7 @@ def test_a_service_s_own_threshold_decides_whether_it_is_asked_again(threshold: 
         pods=pods_in({"a": 5, "b": 5}),
     ).settled()
     (family,) = cluster.plan().families
-    demands = {"old": cluster.surroundings.demand, "new": with_zones(a=7, b=3)}
+    demands = {"old": cluster.cluster_state.demand, "new": with_zones(a=7, b=3)}
     assert may_differ(state_of(cluster, family), **demands, configuration=cluster.configuration) == expected
 
 
@@ -166,8 +169,8 @@ def test_a_node_more_of_many_requeues_only_what_goes_by_exact_shares(asked: dict
     ]
     cluster = Cluster(service=a_service(**asked), nodes=tuple(nodes), pods=pods_in({"a": 12, "b": 12})).settled()
     (family,) = cluster.plan().families
-    old = cluster.surroundings.demand
-    new = demand_of([*nodes, a_node("more", "a", cpu=4)])
+    old = cluster.cluster_state.demand
+    new = compute_demand([*nodes, a_node("more", "a", cpu=4)])
     states = [(("ns", "svc"), [state_of(cluster, family)])]
     assert bool(services_to_requeue(states, old=old, new=new, configuration=cluster.configuration)) == expected
 
@@ -212,7 +215,7 @@ def test_below_the_starting_threshold_only_the_number_of_zones_counts(new: dict[
 def test_where_nodes_are_counted_one_without_cpu_changes_groups() -> None:
     state = changed(PROPORTIONAL, heuristic="local", approach=Approach.SUBSETTING, endpoints=9)
     nodes = [*nodes_in({"a": 4, "b": 4}), a_node("c-1", "a", cpu=None)]
-    old, new = (demand_of(each, missing_cpu="disable") for each in (nodes, [*nodes, a_node("c-2", "a", cpu=None)]))
+    old, new = (compute_demand(each, missing_cpu="disable") for each in (nodes, [*nodes, a_node("c-2", "a", cpu=None)]))
     assert old.reduced == new.reduced
     assert services_to_requeue([(("n", "s"), [state])], old=old, new=new, configuration=Configuration())
 

@@ -17,12 +17,15 @@ from zoneward.controller.sync.slice_writer import MAX_ENDPOINTS, SliceWrite, Sli
 from zoneward.controller.sync_counts import Operation
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
-from zoneward.slices.packing import SliceChanges
-from zoneward.slices.planned import FamilyPlan, ServicePlan
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
+from zoneward.slices.changes import SliceChanges
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 KEY = (SLICE.metadata.namespace, "cart")
 CREATE = SliceWrite(Operation.CREATE, SLICE)
@@ -39,7 +42,7 @@ async def created(writer: Writer) -> EndpointSlice:
 
 def somebody_changes(registry: Registry) -> None:
     kind = registry.kinds[SLICES_KEPT]
-    registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write(manager="other"))
+    registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write())
 
 
 def somebody_deletes(registry: Registry) -> None:
@@ -106,7 +109,7 @@ async def prepared(writer: Writer, registry: Registry) -> EndpointSlice:
         "endpoints": [],
         "ports": [],
     }
-    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing, Write(manager="test"))
+    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing, Write())
     found = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
     return replace(found, endpoints=SLICE.endpoints, ports=SLICE.ports)
 
@@ -188,9 +191,9 @@ DECISION = Decision(
     message="",
     endpoints=0,
     allocation=None,
-    hints=(),
     rules=(),
 )
+CLUSTER_STATE = ClusterState(demand=compute_demand(()), node_zones={}, configuration=Configuration())
 Places = Mapping[int, str]
 """The slice that each endpoint is in."""
 
@@ -216,7 +219,7 @@ def steps(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice
         update=tuple(each for name, each in after.items() if name in before and each != before[name]),
         delete=tuple(each for name, each in before.items() if name not in after),
     )
-    family = FamilyPlan("IPv4", DECISION, changes, (), (), None)
+    family = FamilyPlan(SERVICE, "IPv4", DECISION, changes, (), (), CLUSTER_STATE)
     return ordered_writes(ServicePlan(SERVICE, (family,), (), ()), previous=before)
 
 

@@ -43,8 +43,9 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.routing.demand import compute_demand
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,13 +168,15 @@ class ServiceHandover:
     def plan(self, state: HandoverState) -> ServicePlan:
         """Plan the Service with the Pods that were read last."""
         configuration = self._configuration
-        surroundings = Surroundings(
-            demand=demand_of(self._nodes, missing_cpu=configuration.hints.missing_cpu),
+        cluster_state = ClusterState(
+            demand=compute_demand(self._nodes, missing_cpu=configuration.hints.missing_cpu),
             node_zones={node.metadata.name: zone_of(node) for node in self._nodes},
             configuration=configuration,
         )
         service = with_selector(state.service)
-        return plan_service(service, pods=self._pods, slices=state.slices, surroundings=surroundings, taken=self._taken)
+        return plan_service(
+            service, pods=self._pods, slices=state.slices, cluster_state=cluster_state, taken=self._taken
+        )
 
     async def _read_pods(self, service: Service) -> None:
         selector = selector_of(service) or {}

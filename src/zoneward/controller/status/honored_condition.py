@@ -37,8 +37,8 @@ from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service
-from zoneward.routing.conditions import condition_of
-from zoneward.routing.selection.selection import is_proxied
+from zoneward.routing.selection.endpoint_selection import is_proxied
+from zoneward.routing.service_conditions import find_condition
 
 BEHIND_AFTER: Final = 90.0
 """Seconds after which the condition names the nodes that are behind: a Lease may be renewed 11 s after the last time,
@@ -143,7 +143,7 @@ def requested_approach(programmed: Condition) -> str:
 
 
 def _planned_condition(conditions: Iterable[Condition], type_: str) -> Condition:
-    return condition_of(conditions, type_) or Condition(type=type_)
+    return find_condition(conditions, type_) or Condition(type=type_)
 
 
 def _count_of_nodes(number: int) -> str:
@@ -349,7 +349,7 @@ class HonoredCondition:
         heappush(self._overdue, (self._clock() + seconds, next(self._next), state))
 
     def _reported(self, service: Service) -> Condition | None:
-        return condition_of(own_conditions(self._status_writer.as_reported(service)), names.HONORED_CONDITION)
+        return find_condition(own_conditions(self._status_writer.as_reported(service)), names.HONORED_CONDITION)
 
     def _with_honored(self, state: _HonoredState) -> tuple[Condition, ...]:
         presence = self._group(state.proxy_name).presence

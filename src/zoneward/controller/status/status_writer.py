@@ -40,7 +40,7 @@ from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unre
 from zoneward.kube import names
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service, ServiceStatus
-from zoneward.routing import events as routing_events
+from zoneward.routing.service_events import ServiceEvent
 
 OWN_CONDITION_TYPES: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION, names.HONORED_CONDITION)
 """The conditions that are ours."""
@@ -221,9 +221,7 @@ class StatusWriter:
         status = self._status_of(service)
         return service if status is None else with_own_conditions(service, status.reported)
 
-    def report(
-        self, service: Service, *, conditions: Iterable[Condition], events: Iterable[routing_events.Event] = ()
-    ) -> None:
+    def report(self, service: Service, *, conditions: Iterable[Condition], events: Iterable[ServiceEvent] = ()) -> None:
         """Write the conditions and events of a plan, soon; ``service`` is as in the cache."""
         conditions, events = tuple(conditions), tuple(events)
         existing, status = own_conditions(service), self._status_of(service)

@@ -37,16 +37,16 @@ from zoneward.controller.sync_counts import Operation
 from zoneward.kube.adoption import Course, course_of, selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.routing.events import Event
-from zoneward.slices.packing import is_owned
-from zoneward.slices.planned import ServicePlan
+from zoneward.routing.service_events import ServiceEvent
+from zoneward.slices.existing import is_owned
+from zoneward.slices.plan import ServicePlan
 
-CONTESTED: Final = Event(
+CONTESTED: Final = ServiceEvent(
     "Warning",
     "EndpointSlicesContested",
     "The built-in EndpointSlice controller writes slices of this Service too; Zoneward keeps off until it is quiet",
 )
-ORPHANED: Final = Event(
+ORPHANED: Final = ServiceEvent(
     "Warning",
     "EndpointSlicesOrphaned",
     "The annotation zoneward.dev/selector is gone and there is no selector: nobody keeps the EndpointSlices current",
@@ -81,7 +81,7 @@ class ServiceReconciler:
         self._slice_writer = SliceWriter(
             context.writer, tracker=tracker, metrics=context.metrics, on_news=queue.add_all
         )
-        self._unreported_events: dict[Key, tuple[Event, ...]] = {}
+        self._unreported_events: dict[Key, tuple[ServiceEvent, ...]] = {}
         self._orphaned: set[Key] = set()
         self._clock = asyncio.get_running_loop().time
 

@@ -17,17 +17,17 @@ from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.slices.kept import KeptService
-from zoneward.slices.planned import ServicePlan, Surroundings
+from zoneward.routing.demand import Demand, changes_demand, compute_demand
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan
+from zoneward.slices.planner import ServicePlanner
 
 
 @dataclass(slots=True)
 class _ServiceState:
     """A Service, and the Pods and slices that changed since its last plan."""
 
-    service: KeptService
+    service: ServicePlanner
     pods: dict[Key, LivePod | None] = field(default_factory=dict)
     slices: dict[str, EndpointSlice | None] = field(default_factory=dict)
 
@@ -131,14 +131,14 @@ class ServiceStates:
         )
 
     @property
-    def cluster_state(self) -> Surroundings:
+    def cluster_state(self) -> ClusterState:
         """As of the last `refresh_nodes`."""
         return self._cluster_state
 
-    def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> Surroundings:
+    def _make_cluster_state(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
         if demand is None:
-            demand = demand_of(self._cache.nodes, missing_cpu=self._configuration.hints.missing_cpu)
-        return Surroundings(demand=demand, node_zones=zones, configuration=self._configuration)
+            demand = compute_demand(self._cache.nodes, missing_cpu=self._configuration.hints.missing_cpu)
+        return ClusterState(demand=demand, node_zones=zones, configuration=self._configuration)
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
@@ -185,15 +185,15 @@ class ServiceStates:
         has_slices = any(is_own(each, self._configuration) for each in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.trigger_times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
-        return _ServiceState(KeptService(service, self._cluster_state, pods=pods, slices=slices))
+        return _ServiceState(ServicePlanner(service, self._cluster_state, pods=pods, slices=slices))
 
     def _apply_changes(self, key: Key, state: _ServiceState, service: Service) -> None:
-        state.service.surroundings(self._cluster_state)
-        state.service.service(service)
+        state.service.update_cluster(self._cluster_state)
+        state.service.update_service(service)
         for pod_key, pod in state.pods.items():
-            state.service.pod(pod_key, pod)
+            state.service.update_pod(pod_key, pod)
         for name, slice_ in state.slices.items():
-            state.service.slice(name, slice_)
+            state.service.update_slice(name, slice_)
         since = {name: None if pod is None else pod.status.ready_since for (_, name), pod in state.pods.items()}
         self.trigger_times.changed(key, created=service.metadata.creation_timestamp, pods=since)
         state.pods, state.slices = {}, {}
@@ -212,11 +212,12 @@ def _summary_of(decision: Decision, demand: Demand) -> DecisionSummary:
     assignment = decision.assignment
     if assignment is None:
         return summarize(decision, has_zoneless=True)
-    crowd, zones = assignment.crowd, set(demand.zones)
-    has_zoneless = any(cell.zone not in zones for cell in (*crowd.ready(), *crowd.rest())) or any(
-        (twin.endpoint.zone or "") not in zones for twin in crowd.twins
+    endpoint_index, zones = assignment.endpoint_index, set(demand.zones)
+    buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
+    has_zoneless = any(bucket.zone not in zones for bucket in buckets) or any(
+        (each.endpoint.zone or "") not in zones for each in endpoint_index.shared_address
     )
-    return summarize(decision, shared_addresses=len(crowd.twins), has_zoneless=has_zoneless)
+    return summarize(decision, shared_addresses=len(endpoint_index.shared_address), has_zoneless=has_zoneless)
 
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)

@@ -25,9 +25,9 @@ from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, identity
-from zoneward.routing.selection.slice_groups import group_of_slice
-from zoneward.slices.naming import slice_name
-from zoneward.slices.planned import ServicePlan
+from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.slices.changes import slice_name
+from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import port_key
 
 MAX_ENDPOINTS: Final = 1_000
