@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -18,8 +18,9 @@ from zoneward.client.resources import LivePod
 from zoneward.client.retries import Retries
 from zoneward.client.store import Store
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.adopting import Link
-from zoneward.controller.loop import Controller
+from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.kube import names
@@ -51,7 +52,7 @@ class Place:
     """``missing``: addresses that were taken away while their Pod was ready."""
 
     registry: Registry
-    link: Link
+    link: ReadWriteConnection
     missing: list[set[str]] = field(default_factory=list)
     _listed: set[str] = field(default_factory=set)
     _ready_since: dict[str, float] = field(default_factory=dict)
@@ -167,14 +168,22 @@ async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
 
 class HasLink(Protocol):
     @property
-    def link(self) -> Link: ...
+    def link(self) -> ReadWriteConnection: ...
 
 
 @asynccontextmanager
-async def at_work(place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any) -> AsyncIterator[Controller]:
-    """A controller that runs; it is over when the block is."""
-    given: Object = {"configuration": Configuration(), "writer": Writer(place.link), "back_off": HASTE}
-    controller = Controller(place.link, mode=mode, **(given | options))
+async def at_work(
+    place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any
+) -> AsyncIterator[EndpointSliceController]:
+    """A controller that runs; it is over when the block is. Options are fields of its context and options, or its own
+    arguments."""
+    given: Object = {"configuration": Configuration(), "writer": Writer(place.link), "back_off": HASTE} | options
+    of_context, of_options = (
+        {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
+        for kind in (ControllerContext, ControllerOptions)
+    )
+    context = ControllerContext(connection=place.link, mode=mode, **of_context)
+    controller = EndpointSliceController(context, ControllerOptions(**of_options), **given)
     running = asyncio.create_task(controller.run())
     try:
         yield controller
@@ -185,18 +194,22 @@ async def at_work(place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any
             await running
 
 
-async def settle(place: Place, controller: Controller) -> None:
+async def settle(place: Place, controller: EndpointSliceController) -> None:
     """Until the cache has all that the server has, and all that it leads to is written."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         version = place.registry.store.version
-        if await controller.settled(0.2) and _has_seen(place, controller) and version == place.registry.store.version:
+        if (
+            await controller.wait_until_idle(0.2)
+            and _has_seen(place, controller)
+            and version == place.registry.store.version
+        ):
             return
         await asyncio.sleep(0.005)
     raise AssertionError(f"not settled after {LIMIT:g} s: {controller.queue.depth()}")
 
 
-def _has_seen(place: Place, controller: Controller) -> bool:
+def _has_seen(place: Place, controller: EndpointSliceController) -> bool:
     cache = controller.cache
     stores: Mapping[str, Store[Any]] = {
         "pods": cache.pods,

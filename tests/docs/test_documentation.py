@@ -26,7 +26,7 @@ from zoneward.kube.objects import Condition
 from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
 from zoneward.report.plan_json import DecisionView, SkippedView, SlicesView, ZoneView
 from zoneward.report.route_report import NodeRoutes, PortRoute
-from zoneward.routing import events
+from zoneward.routing import service_events as events
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.configuration import Configuration, ConfigurationError, FeatureGates, configuration_from
 from zoneward.routing.demand import compute_demand

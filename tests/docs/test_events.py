@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import zoneward
-from zoneward.controller.status.conditions import TYPES
-from zoneward.controller.status.honored import HonoredReason
+from zoneward.controller.status.honored_condition import HonoredReason
+from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
 from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.proxy import proxy_events
 from zoneward.routing.rules import Reason
@@ -71,4 +71,4 @@ def test_every_message_of_a_warning_has_a_row_of_its_own() -> None:
 def test_every_reason_and_type_of_a_condition_has_a_row_and_no_other_has() -> None:
     rows = re.findall(r"^\| `([^`]+)` \|", section("Conditions"), re.MULTILINE)
     reasons = [reason.value for reason in (*Reason, *HonoredReason) if reason not in NEVER]
-    assert sorted(rows) == sorted([*TYPES, *reasons])
+    assert sorted(rows) == sorted([*OWN_CONDITION_TYPES, *reasons])

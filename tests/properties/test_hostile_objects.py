@@ -15,7 +15,8 @@ from zoneward.client.following import Followed
 from zoneward.client.reflector import Reflector
 from zoneward.client.resources import LEASES, RESOURCES, AnyResource, Key
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.context import ControllerContext
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.node_cache import NodeCache
@@ -117,7 +118,9 @@ def hostile_sets(plural: str) -> list[list[Object]]:
 
 async def controlled(plural: str, bad: Sequence[Object]) -> None:
     server = server_with(plural, bad)
-    controller = Controller(server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server))
+    controller = EndpointSliceController(
+        ControllerContext(connection=server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server))
+    )
     await follow(server, controller.cache, RESOURCES)
     plans = [plan for each in controller.cache.services if (plan := controller.decision(*name(each))) is not None]
     for plan in plans:

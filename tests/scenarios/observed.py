@@ -10,7 +10,7 @@ from tests.contract.api import Object
 
 from zoneward.cli.planning import Planned
 from zoneward.cli.routing import route_of
-from zoneward.controller.status.telling import CONTROLLER
+from zoneward.controller.status.status_writer import CONTROLLER
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
 from zoneward.report.route_report import PortRoute

@@ -19,10 +19,11 @@ from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
-from zoneward.controller.loop import Controller
+from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.controller.status.telling import Teller
+from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync_counts import Operation
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.gc_tuning import frozen_objects
@@ -93,22 +94,23 @@ async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> 
         access = Access(cluster=Cluster(server=serving.address), user=User())
         transport = await stack.enter_async_context(Transport(access, is_terminal=False))
         writer = Writer(transport)
-        teller = Teller(writer, instance="demo")
-        controller = Controller(
-            transport,
+        status_writer = StatusWriter(writer, instance="demo")
+        context = ControllerContext(
+            connection=transport,
+            writer=writer,
             configuration=Configuration(),
             mode=Mode.TAKE_OVER,
-            writer=writer,
-            teller=teller,
+            status_writer=status_writer,
             metrics=Heard(story),
-            batching=Batching(period=_PERIOD / play.speed),
         )
+        options = ControllerOptions(batching=Batching(period=_PERIOD / play.speed))
+        controller = EndpointSliceController(context, options)
         view = view_for(story, controller.cache, length=end / play.speed, plain=plain)
 
         async def perform_it() -> None:
             await _perform(play, registry, controller, story, until=end)
-            await controller.settled(_LAST)
-            await teller.settled(_LAST)
+            await controller.wait_until_idle(_LAST)
+            await status_writer.wait_until_written(_LAST)
             _look(controller, story)
 
         await first_to_end(perform_it(), controller.run(), _follow(controller, story), view.run())
@@ -133,14 +135,16 @@ def _moments(play: Play) -> Iterator[float]:
                 yield step.at + outage.duration
 
 
-async def _perform(play: Play, registry: Registry, controller: Controller, story: Story, *, until: float) -> None:
+async def _perform(
+    play: Play, registry: Registry, controller: EndpointSliceController, story: Story, *, until: float
+) -> None:
     """The play's own words go into the story."""
     seen = -1
 
     def is_done() -> bool:
         nonlocal seen
         before, seen = seen, registry.store.version
-        return before == seen and controller.is_settled
+        return before == seen and controller.is_idle
 
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(max(seconds, _STEP) if seconds else 0)
@@ -161,25 +165,25 @@ async def _perform(play: Play, registry: Registry, controller: Controller, story
     )
 
 
-async def _follow(controller: Controller, story: Story) -> None:
+async def _follow(controller: EndpointSliceController, story: Story) -> None:
     """Where traffic starts may change what becomes of a Service that needs no write for it."""
     known = compute_demand(controller.cache.nodes)
     while True:
         await asyncio.sleep(_LOOK)
         demand = compute_demand(controller.cache.nodes)
-        if demand != known and controller.is_settled:
+        if demand != known and controller.is_idle:
             known = demand
             _look(controller, story)
 
 
-def _look(controller: Controller, story: Story) -> None:
+def _look(controller: EndpointSliceController, story: Story) -> None:
     for plan in story.plans:
         fresh = controller.decision(plan.service.metadata.namespace, plan.service.metadata.name)
         if fresh is not None:
             story.looked(fresh)
 
 
-def _summary(controller: Controller, story: Story) -> list[str]:
+def _summary(controller: EndpointSliceController, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
     writes, cache = controller.metrics.writes, controller.cache
     cluster_state = ClusterState(

@@ -20,8 +20,8 @@ from zoneward.kube.visible import visible
 if TYPE_CHECKING:
     from zoneward.client.access import Access
     from zoneward.client.resources import Key
-    from zoneward.controller.handover.adopting import Adopting
-    from zoneward.controller.handover.adoption import Following, Step
+    from zoneward.controller.handover.handover_steps import HandoverStep, NextStep
+    from zoneward.controller.handover.service_handover import ServiceHandover
     from zoneward.kube.objects import EndpointSlice
 
 _TIMEOUT: Final = 60.0
@@ -31,8 +31,8 @@ _TIMEOUT: Final = 60.0
 class Way:
     """Over or back. ``again`` is the command that goes on where this one was cut off."""
 
-    run: "Callable[[Adopting], Coroutine[Any, Any, str]]"
-    following: "Callable[[Adopting], Following]"
+    run: "Callable[[ServiceHandover], Coroutine[Any, Any, str]]"
+    following: "Callable[[ServiceHandover], NextStep]"
     again: str
     after: str = ""
     """What has to be known once it is done."""
@@ -78,7 +78,7 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
     from zoneward.client.api_errors import CallFailed
     from zoneward.client.error_messages import complaint
     from zoneward.client.transport import Transport
-    from zoneward.controller.handover.adopting import Adopting
+    from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 
     configuration = configuration_for(options)
     if configuration.keep_built_in_label:
@@ -86,16 +86,16 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
     access, key = _where(service, options)
     name = "/".join(key)
-    begun: list[Adopting] = []
+    begun: list[ServiceHandover] = []
 
     async def run() -> None:
         async with Transport(access) as transport:
-            adopting = Adopting(
+            adopting = ServiceHandover(
                 transport,
                 key,
                 configuration=configuration,
-                tell=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
-                limit=timeout,
+                report=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
+                timeouts=HandoverTimeouts(total=timeout),
             )
             begun.append(adopting)
             if dry_run:
@@ -132,20 +132,20 @@ def _where(service: str, options: Options) -> "tuple[Access, Key]":
 # --- dry run ----------------------------------------------------------------------------------------------------------
 
 
-async def _show(adopting: "Adopting", way: Way, name: str) -> None:
-    from zoneward.controller.handover.adoption import steps
+async def _show(adopting: "ServiceHandover", way: Way, name: str) -> None:
+    from zoneward.controller.handover.handover_steps import all_steps
 
-    there = await adopting.look()
-    for number, step in enumerate(steps(there, way.following(adopting)), start=1):
+    there = await adopting.read_state()
+    for number, step in enumerate(all_steps(there, way.following(adopting)), start=1):
         click.echo("".join(_shown(number, step, name)), nl=False)
 
 
-def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
+def _shown(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
     """A step as a comment, and what it writes as YAML documents behind it."""
-    from zoneward.controller.handover.adoption import Await, ChangeService, DeleteSlices, WriteSlices
+    from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
     from zoneward.report.slice_manifests import slice_document, to_yaml
 
-    lines = [f"{number}. {'wait for ' if isinstance(step, Await) else ''}{step.about}"]
+    lines = [f"{number}. {'wait for ' if isinstance(step, WaitForOthers) else ''}{step.about}"]
     documents: list[object] = []
     if isinstance(step, ChangeService):
         namespace, _, service = name.partition("/")

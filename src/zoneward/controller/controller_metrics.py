@@ -167,7 +167,7 @@ class ControllerMetrics:
         gauge(
             f"{OURS}queue_oldest_seconds",
             "Seconds since the oldest change that is not written yet",
-            lambda: controller.queue.oldest(),
+            lambda: controller.queue.longest_wait(),
         )
         gauge(f"{OURS}leader", "1 where this replica holds the Lease and writes", lambda: program.is_leader)
         gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: controller.cache.synced.is_set())

@@ -61,7 +61,7 @@ class Sent:
     planned: Any = None
 
 
-class Observer(Protocol):
+class ReplicaObserver(Protocol):
     """Is told of every write that leaves, and may add what it was planned from; and says whose write is being done."""
 
     current: Sent | None
@@ -117,7 +117,7 @@ class Network:
 class Link:
     """The connection of one replica, ``name``."""
 
-    def __init__(self, network: Network, name: str, observer: Observer) -> None:
+    def __init__(self, network: Network, name: str, observer: ReplicaObserver) -> None:
         self.name: Final = name
         self._network, self._observer = network, observer
         self._registry = network.registry
