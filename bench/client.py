@@ -163,7 +163,7 @@ async def _serve() -> None:
 
 def _services_of_a_pod(shape: str) -> float:
     """Microseconds, the mean over many Pods; each is selected by one of the Services."""
-    from zoneward.client.cache import Cache
+    from zoneward.client.informer_cache import Cache
     from zoneward.kube.objects import ObjectMeta, Pod, PodMeta, Service, ServiceSpec
 
     number = 10_000
@@ -190,10 +190,10 @@ def _services_of_a_pod(shape: str) -> float:
 
 def _events() -> float:
     """Microseconds of CPU from the line of a watch to the told handler; every Pod is in the cache already."""
-    from zoneward.client.cache import Cache
+    from zoneward.client.informer_cache import Cache
+    from zoneward.client.list_watch_decoder import Unreadable
     from zoneward.client.resources import PODS as PODS_RESOURCE
     from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
-    from zoneward.client.unreadable import Unreadable
     from zoneward.client.watch_events import Change, parse
 
     with (_PAGES / "pods.events").open("rb") as file:
@@ -224,7 +224,7 @@ def _events() -> float:
 
 async def _list(address: str) -> tuple[float, float]:
     """Seconds of CPU for the list, and for decoding its pages from memory; the best of some runs."""
-    from zoneward.client.listing import list_all
+    from zoneward.client.list_pager import list_all
     from zoneward.client.resources import PODS as PODS_RESOURCE
 
     listed, decoded = [], []
@@ -248,12 +248,12 @@ async def _list(address: str) -> tuple[float, float]:
 
 async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
     """Bytes resident once the cache is synced, seconds of wall time and CPU; then CPU an event in microseconds."""
-    from zoneward.client.cache import Cache
-    from zoneward.client.connection import Abilities
+    from zoneward.client.informer_cache import Cache
     from zoneward.client.reflector import Reflector
     from zoneward.client.resources import NODES as NODES_RESOURCE
     from zoneward.client.resources import PODS as PODS_RESOURCE
     from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
+    from zoneward.client.transport_interface import Abilities
 
     cache, abilities, told = Cache((NODES_RESOURCE, SERVICES_RESOURCE, PODS_RESOURCE)), Abilities(way == "stream"), 0
     done = asyncio.Event()
@@ -286,7 +286,7 @@ async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
 
 
 async def _connected(address: str) -> AsyncIterator[Any]:
-    from zoneward.client.access import Access, Cluster, User
+    from zoneward.client.auth.client_config import Access, Cluster, User
     from zoneward.client.transport import Transport
 
     async with Transport(Access(cluster=Cluster(server=address), user=User())) as transport:

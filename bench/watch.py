@@ -33,7 +33,7 @@ def watch() -> Iterator[Figure]:
     from zoneward.cli.current_plans import CurrentPlans
     from zoneward.cli.options import Options
     from zoneward.cli.watch_views import Drawn
-    from zoneward.client.cache import Cache
+    from zoneward.client.informer_cache import Cache
     from zoneward.client.resources import LivePodCondition, LivePodStatus
     from zoneward.routing.configuration import Configuration
     from zoneward.routing.demand.demand import counts

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import find_access
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Adopting

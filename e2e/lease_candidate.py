@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import find_access
 from zoneward.client.transport import Transport
 from zoneward.controller.leader.candidate import Candidate, since_boot
 from zoneward.controller.leader.election import Timing

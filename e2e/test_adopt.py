@@ -21,11 +21,11 @@ from e2e.slice_watcher import SliceWatcher
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import find_access
 from zoneward.client.transport import Transport
 from zoneward.controller.handover.adopting import Adopting
 from zoneward.kube import names
-from zoneward.kube.adoption import MARKS, SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import MARKS, SKIP_MIRROR_LABEL
 from zoneward.routing.configuration import Configuration
 
 NAMESPACE = "shop"

@@ -11,7 +11,7 @@ from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
 from zoneward.client.resources import LegacyEndpoints, LegacySubset, LivePod
 from zoneward.controller.handover.legacy_endpoints import MANAGED_BY_LABEL, renewed
-from zoneward.kube.adoption import SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL
 from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
 from zoneward.kube.objects import ObjectMeta, Service
 

@@ -15,8 +15,8 @@ from tests.contract.objects import a_node, a_service, an_endpoint_slice
 from tests.deploy.manifests import DEPLOY, NAMESPACES, PROXY_MODES, the
 from tests.deploy.test_proxy_rights import Kernel, a_proxy
 
-from zoneward.client.kubeconfig import find_access
-from zoneward.client.node_leases import lease_name
+from zoneward.client.auth.kubeconfig import find_access
+from zoneward.kube.proxy_lease import lease_name
 
 BESIDE, INSTEAD = PROXY_MODES
 NODE, PATIENCE = "node-a", 60.0

@@ -21,11 +21,11 @@ from e2e.nodes import Bed, Namespace, Node
 from e2e.processes import Process
 from tests.contract.api import Api, Object
 
+from zoneward.kube.object_reader import read
 from zoneward.kube.objects import Service, zone_of
-from zoneward.kube.reading import read
 from zoneward.routing.request.approach import as_if_asked
 from zoneward.sample import cluster
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _COMMAND: Final = (sys.executable, "-m", "zoneward")
 _PATIENCE: Final = 60.0

@@ -14,13 +14,13 @@ from zoneward.cli.current_plans import CurrentPlans, rank_of
 from zoneward.cli.options import Options
 from zoneward.cli.planning import as_asked, surroundings_of
 from zoneward.cli.snapshots import services_in
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import Cache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
 from zoneward.report.decisions import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 RESOURCES: dict[str, Any] = {each.kind: each for each in (SERVICES, NODES, PODS, SLICES)}
 OBJECTS = [

@@ -15,7 +15,7 @@ from tests.cli.running import SAMPLE, Commands
 
 from zoneward.cli.options import Options
 from zoneward.cli.planning import plan_for
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import visible
 from zoneward.report.screen import screen
 from zoneward.report.text import Text
 

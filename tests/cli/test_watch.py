@@ -31,9 +31,9 @@ from zoneward.cli import watching
 from zoneward.cli.clusters import access_for
 from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Options
-from zoneward.client.cache import Cache
-from zoneward.client.following import follow
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import find_access
+from zoneward.client.informer_cache import Cache
+from zoneward.client.informers import follow
 from zoneward.client.reflector import Timing
 from zoneward.client.watch_health import Standing
 from zoneward.routing.configuration import Configuration

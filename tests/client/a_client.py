@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from zoneward.client.access import Access, Cluster, User
+from zoneward.client.auth.client_config import Access, Cluster, User
 from zoneward.client.retries import Retries
 from zoneward.client.transport import Transport
 

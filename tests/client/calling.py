@@ -11,10 +11,10 @@ from tests.client.serving import (
     json_status,
 )
 
-from zoneward.client.access import Access
 from zoneward.client.api_errors import (
     CallFailed,
 )
+from zoneward.client.auth.client_config import Access
 from zoneward.client.retries import Retries
 from zoneward.client.transport import Transport
 

@@ -7,8 +7,8 @@ from typing import Generic
 
 from tests.client.a_server import AServer
 
+from zoneward.client.object_store import Store
 from zoneward.client.resources import Key, Resource, T, key_of, version_of
-from zoneward.client.store import Store
 
 DEADLINE = 20.0
 

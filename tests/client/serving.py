@@ -11,7 +11,7 @@ from typing import Any
 import trustme
 from aiohttp import web
 
-from zoneward.client.access import Access, Cluster, Pem, User
+from zoneward.client.auth.client_config import Access, Cluster, Pem, User
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 HOST = "127.0.0.1"

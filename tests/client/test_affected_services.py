@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from zoneward.client.affected_services import tell_concerned
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import Cache
 from zoneward.client.resources import (
     Key,
     LiveNode,

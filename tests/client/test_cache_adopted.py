@@ -2,9 +2,9 @@
 
 from msgspec import convert
 
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import Cache
 from zoneward.client.resources import LivePod
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import Service
 
 

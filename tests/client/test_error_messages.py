@@ -10,7 +10,6 @@ import trustme
 from aiohttp import web
 from tests.client.serving import HOST, access_to, json_status, refused_port, served, server_side, showing, trusting
 
-from zoneward.client.access import Access, User
 from zoneward.client.api_errors import (
     CallFailed,
     Forbidden,
@@ -20,7 +19,8 @@ from zoneward.client.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from zoneward.client.certificate_dates import not_after
+from zoneward.client.auth.certificate_dates import not_after
+from zoneward.client.auth.client_config import Access, User
 from zoneward.client.error_messages import complaint, worded
 from zoneward.client.retries import Retries
 from zoneward.client.transport import Transport

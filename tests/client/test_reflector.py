@@ -11,10 +11,10 @@ from tests.client.a_server import AServer, Fault
 from tests.client.recording import Recording, until
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, SilentConnection
-from zoneward.client.connection import Abilities
+from zoneward.client.object_store import Store
 from zoneward.client.reflector import Reflector, Timing
 from zoneward.client.resources import PODS, LivePod
-from zoneward.client.store import Store
+from zoneward.client.transport_interface import Abilities
 
 QUICK = Timing(watch=4.0, silence=1.0)
 BOTH_LISTS = pytest.mark.parametrize("streams_lists", [True, False], ids=["streaming list", "pages"])

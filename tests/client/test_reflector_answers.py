@@ -10,11 +10,11 @@ import pytest
 from tests.client.recording import Recording
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, TooManyRequests, Unreachable
-from zoneward.client.connection import Abilities
-from zoneward.client.listing import UnexpectedAnswer
+from zoneward.client.list_pager import UnexpectedAnswer
+from zoneward.client.object_store import Store
 from zoneward.client.reflector import Reflector, Timing
 from zoneward.client.resources import NODES, PODS, LivePod
-from zoneward.client.store import Store
+from zoneward.client.transport_interface import Abilities
 
 Answer = bytes | Sequence[bytes] | Exception
 HANG = b""

@@ -11,13 +11,13 @@ from tests.client.recording import until
 from tests.client.serving import access_to
 from tests.contract.objects import a_node
 
-from zoneward.client.cache import Cache
-from zoneward.client.connection import Abilities
-from zoneward.client.following import follow
+from zoneward.client.informer_cache import Cache
+from zoneward.client.informers import follow
+from zoneward.client.object_store import Store
 from zoneward.client.reflector import Reflector
 from zoneward.client.resources import LEASES, NODES, Lease, LiveNode
-from zoneward.client.store import Store
 from zoneward.client.transport import Transport
+from zoneward.client.transport_interface import Abilities
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.registry import Registry

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from zoneward.client.synthetic import synthetic_cluster
-from zoneward.snapshots.lists import write_json
+from zoneward.snapshots.snapshot_writer import write_json
 
 Object = dict[str, Any]
 MODE = "service.kubernetes.io/topology-mode"

@@ -23,7 +23,6 @@ from tests.client.serving import (
     speaking,
 )
 
-from zoneward.client.access import Access, Exec, Impersonation, User
 from zoneward.client.api_errors import (
     AnswerTooLarge,
     ApiError,
@@ -41,6 +40,7 @@ from zoneward.client.api_errors import (
     Unreachable,
     watch_error,
 )
+from zoneward.client.auth.client_config import Access, Exec, Impersonation, User
 from zoneward.client.transport import Transport
 
 # --- what is sent -----------------------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def test_a_plugin_that_fails_is_no_crash_but_a_failed_call_that_was_not_sent(tmp
 
 
 def test_no_command_starts_with_the_client_on_board_and_a_kubeconfig_is_read_without_it() -> None:
-    code = "import sys, zoneward.cli.main, zoneward.client.kubeconfig; sys.exit('aiohttp' in sys.modules)"
+    code = "import sys, zoneward.cli.main, zoneward.client.auth.kubeconfig; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

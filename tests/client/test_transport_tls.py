@@ -23,12 +23,12 @@ from tests.client.serving import (
     tunnel,
 )
 
-from zoneward.client.access import Access, User
 from zoneward.client.api_errors import (
     CallFailed,
     TlsProblem,
     Unreachable,
 )
+from zoneward.client.auth.client_config import Access, User
 
 # --- TLS --------------------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from zoneward.client.api_errors import (
     Unreachable,
     api_error,
 )
-from zoneward.client.listing import UnexpectedAnswer
+from zoneward.client.list_pager import UnexpectedAnswer
 from zoneward.client.resources import (
     SERVICES,
     SLICES,

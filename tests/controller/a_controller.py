@@ -13,9 +13,9 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
 
+from zoneward.client.object_store import Store
 from zoneward.client.resources import LivePod
 from zoneward.client.retries import Retries
-from zoneward.client.store import Store
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.loop import Controller
@@ -33,7 +33,7 @@ from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.serving import Serving
 from zoneward.sandbox.server.store import Change
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 Object = dict[str, Any]
 KEPT: Final = "endpointslices.discovery.k8s.io"

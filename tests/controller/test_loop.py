@@ -19,7 +19,7 @@ from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.status.telling import Teller
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.play.driver import play
 from zoneward.sandbox.play.reading import read_play

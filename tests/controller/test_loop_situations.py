@@ -22,7 +22,7 @@ from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.status.telling import Teller
 from zoneward.daemon.log import Told
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.routing.configuration import Configuration, Gates, SubsettingSettings
 from zoneward.sandbox.server.store import Change

@@ -10,7 +10,7 @@ from tests.deploy.manifests import DEPLOY, PROXY_MODES, Object, container, manif
 
 import zoneward
 from zoneward.cli.main import cli
-from zoneward.client.node_leases import lease_name
+from zoneward.kube.proxy_lease import lease_name
 from zoneward.proxy.settings import DEFAULT_PORT, HEALTHZ_PORT, ProxySettings, proxy_settings_from
 from zoneward.routing.configuration import Configuration, configuration_from
 

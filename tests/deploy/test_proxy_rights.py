@@ -10,10 +10,10 @@ from tests.contract.objects import a_node, a_service, an_endpoint_slice
 from tests.deploy.asking import Asked
 from tests.deploy.manifests import PROXY_MODES, granted
 
-from zoneward.client.access import Access
-from zoneward.client.node_leases import lease_name
+from zoneward.client.auth.client_config import Access
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Silent
+from zoneward.kube.proxy_lease import lease_name
 from zoneward.proxy import node_lease
 from zoneward.proxy.kernel.applying import NftProcess
 from zoneward.proxy.kernel.fake_kernel import FakeKernel

@@ -34,7 +34,7 @@ from zoneward.routing.reasons import Reason
 from zoneward.routing.request import asked
 from zoneward.routing.rules import Rule
 from zoneward.routing.selection.selection import SelectionRule
-from zoneward.snapshots.snapshot import read_snapshot
+from zoneward.snapshots.cluster_snapshot import read_snapshot
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.kube.bad_inputs import BAD_INPUTS, GOOD, Badness
 from tests.kube.documents import DOCUMENTS, FORMS, Document
 
-from zoneward.kube.reading import InputError, read
+from zoneward.kube.object_reader import InputError, read
 
 
 def test_every_way_to_be_wrong_has_an_example() -> None:

@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zoneward.kube.input_error import MAX_LENGTH, InputError
+from zoneward.kube.object_reader import read
 from zoneward.kube.objects import KINDS
-from zoneward.kube.reading import read
+from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.saving import save
-from zoneward.snapshots.snapshot import Snapshot
 
 MANY: Final = settings(max_examples=300)
 TAGS: Final = ("", "!!int ", "!!float ", "!!bool ", "!!null ", "!!timestamp ", "!!binary ", "!!set ", "!!omap ", "!x ")

@@ -12,7 +12,7 @@ from tests.contract.objects import a_node, a_pod, a_service
 from zoneward.client.resources import ENDPOINTS, LEASES, RESOURCES
 from zoneward.controller.handover.legacy_endpoints import OVER_CAPACITY_ANNOTATION
 from zoneward.kube import names
-from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 
 Object = dict[str, Any]
 

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from tests.clusters import SERVICE, Cluster, a_service, a_slice, endpoints_in, nodes_in, pods_in, rounded
 from tests.properties.random_clusters import clusters, examples
 
-from zoneward.kube.adoption import SELECTOR_ANNOTATION, as_mark
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, as_mark
 from zoneward.kube.names import APPROACH_ANNOTATION
+from zoneward.kube.object_reader import read
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
-from zoneward.kube.reading import read
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.events import NOT_ACCEPTED
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.asked import Approach
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 from zoneward.snapshots import pseudonyms
-from zoneward.snapshots.anonymizing import anonymized
+from zoneward.snapshots.anonymizer import anonymized
+from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.saving import Form, documents, save
-from zoneward.snapshots.snapshot import Snapshot
 
 WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
 

@@ -12,11 +12,10 @@ from tests.properties.hostile_objects import Object, Raw, an_adopted_service, ch
 from tests.properties.test_hostile_objects import GOOD, follow, hostile_sets, server_with
 
 from zoneward.client.api_errors import ApiError, CallFailed, api_error
-from zoneward.client.cache import Cache
-from zoneward.client.node_leases import Programmed
+from zoneward.client.informer_cache import Cache
+from zoneward.client.list_watch_decoder import Unreadable
+from zoneward.client.object_store import Store
 from zoneward.client.resources import ENDPOINTS, LEASES, Lease, LiveNode, LivePod, Resource, T
-from zoneward.client.store import Store
-from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer
 from zoneward.controller.handover import keeping_endpoints
 from zoneward.controller.handover.adopting import Adopting
@@ -27,6 +26,7 @@ from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.node_proxies import NodeProxies
 from zoneward.kube.objects import Service
+from zoneward.kube.proxy_lease import Programmed
 from zoneward.routing.configuration import Configuration
 
 NAMESPACE = GOOD[0]

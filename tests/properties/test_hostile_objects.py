@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from tests.properties.hostile_objects import KINDS, Object, hostile, objects, written
 
-from zoneward.client.connection import Abilities
-from zoneward.client.following import Followed
+from zoneward.client.informers import Followed
 from zoneward.client.reflector import Reflector
 from zoneward.client.resources import LEASES, RESOURCES, AnyResource, Key
+from zoneward.client.transport_interface import Abilities
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode

@@ -11,10 +11,10 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.node_leases import LIVES, RENEWED, Programmed, read
 from zoneward.client.resources import LEASES, Lease
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import OwnerReference
+from zoneward.kube.proxy_lease import LIVES, RENEWED, Programmed, read
 from zoneward.proxy.node_lease import LEAST, NodeLease
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Faults, parse_fault

@@ -8,13 +8,13 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from zoneward.kube.reading import read
+from zoneward.kube.object_reader import read
 from zoneward.report.screen import screen
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.sample import cluster
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 REVERSE = re.compile(r"\x1b\[(?:[0-9;]*;)?7(?:;[0-9;]*)?m")
 

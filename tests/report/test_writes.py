@@ -7,14 +7,14 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
+from zoneward.kube.object_reader import read
 from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Service
-from zoneward.kube.reading import read
 from zoneward.report.writes import Written, told, written
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.sample import cluster
 from zoneward.slices.plan import Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 NOT_READY = (NodeCondition(type="Ready", status="False"),)
 Change = Callable[[Pod], Pod | None]

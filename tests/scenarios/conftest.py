@@ -8,7 +8,7 @@ import yaml
 from tests.contract.api import Api
 from tests.scenarios.playing import Server
 
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import find_access
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.selection.selection import CONSUMERS
 from zoneward.routing.selection.slice_groups import group_of_slice
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from tests.scenarios.history import History, following, path_in, versions
 from tests.scenarios.observed import Lists, Observed, told
 from tests.scenarios.scenario import Scenario, Step, configured
 
-from zoneward.client.access import Access
-from zoneward.client.store import Store
+from zoneward.client.auth.client_config import Access
+from zoneward.client.object_store import Store
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller

@@ -9,9 +9,9 @@ from tests.clusters import a_node, a_pod, a_service, a_slice, an_endpoint
 
 from zoneward.client.resources import LiveNode, LiveNodeMeta, LivePod, LivePodMeta, LivePodStatus
 from zoneward.client.synthetic import synthetic_cluster
-from zoneward.kube.reading import read
+from zoneward.kube.object_reader import read
+from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.saving import Form, documents, save
-from zoneward.snapshots.snapshot import Snapshot
 
 
 def saved(snapshot: Snapshot, form: Form = "json") -> bytes:

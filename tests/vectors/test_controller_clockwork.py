@@ -15,7 +15,7 @@ from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
 from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
 
 from zoneward.client.affected_services import tell_concerned
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import Cache
 from zoneward.client.resources import Key, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.controller.queue.batching import BackOff, Batching
 from zoneward.controller.queue.schedule import Schedule

@@ -9,7 +9,7 @@ from zoneward.cli.options import Note, Options, tell
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
+    from zoneward.client.auth.client_config import Access
 
 
 INSECURE: Final = (
@@ -22,7 +22,7 @@ def access_for(options: Options) -> "tuple[Access, str | None]":
 
     Raises InputError or a usage error.
     """
-    from zoneward.client.kubeconfig import find_access
+    from zoneward.client.auth.kubeconfig import find_access
 
     try:
         access = find_access(

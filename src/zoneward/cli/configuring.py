@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from zoneward.cli.options import Options
-from zoneward.kube.files import read_small
 from zoneward.kube.input_error import InputError, show
+from zoneward.kube.input_files import read_small
 from zoneward.kube.malformed import Malformed
 from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
 

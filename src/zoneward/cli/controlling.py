@@ -12,7 +12,7 @@ import click
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
 from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import find_access
 from zoneward.controller.mode import Mode
 from zoneward.controller.settings import Settings
 from zoneward.daemon.go_duration import seconds_of

@@ -8,10 +8,10 @@ import click
 from zoneward.cli.options import Options
 from zoneward.cli.planning import as_asked, surroundings_of
 from zoneward.client.affected_services import tell_concerned
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import Cache
 from zoneward.client.resources import Key, LiveNode, key_of
+from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.objects import Service, zone_of
-from zoneward.kube.selector import parse_selector
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.report.decisions import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration

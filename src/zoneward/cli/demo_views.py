@@ -11,7 +11,7 @@ from zoneward.cli.demo_story import Story
 from zoneward.cli.options import Options, table_width, wants_color
 from zoneward.cli.streaming import Stream
 from zoneward.cli.terminal import Screen, is_screen
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import Cache
 from zoneward.kube.objects import says_ready
 from zoneward.report.demo_screen import ZoneNow, demo_screen, log_text, sum_of
 from zoneward.routing.configuration import Configuration

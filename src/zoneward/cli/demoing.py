@@ -16,8 +16,8 @@ from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.printing import print_line
 from zoneward.cli.running_together import first_to_end
 from zoneward.cli.whole_file import whole_file
-from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed
+from zoneward.client.auth.client_config import Access, Cluster, User
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller

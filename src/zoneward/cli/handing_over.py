@@ -15,10 +15,10 @@ from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.options import Note, Options, tell
 from zoneward.cli.printing import print_line
 from zoneward.kube.input_error import InputError
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import visible
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
+    from zoneward.client.auth.client_config import Access
     from zoneward.client.resources import Key
     from zoneward.controller.handover.adopting import Adopting
     from zoneward.controller.handover.adoption import Following, Step

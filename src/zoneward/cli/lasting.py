@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.in_cluster import SERVICE_ACCOUNT
+from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
+    from zoneward.client.auth.client_config import Access
     from zoneward.daemon.log import Log
 
 _EXTRA: Final = ("prometheus_client", "structlog")

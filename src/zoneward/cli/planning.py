@@ -13,7 +13,7 @@ from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.request.approach import as_if_asked
 from zoneward.routing.selection.selection import CONSUMERS
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import click
 
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import visible
 
 
 def print_line(text: str, *, err: bool = False) -> None:

@@ -14,7 +14,7 @@ from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, rea
 from zoneward.cli.options import Options
 from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import find_access
 from zoneward.client.resources import Key
 from zoneward.daemon.go_duration import seconds_of
 from zoneward.daemon.listening import listen_of, listen_of_or_nowhere
@@ -39,7 +39,7 @@ from zoneward.proxy.ruleset.text import text
 from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration, ConfigurationError
 from zoneward.routing.selection.selection import ZONEWARD
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _LISTS: Final = ("cluster_cidrs", "node_port_addresses", "service_cidrs")
 _OPTIONS: Final = {

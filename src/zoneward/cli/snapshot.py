@@ -12,7 +12,7 @@ import click
 from zoneward.cli.options import Note, Options, reading_options, tell
 
 if TYPE_CHECKING:
-    from zoneward.snapshots.snapshot import Snapshot
+    from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 @click.command("snapshot")
@@ -58,7 +58,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
             from zoneward.routing.algorithms.registry import HEURISTICS
             from zoneward.routing.reasons import Reason
             from zoneward.routing.request.asked import Approach
-            from zoneward.snapshots.anonymizing import anonymized
+            from zoneward.snapshots.anonymizer import anonymized
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
         with _compressed(file) if name.endswith(".gz") else _as_it_is(file) as stream:

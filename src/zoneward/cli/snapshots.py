@@ -9,11 +9,11 @@ import click
 from zoneward.cli.clusters import access_for
 from zoneward.cli.options import Note, Options
 from zoneward.kube.input_error import InputError
+from zoneward.kube.label_selector import parse_selector
+from zoneward.kube.object_reader import read
 from zoneward.kube.objects import Node, Service
-from zoneward.kube.reading import read
-from zoneward.kube.selector import parse_selector
 from zoneward.routing.rules import listed
-from zoneward.snapshots.snapshot import Snapshot, read_snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
 
 
 def snapshot_for(options: Options) -> Snapshot:
@@ -32,7 +32,7 @@ def snapshot_for(options: Options) -> Snapshot:
         return Snapshot.of(read("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
     if options.files:
         return read_snapshot(options.files, stdin=sys.stdin.buffer)
-    from zoneward.snapshots.live import read_cluster
+    from zoneward.snapshots.live_cluster import read_cluster
 
     access, namespace = access_for(options)
     return read_cluster(access, namespace=namespace)

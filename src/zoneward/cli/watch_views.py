@@ -13,8 +13,8 @@ from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Note, Options, table_width, tell, wants_color
 from zoneward.cli.streaming import Stream
 from zoneward.cli.terminal import Screen, is_screen
-from zoneward.client.cache import Cache
-from zoneward.kube.visible import visible
+from zoneward.client.informer_cache import Cache
+from zoneward.kube.safe_text import visible
 from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
 
 if TYPE_CHECKING:

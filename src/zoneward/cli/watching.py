@@ -18,17 +18,17 @@ from zoneward.cli.snapshots import no_services, services_in
 from zoneward.cli.uncollected import uncollected
 from zoneward.cli.watch_views import View, view_for
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.cache import Cache
 from zoneward.client.error_messages import complaint, shown_server
-from zoneward.client.following import follow
+from zoneward.client.informer_cache import Cache
+from zoneward.client.informers import follow
+from zoneward.client.list_watch_decoder import Unreadable, left_out
 from zoneward.client.transport import Transport
-from zoneward.client.unreadable import Unreadable, left_out
 from zoneward.client.watch_health import Standing
 from zoneward.report.decision_changes import DecisionChange
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
+    from zoneward.client.auth.client_config import Access
 
 WATCHABLE: Final = ("table", "wide", "json")
 _SETTLING: Final = 0.1

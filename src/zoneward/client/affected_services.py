@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import Cache
 from zoneward.client.resources import Key, Live, LiveNode, LivePod, key_of, owner_of
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready, zone_of
 

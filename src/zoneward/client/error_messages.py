@@ -4,7 +4,6 @@ import re
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from zoneward.client.access import Access
 from zoneward.client.api_errors import (
     ApiError,
     CallFailed,
@@ -16,10 +15,11 @@ from zoneward.client.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from zoneward.client.certificate_dates import not_after
-from zoneward.client.tls import PemSource
+from zoneward.client.auth.certificate_dates import not_after
+from zoneward.client.auth.client_config import Access
+from zoneward.client.auth.tls import PemSource
 from zoneward.kube.input_error import MAX_LENGTH, InputError, show
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import visible
 
 _SECRET: Final = 16
 """As many characters in a path may be a token."""

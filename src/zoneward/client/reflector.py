@@ -25,10 +25,10 @@ from random import Random
 from typing import Final, Generic, NoReturn, Protocol
 
 from zoneward.client.api_errors import ApiError, CallFailed, Gone, TimedOut, TooManyRequests
-from zoneward.client.connection import Abilities, Connection
-from zoneward.client.listing import LIMITS, EndlessList, UnexpectedAnswer, pages
+from zoneward.client.list_pager import LIMITS, EndlessList, UnexpectedAnswer, pages
+from zoneward.client.list_watch_decoder import Unreadable
 from zoneward.client.resources import Key, Resource, T, T_contra, key_of, version_of
-from zoneward.client.unreadable import Unreadable
+from zoneward.client.transport_interface import Abilities, Connection
 from zoneward.client.watch_events import Bookmark, parse
 
 _REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 406, 422})
@@ -42,7 +42,7 @@ _BROKEN_LISTS: Final = 3
 
 
 class Sink(Protocol[T_contra]):
-    """Takes what is seen; `zoneward.client.store.Store` is one. None of them may wait."""
+    """Takes what is seen; `zoneward.client.object_store.Store` is one. None of them may wait."""
 
     def put(self, thing: T_contra, *, even_older: bool = False) -> None: ...
     def delete(self, thing: T_contra) -> None: ...

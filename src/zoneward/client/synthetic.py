@@ -5,7 +5,7 @@ what only decorates it are drawn from streams of their own, so that ``realistic=
 fields: quick to make, to write and to read.
 
 Only a few numbers per Node and Service are held in memory; pods come one after the other, those of a Service together.
-`zoneward.snapshots.lists` writes them down.
+`zoneward.snapshots.snapshot_writer` writes them down.
 """
 
 from bisect import bisect

@@ -18,7 +18,6 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from zoneward import __version__
-from zoneward.client.access import Access
 from zoneward.client.api_errors import (
     ApiError,
     CallFailed,
@@ -28,14 +27,15 @@ from zoneward.client.api_errors import (
     Unreachable,
     api_error,
 )
+from zoneward.client.auth.client_config import Access
+from zoneward.client.auth.credentials import Credentials, Identity, impersonation_headers
+from zoneward.client.auth.tls import TlsContexts
 from zoneward.client.bodies import blocks, body_of
-from zoneward.client.credentials import Credentials, Identity, impersonation_headers
-from zoneward.client.failures import failures
-from zoneward.client.http_proxies import is_here, proxy_for
-from zoneward.client.lines import lines
+from zoneward.client.dialer import is_here, proxy_for
+from zoneward.client.response_body import lines
 from zoneward.client.retries import Retries
 from zoneward.client.sockets import opened
-from zoneward.client.tls import TlsContexts
+from zoneward.client.transport_errors import failures
 from zoneward.kube.input_error import InputError
 
 TIME_LIMIT: Final = 60.0

@@ -6,9 +6,9 @@ from typing import Final, Generic
 import msgspec
 
 from zoneward.client.api_errors import watch_error
-from zoneward.client.listing import UnexpectedAnswer
+from zoneward.client.list_pager import UnexpectedAnswer
+from zoneward.client.list_watch_decoder import Unreadable, decoded_event
 from zoneward.client.resources import Resource, T
-from zoneward.client.unreadable import Unreadable, decoded_event
 from zoneward.kube.readable_json import FAILURES, decode
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"

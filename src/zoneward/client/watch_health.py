@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.connection import Connection
 from zoneward.client.resources import AnyResource
+from zoneward.client.transport_interface import Connection
 
 _NO_QUERY: Mapping[str, str] = {}
 
 
 class Standing:
-    """A connection that notes which watches stand. Give it to `zoneward.client.following.follow` in place of the other
+    """A connection that notes which watches stand. Give it to `zoneward.client.informers.follow` in place of the other
     one, and `trouble` as its ``on_trouble``.
 
     ``clock`` counts seconds. A watch that breaks and stands again within ``patience`` seconds is no trouble: servers

@@ -29,7 +29,7 @@ from zoneward.client.api_errors import (
     TimedOut,
     TooManyRequests,
 )
-from zoneward.client.listing import UnexpectedAnswer
+from zoneward.client.list_pager import UnexpectedAnswer
 from zoneward.client.resources import Event, K, Lease, LegacyEndpoints, Place
 from zoneward.kube.objects import EndpointSlice, ObjectMeta, Service
 from zoneward.kube.readable_json import FAILURES, decode

@@ -12,12 +12,12 @@ from typing import Final
 
 from zoneward.client.affected_services import concerned
 from zoneward.client.api_errors import ApiError
-from zoneward.client.cache import Cache
-from zoneward.client.following import Trouble, follow
+from zoneward.client.informer_cache import Cache
+from zoneward.client.informers import Trouble, follow
+from zoneward.client.list_watch_decoder import Unreadable
+from zoneward.client.object_store import Handler
 from zoneward.client.reflector import Timing
 from zoneward.client.resources import LEASES, SLICES, AnyResource, Key, LiveNode, LivePod, T, key_of, service_of
-from zoneward.client.store import Handler
-from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
@@ -39,7 +39,7 @@ from zoneward.controller.sync.tracker import Tracker
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import log_unreadable
-from zoneward.kube.adoption import Course, with_selector
+from zoneward.kube.adoption_marks import Course, with_selector
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.selection import ZONEWARD, Consumer

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from zoneward import __version__
-from zoneward.client.access import Access
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
+from zoneward.client.auth.client_config import Access
 from zoneward.client.error_messages import worded
 from zoneward.client.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyResource, Key
 from zoneward.client.transport import Transport

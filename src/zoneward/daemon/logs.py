@@ -20,7 +20,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from zoneward.daemon.log import Log, LogFormat
 from zoneward.daemon.repetition import Repetition
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import visible
 
 
 class Level(StrEnum):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from zoneward.client.unreadable import Unreadable
+from zoneward.client.list_watch_decoder import Unreadable
 from zoneward.daemon.log import Log
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing.events import Event

@@ -3,7 +3,7 @@
 import re
 from typing import Final, TypeVar
 
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import visible
 
 FORMULA: Final = r"\A([=+\-@\t\r\n])"
 """How text begins that a spreadsheet calculates, the first character as a group; for any library of expressions."""

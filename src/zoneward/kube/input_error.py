@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import visible
 
 MAX_LENGTH: Final = 300
 """Longest message, in characters: a line that a terminal still shows as a few rows."""

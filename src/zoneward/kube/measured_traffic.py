@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from zoneward.kube.input_error import InputError
-from zoneward.kube.unpacking import unpack
+from zoneward.kube.text_encoding import unpack
 
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "MeasuredTraffic"

@@ -13,10 +13,10 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
-from zoneward.client.node_leases import RENEWED, Programmed, lease_of
 from zoneward.client.resources import LEASES, micro_time
 from zoneward.client.writer import Sender, Writer
 from zoneward.kube.objects import ObjectMeta, OwnerReference
+from zoneward.kube.proxy_lease import RENEWED, Programmed, lease_of
 
 LEAST: Final = 10.0
 """Seconds between two writes."""

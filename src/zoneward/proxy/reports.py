@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.list_watch_decoder import Unreadable
 from zoneward.client.resources import AnyResource, Key
-from zoneward.client.unreadable import Unreadable
 from zoneward.daemon.log import Log
 from zoneward.daemon.unreadable import log_unreadable
 from zoneward.kube.input_error import show

@@ -10,14 +10,14 @@ from typing import Any, Final
 from msgspec.json import encode
 
 from zoneward import __version__
-from zoneward.client.access import Access
 from zoneward.client.api_errors import CallFailed, NotFound
+from zoneward.client.auth.client_config import Access
 from zoneward.client.error_messages import complaint, worded
-from zoneward.client.following import follow
+from zoneward.client.informers import follow
+from zoneward.client.list_watch_decoder import Unreadable
 from zoneward.client.reflector import Timing
 from zoneward.client.resources import NODES, SERVICES, AnyResource, Key, LiveNode
 from zoneward.client.transport import Transport
-from zoneward.client.unreadable import Unreadable
 from zoneward.client.watch_health import Standing
 from zoneward.client.writer import Outcome, Writer, outcome_of
 from zoneward.daemon.garbage import collected_seldom

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from zoneward.client.api_errors import ApiError, CallFailed
+from zoneward.client.list_watch_decoder import Unreadable
 from zoneward.client.resources import EVENTS
 from zoneward.client.resources import Event as Written
-from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, Writer, outcome_of
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent

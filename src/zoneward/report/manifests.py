@@ -7,7 +7,7 @@ import msgspec
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import visible
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.rules import counted
 from zoneward.slices.plan import ServicePlan

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import rich.text
 
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import visible
 
 AnyText = rich.text.Text
 """Also what comes of a `Text` that is cut, split or joined."""

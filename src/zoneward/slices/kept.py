@@ -9,7 +9,7 @@ Service's ports and families, settings) is rare, and costs as much as a start. S
 
 from collections.abc import Container, Hashable, Iterable, Mapping
 
-from zoneward.kube.adoption import selector_of
+from zoneward.kube.adoption_marks import selector_of
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.events import events_of, upstream_events_of

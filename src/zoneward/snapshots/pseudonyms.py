@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import count, islice
 from typing import Final, Literal, Protocol
 
-from zoneward.snapshots.impersonal import is_public_place
+from zoneward.snapshots.public_values import is_public_place
 
 Kind = Literal[
     "namespace",

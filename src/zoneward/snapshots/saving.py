@@ -7,8 +7,8 @@ import msgspec
 
 from zoneward.client.resources import READY_SINCE
 from zoneward.kube.objects import KINDS, EndpointSlice, Node, Object, Pod, PodMeta, PodStatus, Service
-from zoneward.snapshots.lists import Sink, write_json, write_yaml
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
+from zoneward.snapshots.snapshot_writer import Sink, write_json, write_yaml
 
 Form = Literal["json", "yaml"]
 _HEADS: Final = {struct: {"apiVersion": version, "kind": kind} for (version, kind), struct in KINDS.items()}

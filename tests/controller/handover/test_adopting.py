@@ -11,7 +11,7 @@ from tests.controller.a_built_in import KEPT, KEY, NUMBER, Shop, a_shop
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Adopting
 from zoneward.kube import names
-from zoneward.kube.adoption import MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.kinds import Kind

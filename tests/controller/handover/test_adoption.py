@@ -28,7 +28,7 @@ from zoneward.controller.handover.adoption import (
     steps,
 )
 from zoneward.kube import names
-from zoneward.kube.adoption import (
+from zoneward.kube.adoption_marks import (
     BEFORE_ANNOTATION,
     ENDPOINTS_ANNOTATION,
     MARKS,

@@ -17,7 +17,7 @@ from zoneward.controller.handover.legacy_endpoints import (
     renewed,
     subsets_of,
 )
-from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.names import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from zoneward.kube.objects import ObjectMeta, Service
 

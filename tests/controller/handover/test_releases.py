@@ -13,7 +13,7 @@ from zoneward.client.resources import SERVICES, Key
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.releases import AT_ONCE, Releases
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.in_process import InProcess

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.client.serving import speaking
 from tests.controller.leader.an_election import KEY
 
-from zoneward.client.access import Access, Cluster, User
+from zoneward.client.auth.client_config import Access, Cluster, User
 from zoneward.client.resources import SLICES
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Withheld, Writer

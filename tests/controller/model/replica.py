@@ -10,7 +10,8 @@ from tests.controller.leader.an_election import KEY, seconds
 from tests.controller.model.judge import Judge
 from tests.controller.model.network import Link, Network
 
-from zoneward.client import api_errors, listing
+from zoneward.client import api_errors
+from zoneward.client import list_pager as listing
 from zoneward.client import writer as writing
 from zoneward.client.resources import RESOURCES, Key
 from zoneward.controller.leader.candidate import Candidate

@@ -24,7 +24,7 @@ from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.events import DISABLED, ENABLED
 from zoneward.sandbox.server.beginning import begun
 from zoneward.slices.plan import Surroundings, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 QUIET_WITHIN: Final = 200.0
 """Seconds after which all must be written once nothing happens any more: pauses after failures grow to a minute."""

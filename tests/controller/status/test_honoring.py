@@ -12,10 +12,9 @@ from tests.controller.a_controller import PODS, Place, a_place, at_work, fill, s
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed, Forbidden
-from zoneward.client.node_leases import Programmed, lease_of
+from zoneward.client.list_watch_decoder import Unreadable
 from zoneward.client.resources import LEASES, Key
 from zoneward.client.transport import Transport
-from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Writer, encoded
 from zoneward.controller.loop import Controller
 from zoneward.controller.status import honoring
@@ -23,6 +22,7 @@ from zoneward.controller.status.telling import Teller
 from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import Service
+from zoneward.kube.proxy_lease import Programmed, lease_of
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.store import Change
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from zoneward.client.cache import Cache
-from zoneward.client.node_leases import LIVES, Programmed, lease_of
+from zoneward.client.informer_cache import Cache
 from zoneward.client.resources import RESOURCES, LiveNode, LiveNodeMeta
 from zoneward.client.writer import Writer
 from zoneward.controller.leader.leading import always
@@ -18,6 +17,7 @@ from zoneward.controller.status.telling import Teller
 from zoneward.controller.sync.tracker import Tracker
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, ObjectMeta, Service, ServiceSpec
+from zoneward.kube.proxy_lease import LIVES, Programmed, lease_of
 from zoneward.routing.conditions import condition_of
 
 NODES: Final = ("n1", "n2", "n3")

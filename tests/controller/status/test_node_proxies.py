@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from zoneward.client.node_leases import LIVES, Programmed, lease_of
 from zoneward.client.resources import Key, Lease
 from zoneward.controller.status.node_proxies import FIRST, GRACE, SILENCE, NodeProxies, Presence
+from zoneward.kube.proxy_lease import LIVES, Programmed, lease_of
 
 
 class Place:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from zoneward.client.object_store import Store
 from zoneward.client.resources import Key
-from zoneward.client.store import Store
 from zoneward.controller.sync.tracker import Tracker
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectMeta

@@ -5,8 +5,8 @@ from collections.abc import Set
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.client.node_leases import MOST_REFUSED, Programmed
 from zoneward.client.resources import Key
+from zoneward.kube.proxy_lease import MOST_REFUSED, Programmed
 from zoneward.proxy.model.watermark import Watermark
 
 CART, WISHLIST = ("shop", "cart"), ("shop", "wishlist")

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from tests.sandbox.server.server_past import Past, Told
 
-from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.cache import Cache
-from zoneward.client.connection import Abilities
-from zoneward.client.following import follow
+from zoneward.client.auth.client_config import Access, Cluster, User
+from zoneward.client.informer_cache import Cache
+from zoneward.client.informers import follow
 from zoneward.client.reflector import Timing
 from zoneward.client.resources import RESOURCES
 from zoneward.client.transport import Transport
+from zoneward.client.transport_interface import Abilities
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Fault, Faults, RequestFault, WatchFault
 from zoneward.sandbox.server.filling import a_namespace

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any, Final, Generic
 
+from zoneward.client.object_store import Store
 from zoneward.client.resources import Key, Resource, T, key_of, version_of
-from zoneward.client.store import Store
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.store import Change

@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from zoneward.client.api_errors import CallFailed, NotFound
-from zoneward.client.connection import Connection
-from zoneward.client.listing import list_all, one_list
+from zoneward.client.list_pager import list_all, one_list
 from zoneward.client.resources import ENDPOINTS, NODES, PODS, SERVICES, SLICES, Key, LiveNode, LivePod, Resource, T
+from zoneward.client.transport_interface import Connection
 from zoneward.client.writer import Outcome, Sender, Writer, outcome_of
 from zoneward.controller.handover.adoption import (
     Await,
@@ -32,7 +32,7 @@ from zoneward.controller.handover.adoption import (
     refusal,
 )
 from zoneward.controller.sync.permissions import Right, check_rights
-from zoneward.kube.adoption import SKIP_MIRROR_LABEL, selector_of, with_selector
+from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL, selector_of, with_selector
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of

@@ -21,7 +21,7 @@ from msgspec import structs
 
 from zoneward.client.resources import LegacyEndpoints
 from zoneward.kube import names
-from zoneward.kube.adoption import (
+from zoneward.kube.adoption_marks import (
     BEFORE_ANNOTATION,
     ENDPOINTS_ANNOTATION,
     MARKS,

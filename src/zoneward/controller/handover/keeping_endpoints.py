@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import Cache
 from zoneward.client.resources import ENDPOINTS, Key, LegacyEndpoints
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
 from zoneward.controller.handover.legacy_endpoints import is_kept, renewed

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.resources import LegacyAddress, LegacyEndpoints, LegacySubset
-from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, is_marked
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, is_marked
 from zoneward.kube.names import DOMAIN, HEADLESS, HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from zoneward.kube.objects import EndpointPort, ObjectMeta, Pod, Service
 from zoneward.slices.endpoints import IPV4, IPV6, endpoint_of, has_endpoint

@@ -20,12 +20,11 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.cache import Cache
-from zoneward.client.connection import Connection
-from zoneward.client.node_leases import QUERY
+from zoneward.client.informer_cache import Cache
+from zoneward.client.list_watch_decoder import OnUnreadable
 from zoneward.client.reflector import Reflector, Timing
 from zoneward.client.resources import LEASES, Key, key_of, version_of
-from zoneward.client.unreadable import OnUnreadable
+from zoneward.client.transport_interface import Connection
 from zoneward.controller.leader.leading import Leading
 from zoneward.controller.status.conditions import ours
 from zoneward.controller.status.honored import HonoredReason, condition, is_of, reason_of, revision_of
@@ -37,6 +36,7 @@ from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service
+from zoneward.kube.proxy_lease import QUERY
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.selection.selection import is_proxied
 

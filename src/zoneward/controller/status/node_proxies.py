@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from zoneward.client.node_leases import LIVES, RENEWED, Programmed, read
+from zoneward.client.list_watch_decoder import OnUnreadable
+from zoneward.client.object_store import Store
 from zoneward.client.resources import Key, Lease
-from zoneward.client.store import Store
-from zoneward.client.unreadable import OnUnreadable
+from zoneward.kube.proxy_lease import LIVES, RENEWED, Programmed, read
 
 FIRST: Final = 1.5 * RENEWED
 """Seconds in which a Lease that was there before us must be renewed. All proxies that live do so."""

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.list_watch_decoder import Unreadable
 from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
-from zoneward.client.unreadable import Unreadable
 from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
 from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.queue.queue import Queue

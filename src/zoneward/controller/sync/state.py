@@ -8,11 +8,11 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zoneward.client.cache import Cache
+from zoneward.client.informer_cache import Cache
 from zoneward.client.resources import Key, LiveNode, LivePod, key_of, service_of
 from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
 from zoneward.controller.sync.trigger_time import TriggerTimes
-from zoneward.kube.adoption import selector_of, with_selector
+from zoneward.kube.adoption_marks import selector_of, with_selector
 from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.cache import Cache
-from zoneward.client.listing import list_all
+from zoneward.client.informer_cache import Cache
+from zoneward.client.list_pager import list_all
 from zoneward.client.resources import SERVICES, SLICES, Key, service_of
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
@@ -28,7 +28,7 @@ from zoneward.controller.sync.reconciling import Ending, Reconciled, Reconciler
 from zoneward.controller.sync.state import SliceNames, State, is_own
 from zoneward.controller.sync.tracker import Tracker
 from zoneward.daemon.log import Log
-from zoneward.kube.adoption import Course, course_of, selector_of
+from zoneward.kube.adoption_marks import Course, course_of, selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import Configuration

@@ -15,7 +15,9 @@ import msgspec
 from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
-from zoneward.client.interning import Packing
+from zoneward.client.interner import Packing
+from zoneward.client.list_watch_decoder import OnUnreadable, Unreadable, problem_of
+from zoneward.client.object_store import Groups, Store
 from zoneward.client.resources import (
     NODES,
     SEALED_SLICES,
@@ -28,8 +30,6 @@ from zoneward.client.resources import (
     T,
     service_of,
 )
-from zoneward.client.store import Groups, Store
-from zoneward.client.unreadable import OnUnreadable, Unreadable, problem_of
 from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
 from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, zone_of
 from zoneward.kube.readable_json import FAILURES
@@ -59,7 +59,7 @@ _ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
 
 
 class Known:
-    """Give it to `zoneward.client.following.follow`, with `queries`.
+    """Give it to `zoneward.client.informers.follow`, with `queries`.
 
     ``on_service`` is told of each Service whose objects changed, unless that can make no difference here, and the time
     that a new slice gives for the change (`TRIGGER_TIME`); ``on_node`` of the own Node, None where it is gone.

@@ -7,8 +7,8 @@ is not programmed since, holds the mark at that version; everything else goes pa
 from collections.abc import Callable, Set
 from typing import Final
 
-from zoneward.client.node_leases import MOST_REFUSED, Programmed
 from zoneward.client.resources import SERVICES, SLICES, Key
+from zoneward.kube.proxy_lease import MOST_REFUSED, Programmed
 
 KINDS: Final = (SERVICES.kind, SLICES.kind)
 

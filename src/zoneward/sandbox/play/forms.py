@@ -1,10 +1,10 @@
-"""Fields of a play's file beyond `zoneward.kube.fields`: numbers, times, quantities, labels, and no unknown ones."""
+"""Fields of a play's file beyond those of `document_fields`: numbers, times, quantities, labels, no unknown ones."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from zoneward.kube import formats, quantity
-from zoneward.kube.fields import Fields
+from zoneward.kube.document_fields import Fields
 from zoneward.kube.input_error import show
 from zoneward.sandbox.play.durations import EXPECTED_SPAN, Span, parse_duration, parse_span
 

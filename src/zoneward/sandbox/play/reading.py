@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zoneward.kube.fields import Fields
-from zoneward.kube.files import read_small
+from zoneward.kube.document_fields import Fields
 from zoneward.kube.input_error import InputError, show
+from zoneward.kube.input_files import read_small
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.names import DOMAIN
 from zoneward.sandbox.play.fleet import MOST_PODS

@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.kube import json_documents
-from zoneward.kube.decoding import head_of
 from zoneward.kube.input_error import InputError, Misfit
 from zoneward.kube.malformed import Malformed
-from zoneward.kube.unpacking import unpack
+from zoneward.kube.struct_decoder import head_of
+from zoneward.kube.text_encoding import unpack
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.refusals import Refusal
 from zoneward.sandbox.server.registry import Registry

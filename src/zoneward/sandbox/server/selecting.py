@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.kube.selector import LabelSelector, SelectorError, parse_selector
+from zoneward.kube.label_selector import LabelSelector, SelectorError, parse_selector
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.refusals import bad_request
 from zoneward.sandbox.server.store import Key, Record

@@ -1,0 +1,127 @@
+"""Who we are to the API server, request by request: what never changes, what a file says now, what a plugin gave."""
+
+import asyncio
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import quote
+
+from zoneward.client.api_errors import NoCredentials
+from zoneward.client.auth.client_config import Access, Impersonation
+from zoneward.client.auth.exec_plugin import ExecCredential, run_plugin
+from zoneward.client.auth.rotated_files import RereadFile
+from zoneward.client.auth.tls import ClientCertificate, PemSource
+from zoneward.kube.input_error import InputError
+
+_PLAIN_IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The header ``Authorization`` and the client certificate of a request; None: without."""
+
+    authorization: str | None = field(default=None, repr=False)
+    certificate: ClientCertificate | None = None
+
+
+class Credentials:
+    """What is shown to the server. ``now`` is the wall clock, with a time zone; plugins' answers expire by it."""
+
+    def __init__(self, access: Access, *, now: Callable[[], datetime], is_terminal: bool) -> None:
+        user = access.user
+        self._access, self._now, self._is_terminal = access, now, is_terminal
+        self._token_file = None
+        if user.token_file:
+            self._token_file = RereadFile(user.token_file, place="tokenFile", source=access.source)
+        self._pair = None
+        if user.certificate and user.key:
+            self._pair = (
+                PemSource(user.certificate, source=access.source),
+                PemSource(user.key, source=access.source),
+            )
+        self._given: ExecCredential | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def current(self) -> Identity:
+        """What to show now. Runs the plugin where there is one and what it gave is none or expired.
+
+        Raises NoCredentials.
+        """
+        try:
+            if self._has_plugin:
+                async with self._one_at_a_time:
+                    if self._given is None or self._is_expired(self._given):
+                        self._given = await self._run()
+            return self._identity()
+        except InputError as error:
+            raise NoCredentials(error) from error
+
+    async def other_than(self, refused: Identity) -> Identity | None:
+        """What to try when the server refused with 401 what was shown; None: there is nothing else.
+
+        Of many requests that were refused at once, the first runs the plugin, and the others get what it gave.
+        """
+        try:
+            if self._has_plugin:
+                async with self._one_at_a_time:
+                    if self._identity() == refused:
+                        self._given = await self._run()
+            identity = self._identity()
+        except InputError as error:
+            raise NoCredentials(error) from error
+        return identity if identity != refused else None
+
+    @property
+    def _has_plugin(self) -> bool:
+        # As in client-go: with a token or password of its own the user needs no plugin.
+        user = self._access.user
+        return user.exec_plugin is not None and not (user.token or user.token_file or user.basic)
+
+    def _identity(self) -> Identity:
+        given = self._given
+        certificate = given.certificate if given else None
+        if self._pair is not None:
+            assert self._access.user.certificate is not None
+            chain, key = (pem.read() for pem in self._pair)
+            certificate = ClientCertificate(chain, key, self._access.user.certificate.place)
+        return Identity(self._authorization(given.token if given else None), certificate)
+
+    def _authorization(self, given: str | None) -> str | None:
+        user = self._access.user
+        if user.basic:
+            return "Basic " + base64.b64encode(":".join(user.basic).encode()).decode()
+        token, place = given or user.token, "token"
+        if self._token_file is not None:
+            try:
+                token, place = self._token_file.read().decode("utf-8", "replace").strip() or token, "tokenFile"
+            except InputError:
+                if token is None:
+                    raise
+        if token is None:
+            return None
+        # A line break in a header would be one more header.
+        if not token.isascii() or not token.isprintable() or not token:
+            raise InputError(self._access.source, f"user {user.name}", place, "expected a token, got something else")
+        return f"Bearer {token}"
+
+    def _is_expired(self, given: ExecCredential) -> bool:
+        return given.expires is not None and self._now() >= given.expires
+
+    async def _run(self) -> ExecCredential:
+        plugin = self._access.user.exec_plugin
+        assert plugin is not None
+        return await run_plugin(plugin, self._access, is_terminal=self._is_terminal)
+
+
+def impersonation_headers(impersonation: Impersonation) -> list[tuple[str, str]]:
+    """The headers that ask to be taken for someone else; names of extras are escaped as client-go does it."""
+    if not impersonation.user:
+        return []
+    headers = [("Impersonate-User", impersonation.user)]
+    headers += [("Impersonate-Uid", impersonation.uid)] if impersonation.uid else []
+    headers += [("Impersonate-Group", group) for group in impersonation.groups]
+    for name, values in impersonation.extra:
+        header = f"Impersonate-Extra-{quote(name, safe=_PLAIN_IN_HEADER_NAMES)}"
+        headers += [(header, value) for value in values]
+    return headers

@@ -1,0 +1,132 @@
+"""TLS contexts: whom we trust, and what we show of ourselves."""
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from zoneward.client.auth.certificate_dates import PEM_CERTIFICATE
+from zoneward.client.auth.client_config import Access, Pem
+from zoneward.client.auth.rotated_files import RereadFile
+from zoneward.kube.input_error import InputError
+
+_OPEN_FILES: Final = Path("/proc/self/fd")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """A chain and its key, both PEM. ``place``: the field they come from."""
+
+    chain: bytes
+    key: bytes = field(repr=False)
+    place: str = field(default="client-certificate", compare=False)
+
+
+class PemSource:
+    """Bytes of a Pem, read again when its file changes."""
+
+    def __init__(self, pem: Pem, *, source: str) -> None:
+        self._data = pem.data
+        self._file = RereadFile(pem.path or "", place=pem.place, source=source)
+
+    def read(self) -> bytes:
+        """Raises InputError."""
+        return self._file.read() if self._data is None else self._data
+
+
+class TlsContexts:
+    """The context for a client certificate, the same one until the certificate or the authorities change.
+
+    A pool of connections sees by the context which ones are for whom.
+    """
+
+    def __init__(self, access: Access) -> None:
+        cluster = access.cluster
+        self._source, self._insecure = access.source, cluster.insecure
+        self._place = cluster.ca.place if cluster.ca else ""
+        self._ca = PemSource(cluster.ca, source=access.source) if cluster.ca else None
+        self._made: tuple[tuple[bytes | None, ClientCertificate | None], ssl.SSLContext] | None = None
+
+    def context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
+        """Raises InputError for what is no certificate or key, unless it could be used before.
+
+        Files of a pair are replaced one after the other: in between, the old pair serves.
+        """
+        wanted = (self._ca.read() if self._ca else None, certificate)
+        if self._made and self._made[0] == wanted:
+            return self._made[1]
+        try:
+            context = self._new(*wanted)
+        except InputError:
+            if self._made is None:
+                raise
+            return self._made[1]
+        self._made = (wanted, context)
+        return context
+
+    def _new(self, ca: bytes | None, certificate: ClientCertificate | None) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cadata=_authorities(ca))
+        except (ssl.SSLError, ValueError) as error:
+            raise InputError(
+                self._source, self._place, f"expected certificates in PEM, got {_problem(error)}"
+            ) from None
+        context.hostname_checks_common_name = False
+        # As Go has it: an authority of any rank can be trusted, and older clusters' lack what strictness asks for.
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
+        context.set_alpn_protocols(["http/1.1"])
+        if self._insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if certificate is not None:
+            self._show(certificate, context)
+        return context
+
+    def _show(self, certificate: ClientCertificate, context: ssl.SSLContext) -> None:
+        try:
+            with ExitStack() as files:
+                chain = files.enter_context(unlisted_file(certificate.chain))
+                key = files.enter_context(unlisted_file(certificate.key))
+                # Without a password OpenSSL would ask the terminal for one, and everything would stand still.
+                context.load_cert_chain(chain, key, password="")
+        except (OSError, ValueError) as error:
+            expected = "expected a certificate and its key in PEM, the key without a passphrase"
+            raise InputError(self._source, certificate.place, f"{expected}, got {_problem(error)}") from None
+
+
+def _authorities(pem: bytes | None) -> str | None:
+    """The certificates alone: the ssl module takes ASCII, and files have comments. None: the system's authorities."""
+    if pem is None:
+        return None
+    blocks = PEM_CERTIFICATE.findall(pem)
+    if not blocks:
+        raise ValueError("none")
+    return b"\n".join(blocks).decode("ascii")
+
+
+@contextmanager
+def unlisted_file(data: bytes) -> Iterator[str]:
+    """A path at which OpenSSL can read a secret, for as long as it needs. On Linux it never gets to a disk.
+
+    Elsewhere it is a temporary file that only its owner can read.
+    """
+    if hasattr(os, "memfd_create") and _OPEN_FILES.is_dir():
+        with open(os.memfd_create("zoneward", os.MFD_CLOEXEC), "wb", buffering=0) as file:  # noqa: PTH123
+            file.write(data)
+            yield str(_OPEN_FILES / str(file.fileno()))
+        return
+    with tempfile.NamedTemporaryFile(prefix="zoneward-") as named:
+        named.write(data)
+        named.flush()
+        yield named.name
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return str(error) or type(error).__name__

@@ -1,0 +1,160 @@
+"""A cluster as it is now: frozen objects, and the ways from one to another that routing takes.
+
+Fed by `zoneward.client.reflector`; everything in it happens in one thread, and between two ``await`` nothing changes.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, cast
+
+from msgspec.structs import force_setattr
+
+from zoneward.client.interner import Packing
+from zoneward.client.list_watch_decoder import OnUnreadable, Unreadable
+from zoneward.client.object_store import Groups, Store
+from zoneward.client.resources import (
+    NODES,
+    PODS,
+    RESOURCES,
+    SERVICES,
+    SLICES,
+    AnyResource,
+    Key,
+    LiveNode,
+    LivePod,
+    Resource,
+    T,
+    service_of,
+)
+from zoneward.client.selector_index import Selections
+from zoneward.kube.adoption_marks import selector_of
+from zoneward.kube.objects import EndpointSlice, Pod, Service, zone_of
+from zoneward.snapshots.cluster_snapshot import Snapshot
+
+
+class Cache:
+    """Four stores and their indexes. ``resources``: the kinds that will be listed, for which `synced` waits.
+
+    ``on_unreadable`` is told of objects that cannot be read; the stores say what becomes of them.
+    """
+
+    def __init__(
+        self,
+        resources: Iterable[AnyResource] = RESOURCES,
+        *,
+        on_unreadable: OnUnreadable = lambda _found: None,
+    ) -> None:
+        self.resources: Final = tuple(resources)
+        self.synced: Final = asyncio.Event()
+        """Set once every kind has been listed; it stays set."""
+        self._missing = {resource.kind for resource in self.resources}
+        self._packing, self._selections = Packing(), Selections()
+        self._slices_of, self._pods_on, self._nodes_in = Groups(service_of), Groups(_node_of), Groups(_zone_of)
+        self.services: Final = Store[Service](
+            self._service_changes, listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable
+        )
+        self.nodes: Final = Store[LiveNode](
+            self._nodes_in.change, listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable
+        )
+        self.pods: Final = Store[LivePod](
+            self._pod_changes, listed=lambda: self._listed(PODS.kind), on_unreadable=on_unreadable
+        )
+        self.slices: Final = Store[EndpointSlice](
+            self._slice_changes, listed=lambda: self._listed(SLICES.kind), on_unreadable=on_unreadable
+        )
+
+    def store(self, resource: Resource[T]) -> Store[T]:
+        """Where objects of a kind are kept."""
+        stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, PODS.kind: self.pods, SLICES.kind: self.slices}
+        return cast(Store[T], stores[resource.kind])
+
+    def services_of(self, pod: Pod) -> tuple[Service, ...]:
+        """The Services that select a Pod in this state, be it in the cache or not; sorted by name."""
+        return self.services.each(self.service_keys_of(pod))
+
+    def service_keys_of(self, pod: Pod) -> list[Key]:
+        """As `services_of`, their keys alone."""
+        return self._selections.services_of(pod.metadata.namespace, pod.metadata.labels)
+
+    def pods_of(self, namespace: str, service: str) -> tuple[LivePod, ...]:
+        """The Pods that a Service selects; none for one without a selector or one that is not there."""
+        return self.pods.each(self._selections.pods_of((namespace, service)))
+
+    def slices_of(self, namespace: str, service: str) -> tuple[EndpointSlice, ...]:
+        """The EndpointSlices that say they belong to a Service, whoever manages them and be it there or not."""
+        return self.slices.each(self._slices_of.get((namespace, service)))
+
+    def pods_on(self, node: str) -> tuple[LivePod, ...]:
+        """The Pods of a Node, by its name, be it in the cache or not."""
+        return self.pods.each(self._pods_on.get(node))
+
+    def nodes_in(self, zone: str | None) -> tuple[LiveNode, ...]:
+        """The Nodes of a zone; None: those without one."""
+        return self.nodes.each(self._nodes_in.get(zone))
+
+    def zones(self) -> list[str]:
+        """The zones that have a Node, sorted."""
+        return sorted(zone for zone in self._nodes_in if zone is not None)
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """All objects that cannot be read now, by kind and name."""
+        stores = (self.services, self.nodes, self.pods, self.slices)
+        return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
+
+    def snapshot(self) -> Snapshot:
+        """All that is known at this moment, which later changes leave alone."""
+        return Snapshot(
+            services=tuple(self.services),
+            nodes=tuple(self.nodes),
+            pods=tuple(self.pods),
+            slices=tuple(self.slices),
+            lists_pods=any(resource.kind == PODS.kind for resource in self.resources),
+        )
+
+    def _listed(self, kind: str) -> None:
+        self._missing.discard(kind)
+        if not self._missing:
+            self.synced.set()
+
+    # --- indexes ------------------------------------------------------------------------------------------------------
+
+    def _service_changes(self, key: Key, old: Service | None, new: Service | None) -> None:
+        # That of a Service that was adopted lies in its mark.
+        before, after = (None if each is None else selector_of(each) for each in (old, new))
+        if old is not None and new is not None and before == after:
+            return
+        if old is not None:
+            self._selections.drop_service(key)
+        if new is not None:
+            self._selections.add_service(key, after)
+
+    def _pod_changes(self, key: Key, old: LivePod | None, new: LivePod | None) -> None:
+        if new is not None:
+            self._packing.pod(new)
+            labels = new.metadata.labels
+            if old is not None and old.metadata.labels == labels:
+                labels = old.metadata.labels
+            else:
+                if old is not None:
+                    self._selections.drop_pod(key, old.metadata.labels)
+                labels = self._selections.add_pod(key, labels)
+            # Pods of a ReplicaSet have the same labels: one dictionary serves all.
+            force_setattr(new.metadata, "labels", labels)
+        elif old is not None:
+            self._selections.drop_pod(key, old.metadata.labels)
+        self._pods_on.change(key, old, new)
+
+    def _slice_changes(self, key: Key, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        if new is not None:
+            self._packing.slice(new)
+        self._slices_of.change(key, old, new)
+
+
+def _node_of(pod: LivePod) -> str:
+    """Empty for a Pod that waits for a Node."""
+    return pod.spec.node_name
+
+
+def _zone_of(node: LiveNode) -> str | None:
+    return zone_of(node)

@@ -1,0 +1,140 @@
+"""What an API server sends, decoded as far as it can be: one object that cannot be read does not take others along."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from zoneward.client.resources import AnyResource, EventOf, Key, ListMeta, ListOf, Resource, T
+from zoneward.kube.readable_json import FAILURES, readable
+from zoneward.kube.struct_decoder import misfit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """An object that cannot be read. ``name`` is empty where not even that is known, ``problem`` one line."""
+
+    resource: AnyResource
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    problem: str
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
+
+    def __str__(self) -> str:
+        place = "/".join(part for part in (self.namespace, self.name) if part) or "without a name that can be read"
+        return f"{self.resource.kind} {place}: {self.problem}"
+
+
+def left_out(found: Unreadable) -> str:
+    """The line that a command says about it."""
+    return f"left out, as it cannot be read: {found}"
+
+
+OnUnreadable = Callable[[Unreadable], None]
+
+
+def decoded_list(data: bytes, resource: Resource[T]) -> tuple[ListOf[T], tuple[Unreadable, ...]]:
+    """A page of a list, without the objects that cannot be read, and these. Raises what is in `FAILURES` where the
+    page is no list."""
+    try:
+        return resource.lists.decode(data), ()
+    except FAILURES:
+        page = _PAGES.decode(readable(data))
+    objects, unreadable = [], []
+    for item in page.items or ():
+        try:
+            objects.append(msgspec.json.decode(item, type=resource.struct))
+        except FAILURES as error:
+            unreadable.append(_unreadable(item, resource, error))
+    return ListOf(metadata=page.metadata, items=tuple(objects)), tuple(unreadable)
+
+
+def decoded_event(line: bytes, resource: Resource[T]) -> tuple[str, T | Unreadable | msgspec.Raw]:
+    """The type of an event of a watch, and its object: as it is (Raw) for all types but ADDED, MODIFIED and DELETED.
+    Raises what is in `FAILURES` where the line is no event."""
+    try:
+        event: EventOf[T] = resource.events.decode(line)
+    except FAILURES:
+        pass
+    else:
+        if event.type in _CHANGES:
+            return event.type, event.object
+    # The object of a bookmark has little in it, and that of an ERROR is a Status.
+    other = _EVENTS.decode(readable(line))
+    if other.type not in _CHANGES:
+        return other.type, other.object
+    try:
+        return other.type, msgspec.json.decode(other.object, type=resource.struct)
+    except FAILURES as error:
+        return other.type, _unreadable(other.object, resource, error)
+
+
+_CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+
+class _Page(msgspec.Struct, gc=False):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _Head(msgspec.Struct, gc=False):
+    metadata: dict[str, msgspec.Raw]
+
+
+_PAGES = msgspec.json.Decoder(_Page)
+_EVENTS = msgspec.json.Decoder(_Event)
+_HEADS = msgspec.json.Decoder(_Head)
+
+
+def _unreadable(item: msgspec.Raw, resource: Resource[T], error: Exception) -> Unreadable:
+    try:
+        metadata = _HEADS.decode(item).metadata
+    except FAILURES:
+        metadata = {}
+    return Unreadable(
+        resource=resource,  # type: ignore[arg-type]
+        namespace=_text(metadata, "namespace"),
+        name=_text(metadata, "name"),
+        uid=_text(metadata, "uid"),
+        version=_text(metadata, "resourceVersion"),
+        labels=_labels(metadata),
+        problem=problem_of(error, resource.struct),
+    )
+
+
+def _text(fields: Mapping[str, msgspec.Raw], name: str) -> str:
+    """Empty for what is no text."""
+    try:
+        return msgspec.json.decode(fields.get(name, b'""'), type=str)
+    except FAILURES:
+        return ""
+
+
+def _labels(metadata: Mapping[str, msgspec.Raw]) -> dict[str, str]:
+    try:
+        labels = msgspec.json.decode(metadata.get("labels", b"{}"), type=dict[str, msgspec.Raw])
+    except FAILURES:
+        return {}
+    return {name: _text(labels, name) for name in labels}
+
+
+def problem_of(error: Exception, struct: type[msgspec.Struct]) -> str:
+    """What is wrong, in one line: the field, what was expected and what was there."""
+    if isinstance(error, msgspec.ValidationError):
+        found = misfit(error, struct)
+        field = f"{found.field}: " if found.field else ""
+        return f"{field}expected {found.expected}, got {found.got}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"expected UTF-8 text, got 0x{error.object[error.start]:02x}"
+    return " ".join(str(error).split())

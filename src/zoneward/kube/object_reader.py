@@ -1,0 +1,175 @@
+"""Documents to objects: bytes of JSON or YAML, in every form that ``kubectl`` prints and people write.
+
+Nothing is opened here. What cannot be read raises an InputError that points to the document, object and field. Memory
+holds the bytes and the objects: items of a ``List`` are found undecoded in JSON, and decoded one by one in YAML.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from typing import Final
+
+import msgspec
+
+from zoneward.kube import json_documents, yaml_documents
+from zoneward.kube.input_checks import checked
+from zoneward.kube.input_error import InputError, Misfit, show
+from zoneward.kube.malformed import Malformed
+from zoneward.kube.objects import KINDS, Object
+from zoneward.kube.readable_json import readable
+from zoneward.kube.shapes import Shape, shape_of, united
+from zoneward.kube.struct_decoder import decode, head_of, items_of, title
+from zoneward.kube.text_encoding import unpack
+
+__all__ = ["InputError", "read", "title"]
+
+_Kind = tuple[str | None, str | None]
+"""apiVersion and kind."""
+_STRUCTS: Final = tuple(KINDS.values())
+_BLANK: Final = re.compile(rb"(?:\s|\xef\xbb\xbf)*(?:---[ \t]*\r?\n\s*(?=[{\[]))?")
+"""What may stand before a JSON document; before a YAML document only blanks, for the parser counts on the rest. Files
+that were put together have a byte order mark where each begins."""
+_NOT_JSON_AFTER: Final = 1 << 20
+"""A mistake further inside a document that looks like JSON is one: YAML is not tried, which would take a while."""
+
+
+def read(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[Object]:
+    """The Services, Nodes, Pods and EndpointSlices in the data, in the order in which they stand there.
+
+    JSON and YAML, single or many documents, any ``List`` and lists of lists, UTF-8 or UTF-16, gzipped or not.
+    ``source`` is what errors call the data. Objects of any other kind or version are counted in ``skipped``, as
+    ``apps/v1/Deployment``. Raises InputError, after what stands before the mistake.
+    """
+    text = unpack(source, data)
+    del data  # a compressed original is of no more use
+    number = 1
+    try:
+        for document in _documents(text):
+            if isinstance(document, list):
+                yield from _each(document, "", (None, None), skipped)
+            elif document is not None:
+                yield from _objects(document, (None, None), skipped)
+            number += 1
+    except Misfit as misfit:
+        raise misfit.error(source, number) from None
+    except Malformed as error:
+        place = f"line {error.line}, column {error.column}"
+        raise InputError(source, f"document {number}", place, error.problem) from None
+    except RecursionError:
+        raise InputError(source, f"document {number}", "malformed JSON: too many levels") from None
+
+
+# --- bytes to documents -----------------------------------------------------------------------------------------------
+
+
+def _documents(text: bytes | bytearray) -> Iterator[object]:
+    """Undecoded JSON, what YAML gave, a list of either, or None for an empty document."""
+    end = 0
+    while (start := _start(text, end)) < len(text):
+        if text[start] not in b"{[":
+            if end and not text.startswith((b"---", b"...", b"#"), start):
+                raise Malformed.at(text, start, "malformed JSON: trailing characters")
+            yield from yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
+            return
+        try:
+            try:
+                document, end = json_documents.next_document(text, start)
+            except RecursionError:
+                text = readable(text)
+                document, end = json_documents.next_document(text, start)
+        except Malformed as error:
+            if error.offset == len(text) or error.offset - start > _NOT_JSON_AFTER:
+                raise
+            yield from _flow_style(text, start, error)
+            return
+        yield items_of(document) if text[start] in b"[" else document
+
+
+def _start(text: bytes | bytearray, end: int) -> int:
+    blank = _BLANK.match(text, end)
+    return blank.end() if blank else end
+
+
+def _flow_style(text: bytes | bytearray, start: int, error: Malformed) -> Iterator[object]:
+    """YAML that begins with a brace; if it is none, it was meant as JSON, and that error is told."""
+    documents = yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
+    try:
+        first = next(documents)
+    except Malformed:
+        raise error from None
+    yield first
+    yield from documents
+
+
+# --- documents to objects ---------------------------------------------------------------------------------------------
+
+
+def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[Object]:
+    """``default`` is for items of lists such as ``PodList``, which need not say what they are. Raises Misfit."""
+    if isinstance(value, _STRUCTS):
+        yield value
+        return
+    if isinstance(value, Misfit):
+        raise value
+    head = head_of(value)
+    version, kind = head.api_version or default[0], head.kind or default[1]
+    if not kind:
+        raise Misfit("kind", "a kind such as Service", "nothing")
+    if not version:
+        raise Misfit("apiVersion", "a version such as v1", "nothing")
+    if (version, kind) in KINDS:
+        yield _struct(value, KINDS[version, kind])
+        return
+    if kind.endswith("List"):
+        item = (None, None) if kind == "List" else (version, kind.removesuffix("List"))
+        if isinstance(head.items, list | None):
+            yield from _each(head.items or (), "items", item, skipped)
+            return
+        if kind == "List" or item in KINDS:
+            if head.items is msgspec.UNSET:
+                return
+            raise Misfit("items", "a list", show(head.items), subject=kind)
+    skipped[f"{version}/{kind}"] += 1
+
+
+def _each(items: Iterable[object], field: str, default: _Kind, skipped: Counter[str]) -> Iterator[Object]:
+    for index, item in enumerate(items):
+        try:
+            yield from _objects(item, default, skipped)
+        except Misfit as misfit:
+            raise misfit.inside(f"{field}[{index}]") from None
+
+
+def _struct(value: object, kind: type[Object]) -> Object:
+    thing = decode(value, kind)
+    try:
+        return checked(thing)
+    except Misfit as misfit:
+        misfit.subject = title(thing)
+        raise
+
+
+def _take(place: str, item: object) -> object:
+    """An item of a YAML list in as little memory as it can have before the list's own kind is known.
+
+    kubectl writes the kind of a list after its items, so what does not fit is told when it turns out to matter. A list
+    without a kind has nothing to wait for. Raises Misfit.
+    """
+    try:
+        head = head_of(item)
+        kind = KINDS.get((head.api_version or "", head.kind or ""))
+        return item if kind is None else _struct(item, kind)
+    except Misfit as misfit:
+        if place.startswith("["):
+            raise misfit.inside(place) from None
+        return misfit
+
+
+# --- the fields that are read -----------------------------------------------------------------------------------------
+
+# A document's kind may come last, so all fields of all kinds are kept until it does.
+_WANTED: Final[Shape] = reduce(
+    lambda one, kind: united(one, shape_of(kind)) or {}, _STRUCTS, {"apiVersion": None, "kind": None}
+)
+_WANTED["items"] = _WANTED
