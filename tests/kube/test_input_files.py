@@ -83,7 +83,7 @@ def test_what_cannot_be_opened_is_told_in_one_line(tree: Path) -> None:
 
 
 def test_a_named_pipe_in_which_nobody_writes_is_not_waited_for(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_WRITER_WITHIN", 0.01)
+    monkeypatch.setattr(input_files, "_WRITER_WITHIN", 0.01)
     os.mkfifo(tree / "pipe.yaml")
     expected = f"{tree}/pipe.yaml: nobody writes to this pipe within 0.01 s"
     assert told(lambda: load(f"{tree}/pipe.yaml", stdin=None)) == expected
@@ -101,7 +101,7 @@ def test_a_named_pipe_in_which_somebody_writes_is_read(tree: Path) -> None:
 
 def test_a_pipe_without_a_name_waits_for_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``-f <(kubectl get ...)``, which takes a while to answer."""
-    monkeypatch.setattr(files, "_WRITER_WITHIN", 0.0)
+    monkeypatch.setattr(input_files, "_WRITER_WITHIN", 0.0)
     one, other = os.pipe()
     writer = threading.Timer(0.05, lambda: os.close(other) if os.write(other, b"kind: A\n") else None)
     writer.start()
@@ -188,7 +188,7 @@ def test_junk_of_any_size_is_refused_by_its_first_block(tmp_path: Path, kind: st
 
 
 def test_what_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for module in (files, unpacking):
+    for module in (input_files, text_encoding):
         monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
     expected = "expected at most 0 GiB of YAML or JSON, got more"
     with (tmp_path / "a.yaml").open("wb") as file:
