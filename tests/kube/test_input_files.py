@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from zoneward.kube import text_encoding
+from zoneward.kube import input_files, text_encoding
 from zoneward.kube.input_files import expand, load
 from zoneward.kube.object_reader import InputError
 from zoneward.kube.text_encoding import BLOCK
