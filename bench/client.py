@@ -163,11 +163,11 @@ async def _serve() -> None:
 
 def _services_of_a_pod(shape: str) -> float:
     """Microseconds, the mean over many Pods; each is selected by one of the Services."""
-    from zoneward.client.informer_cache import Cache
+    from zoneward.client.informer_cache import InformerCache
     from zoneward.kube.objects import ObjectMeta, Pod, PodMeta, Service, ServiceSpec
 
     number = 10_000
-    cache, pods = Cache(), []
+    cache, pods = InformerCache(), []
     for index in range(number):
         selector = {
             "app": {"app.kubernetes.io/name": f"a{index}"},
@@ -190,15 +190,15 @@ def _services_of_a_pod(shape: str) -> float:
 
 def _events() -> float:
     """Microseconds of CPU from the line of a watch to the told handler; every Pod is in the cache already."""
-    from zoneward.client.informer_cache import Cache
-    from zoneward.client.list_watch_decoder import Unreadable
+    from zoneward.client.informer_cache import InformerCache
+    from zoneward.client.list_watch_decoder import UnreadableObject
     from zoneward.client.resources import PODS as PODS_RESOURCE
     from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
-    from zoneward.client.watch_events import Change, parse
+    from zoneward.client.watch_events import WatchChange, parse_watch_line
 
     with (_PAGES / "pods.events").open("rb") as file:
         lines = list(islice(file, _EVENTS // 2))
-    cache, told = Cache(), 0
+    cache, told = InformerCache(), 0
     for path in _PAGES.glob("services.[0-9]*"):
         for service in SERVICES_RESOURCE.lists.decode(path.read_bytes()).items or ():
             cache.services.put(service)
@@ -213,9 +213,9 @@ def _events() -> float:
     cache.pods.subscribe(handler)
     start = time.process_time()
     for line in lines:
-        event = parse(line, PODS_RESOURCE)
-        assert isinstance(event, Change)
-        assert not isinstance(event.object, Unreadable)
+        event = parse_watch_line(line, PODS_RESOURCE)
+        assert isinstance(event, WatchChange)
+        assert not isinstance(event.object, UnreadableObject)
         cache.pods.put(event.object)
     took = time.process_time() - start
     assert told >= len(lines)
@@ -248,14 +248,18 @@ async def _list(address: str) -> tuple[float, float]:
 
 async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
     """Bytes resident once the cache is synced, seconds of wall time and CPU; then CPU an event in microseconds."""
-    from zoneward.client.informer_cache import Cache
+    from zoneward.client.informer_cache import InformerCache
     from zoneward.client.reflector import Reflector
     from zoneward.client.resources import NODES as NODES_RESOURCE
     from zoneward.client.resources import PODS as PODS_RESOURCE
     from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
-    from zoneward.client.transport_interface import Abilities
+    from zoneward.client.transport_interface import ServerFeatures
 
-    cache, abilities, told = Cache((NODES_RESOURCE, SERVICES_RESOURCE, PODS_RESOURCE)), Abilities(way == "stream"), 0
+    cache, abilities, told = (
+        InformerCache((NODES_RESOURCE, SERVICES_RESOURCE, PODS_RESOURCE)),
+        ServerFeatures(way == "stream"),
+        0,
+    )
     done = asyncio.Event()
 
     def handler(_old: object, _new: object) -> None:
@@ -286,10 +290,10 @@ async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
 
 
 async def _connected(address: str) -> AsyncIterator[Any]:
-    from zoneward.client.auth.client_config import Access, Cluster, User
+    from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
     from zoneward.client.transport import Transport
 
-    async with Transport(Access(cluster=Cluster(server=address), user=User())) as transport:
+    async with Transport(ClientConfig(cluster=ClusterInfo(server=address), user=UserInfo())) as transport:
         yield transport
 
 

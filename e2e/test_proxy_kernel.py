@@ -26,7 +26,7 @@ from zoneward.proxy.kernel.applying import Kernel, Lost, NftProcess, Refused
 from zoneward.proxy.kernel.element_batch import batch
 from zoneward.proxy.kernel.planning import cleanup, planned
 from zoneward.proxy.kernel.programming import FamilyTable, Programmed
-from zoneward.proxy.model.served import Key, Served, ServedPort, Target
+from zoneward.proxy.model.served import ObjectKey, Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import TABLE as ZONEWARD
 from zoneward.proxy.ruleset.base_rules import base_sets
 from zoneward.proxy.ruleset.ruleset import Changes
@@ -100,7 +100,7 @@ class Kept:
             on_refused=lambda service, why: self.told.append((why, service)),
             on_trouble=self.trouble.append,
         )
-        self.served: dict[Key, Served] = {}
+        self.served: dict[ObjectKey, Served] = {}
 
     def put(self, *every: Served) -> None:
         for each in every:

@@ -40,7 +40,7 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceSpec,
     ServiceStatus,
-    zone_of,
+    node_zone,
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand, demand_of
@@ -273,7 +273,7 @@ def surroundings(
     nodes = tuple(nodes)
     return Surroundings(
         demand=demand_of(nodes, missing_cpu=configuration.hints.missing_cpu),
-        node_zones={node.metadata.name: zone_of(node) for node in nodes},
+        node_zones={node.metadata.name: node_zone(node) for node in nodes},
         configuration=configuration,
         pods_known=pods_known,
     )

@@ -14,7 +14,7 @@ from zoneward.cli.current_plans import CurrentPlans, rank_of
 from zoneward.cli.options import Options
 from zoneward.cli.planning import as_asked, surroundings_of
 from zoneward.cli.snapshots import services_in
-from zoneward.client.informer_cache import Cache
+from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
 from zoneward.report.decisions import DecisionView, decisions_document
@@ -36,7 +36,7 @@ class Scene:
     """The sample cluster in a cache; objects by kind, namespace and name as they were put there."""
 
     def __init__(self, options: Options | None = None) -> None:
-        self.cache, self.version, self.waits = Cache(), 0, 0
+        self.cache, self.version, self.waits = InformerCache(), 0, 0
         self.options = options or Options()
         self.objects: dict[tuple[str, str, str], Any] = {}
         self.told: dict[tuple[str, str, str], DecisionView] = {}

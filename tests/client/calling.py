@@ -14,8 +14,8 @@ from tests.client.serving import (
 from zoneward.client.api_errors import (
     CallFailed,
 )
-from zoneward.client.auth.client_config import Access
-from zoneward.client.retries import Retries
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.retries import RetryPolicy
 from zoneward.client.transport import Transport
 
 PODS = "/api/v1/pods"
@@ -37,10 +37,10 @@ class Time:
         self.seconds += seconds
 
 
-def transport(access: Access, *, time: Time | None = None, **options: Any) -> Transport:
+def transport(access: ClientConfig, *, time: Time | None = None, **options: Any) -> Transport:
     """Without retries, unless ``time`` is given."""
     if time is None:
-        options.setdefault("retries", Retries(attempts=1))
+        options.setdefault("retries", RetryPolicy(attempts=1))
     else:
         options |= {"clock": time, "sleep": time.sleep, "chance": lambda: 0.0, "now": lambda: NOON}
     return Transport(access, is_terminal=False, **options)

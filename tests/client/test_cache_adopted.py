@@ -2,7 +2,7 @@
 
 from msgspec import convert
 
-from zoneward.client.informer_cache import Cache
+from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LivePod
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import Service
@@ -18,12 +18,12 @@ def a_pod(name: str, app: str) -> LivePod:
     return convert({"metadata": {"name": name, "namespace": "shop", "labels": {"app": app}}}, LivePod)
 
 
-def selected(cache: Cache) -> list[str]:
+def selected(cache: InformerCache) -> list[str]:
     return [pod.metadata.name for pod in cache.pods_of("shop", "cart")]
 
 
 def test_pods_are_found_by_the_mark_and_by_the_selector_that_comes_back() -> None:
-    cache = Cache()
+    cache = InformerCache()
     pods = [a_pod("a", "cart"), a_pod("b", "other")]
     for pod in pods:
         cache.pods.put(pod)

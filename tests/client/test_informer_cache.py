@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.client.informer_cache import Cache
-from zoneward.client.interner import Packing
-from zoneward.client.resources import NODES, PODS, RESOURCES, SERVICES, SLICES, Live, LiveNode, LivePod, key_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.interner import Interner
+from zoneward.client.resources import (
+    CACHED_RESOURCES,
+    NODES,
+    PODS,
+    SERVICES,
+    SLICES,
+    CachedObject,
+    LiveNode,
+    LivePod,
+    object_key_of,
+)
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectMeta, Pod, PodMeta, Service, ServiceSpec
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -73,10 +83,10 @@ CHANGES = st.one_of(
     st.builds(lambda n, service, ns: a_slice(n, service, namespace=ns), NAMES, st.none() | NAMES, NAMESPACES),
     st.builds(a_node, NAMES, st.sampled_from([None, "", "za", "zb"])),
 )
-RESOURCE_OF: dict[type[Live], Any] = {LivePod: PODS, Service: SERVICES, EndpointSlice: SLICES, LiveNode: NODES}
+RESOURCE_OF: dict[type[CachedObject], Any] = {LivePod: PODS, Service: SERVICES, EndpointSlice: SLICES, LiveNode: NODES}
 
 
-def apply(cache: Cache, changes: Sequence[tuple[Live, bool]]) -> None:
+def apply(cache: InformerCache, changes: Sequence[tuple[CachedObject, bool]]) -> None:
     """Each a newer version than all before it; True: it is deleted instead."""
     for version, (thing, is_gone) in enumerate(changes, start=2):
         metadata: Any = msgspec.structs.replace(thing.metadata, resource_version=str(version))
@@ -94,9 +104,9 @@ def selects(service: Service, namespace: str, labels: Labels) -> bool:
     )
 
 
-def keys(things: Sequence[Live]) -> list[tuple[str, str]]:
+def keys(things: Sequence[CachedObject]) -> list[tuple[str, str]]:
     """Sorted, and each only once or this is no list of a store's objects."""
-    found = [key_of(thing) for thing in things]
+    found = [object_key_of(thing) for thing in things]
     assert len(found) == len(set(found))
     return sorted(found)
 
@@ -104,15 +114,15 @@ def keys(things: Sequence[Live]) -> list[tuple[str, str]]:
 @settings(max_examples=200)
 @given(st.lists(st.tuples(CHANGES, st.booleans()), max_size=40), NAMESPACES, LABELS)
 def test_every_question_is_answered_as_by_a_look_at_all_objects(
-    changes: list[tuple[Live, bool]], namespace: str, labels: Labels
+    changes: list[tuple[CachedObject, bool]], namespace: str, labels: Labels
 ) -> None:
-    cache = Cache()
+    cache = InformerCache()
     apply(cache, changes)
     for pod in [*cache.pods, a_pod("unseen", labels, namespace=namespace)]:
         expected = [each for each in cache.services if selects(each, pod.metadata.namespace, pod.metadata.labels)]
         found = cache.services_of(pod)
         assert keys(found) == keys(expected)
-        assert [key_of(each) for each in found] == keys(found)
+        assert [object_key_of(each) for each in found] == keys(found)
     for space in ("n1", "n2"):
         for name in "123456":
             service = cache.services.get(space, name)
@@ -135,10 +145,10 @@ def test_every_question_is_answered_as_by_a_look_at_all_objects(
 
 
 @given(st.lists(CHANGES, max_size=30))
-def test_nothing_is_kept_of_what_is_gone(things: list[Live]) -> None:
-    cache = Cache()
+def test_nothing_is_kept_of_what_is_gone(things: list[CachedObject]) -> None:
+    cache = InformerCache()
     apply(cache, [(thing, False) for thing in things])
-    for resource in RESOURCES:
+    for resource in CACHED_RESOURCES:
         cache.store(resource).keep_only(set())  # type: ignore[misc]
     parts = [vars(cache._selections), vars(cache._slices_of), vars(cache._pods_on), vars(cache._nodes_in)]
     left = [held for part in parts for held in part.values() if isinstance(held, dict) and held]
@@ -147,16 +157,16 @@ def test_nothing_is_kept_of_what_is_gone(things: list[Live]) -> None:
 
 
 @given(st.lists(CHANGES, max_size=30))
-def test_a_snapshot_of_the_cache_is_one_of_its_objects(things: list[Live]) -> None:
-    cache = Cache()
+def test_a_snapshot_of_the_cache_is_one_of_its_objects(things: list[CachedObject]) -> None:
+    cache = InformerCache()
     apply(cache, [(thing, False) for thing in things])
     snapshot = cache.snapshot()
     held = [*cache.services, *cache.nodes, *cache.pods, *cache.slices]
     assert snapshot == Snapshot.of(held, lists_pods=True)
-    assert not Cache([SERVICES]).snapshot().lists_pods
+    assert not InformerCache([SERVICES]).snapshot().lists_pods
     for service in cache.services:
-        key = key_of(service)
-        assert keys(cast(Sequence[Live], snapshot.pods_of(service))) == keys(cache.pods_of(*key))
+        key = object_key_of(service)
+        assert keys(cast(Sequence[CachedObject], snapshot.pods_of(service))) == keys(cache.pods_of(*key))
         assert keys(snapshot.slices_of(service)) == keys(cache.slices_of(*key))
 
 
@@ -164,7 +174,7 @@ def test_a_snapshot_of_the_cache_is_one_of_its_objects(things: list[Live]) -> No
 def test_all_labels_of_a_selector_count(number: int) -> None:
     """However many there are, and whichever of them differs."""
     selector = {f"key{index}": "yes" for index in range(number)}
-    cache = Cache()
+    cache = InformerCache()
     cache.services.put(a_service("s", selector))
     cache.pods.put(a_pod("all", selector | {"more": "yes"}))
     for index, key in enumerate(selector):
@@ -175,7 +185,7 @@ def test_all_labels_of_a_selector_count(number: int) -> None:
 
 
 def test_a_pod_from_a_file_can_be_asked_about() -> None:
-    cache = Cache()
+    cache = InformerCache()
     cache.services.put(a_service("s", {"app": "a"}))
     pod = Pod(metadata=PodMeta(name="p", namespace="n1", labels={"app": "a", "tier": "b"}))
     assert keys(cache.services_of(pod)) == [("n1", "s")]
@@ -185,7 +195,7 @@ def test_a_pod_from_a_file_can_be_asked_about() -> None:
 
 
 def test_handlers_are_told_old_and_new_after_the_cache_and_its_indexes_have_it() -> None:
-    cache = Cache()
+    cache = InformerCache()
     cache.services.put(a_service("s", {"app": "a"}))
     told: list[tuple[LivePod | None, LivePod | None, list[tuple[str, str]]]] = []
 
@@ -205,7 +215,7 @@ def test_handlers_are_told_old_and_new_after_the_cache_and_its_indexes_have_it()
 
 
 def test_what_is_not_newer_changes_nothing() -> None:
-    cache = Cache()
+    cache = InformerCache()
     held = a_pod("p", {"app": "a"}, version=10)
     cache.pods.put(held)
     told: list[object] = []
@@ -224,7 +234,7 @@ def test_what_is_not_newer_changes_nothing() -> None:
 
 
 def test_versions_compare_as_numbers() -> None:
-    cache = Cache()
+    cache = InformerCache()
     cache.pods.put(a_pod("p", version=9))
     cache.pods.put(a_pod("p", version=10))
     found = cache.pods.get("n1", "p")
@@ -233,7 +243,7 @@ def test_versions_compare_as_numbers() -> None:
 
 
 def test_a_complete_list_deletes_what_is_not_in_it() -> None:
-    cache = Cache()
+    cache = InformerCache()
     for name in "abc":
         cache.nodes.put(a_node(name, "z"))
     told: list[tuple[LiveNode | None, LiveNode | None]] = []
@@ -245,7 +255,7 @@ def test_a_complete_list_deletes_what_is_not_in_it() -> None:
 
 
 def test_a_handler_may_end_its_own_subscription() -> None:
-    cache = Cache()
+    cache = InformerCache()
     told: list[str] = []
 
     def once(_old: LivePod | None, _new: LivePod | None) -> None:
@@ -259,10 +269,10 @@ def test_a_handler_may_end_its_own_subscription() -> None:
     assert told == ["once", "always", "always"]
 
 
-@pytest.mark.parametrize("resources", [RESOURCES, (SERVICES, NODES)], ids=["all", "some"])
+@pytest.mark.parametrize("resources", [CACHED_RESOURCES, (SERVICES, NODES)], ids=["all", "some"])
 def test_synced_is_when_the_last_kind_has_been_listed(resources: Any) -> None:
     async def run() -> None:
-        cache = Cache(resources)
+        cache = InformerCache(resources)
         for resource in resources:
             assert not cache.synced.is_set()
             cache.store(resource).keep_only(set())
@@ -276,7 +286,7 @@ def test_synced_is_when_the_last_kind_has_been_listed(resources: Any) -> None:
 
 
 def test_pods_of_a_workload_share_what_they_have_in_common() -> None:
-    cache = Cache()
+    cache = InformerCache()
     for index in range(3):
         cache.pods.put(a_pod(f"p{index}", {"app": "a"}, node="node"))
     cache.pods.put(a_pod("p0", {"app": "a"}, node="node", version=2))
@@ -291,14 +301,14 @@ def test_pods_of_a_workload_share_what_they_have_in_common() -> None:
 @given(st.one_of(CHANGES.filter(lambda thing: isinstance(thing, LivePod | EndpointSlice))))
 def test_packing_changes_no_value(thing: LivePod | EndpointSlice) -> None:
     before = msgspec.json.encode(thing)
-    packing = Packing()
+    packing = Interner()
     packing.pod(thing) if isinstance(thing, LivePod) else packing.slice(thing)
     assert msgspec.json.encode(thing) == before
     assert thing == msgspec.json.decode(before, type=type(thing))
 
 
 def test_pods_share_conditions_while_each_knows_since_when_it_is_ready_or_not() -> None:
-    cache, times = Cache(), ["2026-11-21T08:00:00Z", "2026-11-21T08:00:01Z"]
+    cache, times = InformerCache(), ["2026-11-21T08:00:00Z", "2026-11-21T08:00:01Z"]
     for number, at in enumerate(times):
         conditions = [
             {"type": "Initialized", "status": "True", "lastTransitionTime": "2026-11-21T07:00:00Z"},
@@ -318,7 +328,7 @@ def test_pods_share_conditions_while_each_knows_since_when_it_is_ready_or_not() 
 
 
 def test_what_packing_remembers_is_bounded() -> None:
-    packing = Packing(most=10)
+    packing = Interner(most=10)
     for index in range(100):
         thing = a_slice("s", "s")
         packing.slice(

@@ -16,16 +16,16 @@ from tests.client.a_server import AServer, Fault
 from tests.client.recording import Recording, until
 
 from zoneward.client.api_errors import CallFailed, Forbidden
-from zoneward.client.informer_cache import Cache
-from zoneward.client.informers import follow
-from zoneward.client.reflector import Timing
-from zoneward.client.resources import RESOURCES, AnyResource, key_of
-from zoneward.client.transport_interface import Abilities
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import run_informers
+from zoneward.client.reflector import ReflectorTiming
+from zoneward.client.resources import CACHED_RESOURCES, AnyWatchedResource, object_key_of
+from zoneward.client.transport_interface import ServerFeatures
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 
 MIXES: Final = 4
 CHANGES: Final = 500
-QUICK: Final = Timing(watch=0.3, silence=0.15, pause=0.005, longest_pause=0.02)
+QUICK: Final = ReflectorTiming(watch=0.3, silence=0.15, pause=0.005, longest_pause=0.02)
 HARMLESS: Final = [Fault.DROP, Fault.CUT, Fault.END, Fault.REPEAT, Fault.UNAVAILABLE]
 """After which a watch goes on where it was, however often they come."""
 
@@ -34,11 +34,11 @@ class Following:
     """A server, a cache that follows it, and what was told of each kind."""
 
     def __init__(self, server: AServer, client: AClient) -> None:
-        self.server, self.client, self.cache = server, client, Cache()
+        self.server, self.client, self.cache = server, client, InformerCache()
         self.recordings: list[Recording[Any]] = [
-            Recording(self.cache.store(resource), resource) for resource in RESOURCES
+            Recording(self.cache.store(resource), resource) for resource in CACHED_RESOURCES
         ]
-        self.troubles: list[tuple[AnyResource, CallFailed]] = []
+        self.troubles: list[tuple[AnyWatchedResource, CallFailed]] = []
 
     def is_equal(self) -> bool:
         return all(recording.is_equal_to(self.server) for recording in self.recordings)
@@ -48,7 +48,7 @@ class Following:
 async def a_scene(server: AServer, chance: Random) -> AsyncIterator[Following]:
     async with server, AClient(server.address) as client:
         scene = Following(server, client)
-        following = follow(
+        following = run_informers(
             client,
             scene.cache,
             timing=QUICK,
@@ -111,7 +111,7 @@ def check(scene: Following, *, is_complete: bool) -> None:
     for pod in cache.pods:
         assert pod in cache.pods_on(pod.spec.node_name)
         for service in cache.services_of(pod):
-            assert pod in cache.pods_of(*key_of(service))
+            assert pod in cache.pods_of(*object_key_of(service))
 
 
 @pytest.mark.parametrize("seed", range(MIXES))
@@ -164,12 +164,12 @@ def test_the_cache_is_synced_when_all_kinds_are_there() -> None:
 
 def test_what_a_server_cannot_do_is_remembered() -> None:
     async def run() -> tuple[bool, list[dict[str, str]]]:
-        abilities = Abilities()
+        abilities = ServerFeatures()
         async with AServer(streams_lists=False) as server, AClient(server.address) as client:
             for _ in range(2):
                 client.asked.clear()
-                cache = Cache()
-                task = asyncio.create_task(follow(client, cache, abilities=abilities))
+                cache = InformerCache()
+                task = asyncio.create_task(run_informers(client, cache, abilities=abilities))
                 await asyncio.wait_for(cache.synced.wait(), 5)
                 task.cancel()
             return abilities.streams_lists, [query for _, query in client.asked]
@@ -183,7 +183,7 @@ def test_what_a_server_cannot_do_is_remembered() -> None:
 def test_a_kind_that_may_not_be_read_is_told_at_once() -> None:
     async def run() -> None:
         async with AServer(refusals={"endpointslices": 403}) as server, AClient(server.address) as client:
-            await follow(client, Cache())
+            await run_informers(client, InformerCache())
 
     with pytest.raises(Forbidden) as caught:
         asyncio.run(run())

@@ -12,14 +12,14 @@ from zoneward.client.api_errors import AnswerTooLarge, ApiError, Forbidden, Gone
 from zoneward.client.list_pager import (
     LIMITS,
     MAX_RESTARTS,
-    EndlessList,
     ListLimits,
-    UnexpectedAnswer,
+    ListTooLarge,
+    UnexpectedResponse,
     list_all,
-    list_kinds,
-    pages,
+    list_pages,
+    list_resources,
 )
-from zoneward.client.resources import NODES, PODS, RESOURCES, SERVICES, Resource, T
+from zoneward.client.resources import CACHED_RESOURCES, NODES, PODS, SERVICES, WatchedResource, WatchedT
 
 _R = TypeVar("_R")
 
@@ -35,7 +35,9 @@ def with_server(server: AServer, action: Callable[[AClient], Awaitable[_R]]) -> 
     return asyncio.run(act())
 
 
-async def names(client: AClient, resource: Resource[T], *, size: int = 500, namespace: str | None = None) -> list[str]:
+async def names(
+    client: AClient, resource: WatchedResource[WatchedT], *, size: int = 500, namespace: str | None = None
+) -> list[str]:
     return [thing.metadata.name for thing in await list_all(client, resource, size=size, namespace=namespace)]
 
 
@@ -79,7 +81,7 @@ def test_a_list_whose_token_expires_begins_anew_and_shows_one_moment() -> None:
     async def act(client: AClient) -> tuple[list[str], list[bool]]:
         found: list[str] = []
         firsts: list[bool] = []
-        async for page in pages(client, PODS, size=10):
+        async for page in list_pages(client, PODS, size=10):
             if page.is_first:
                 found = []
             if not firsts:
@@ -111,7 +113,7 @@ def test_changes_while_pages_are_read_do_not_show() -> None:
     async def act(client: AClient) -> tuple[list[str], set[str]]:
         found: list[str] = []
         versions: set[str] = set()
-        async for page in pages(client, PODS, size=5):
+        async for page in list_pages(client, PODS, size=5):
             server.put("pods", f"p{len(found):04}-late", "odd")
             found += [pod.metadata.name for pod in page.objects]
             versions.add(page.version)
@@ -134,7 +136,7 @@ def test_what_is_no_list_is_told_as_such() -> None:
         async def get(self, *_: object, **__: object) -> bytes:
             return b'{"items": {}}'
 
-    with pytest.raises(UnexpectedAnswer, match=r"expected a list of pods, got something else: .*\$.items"):
+    with pytest.raises(UnexpectedResponse, match=r"expected a list of pods, got something else: .*\$.items"):
         asyncio.run(list_all(Odd("http://localhost"), PODS))
 
 
@@ -152,7 +154,7 @@ def test_several_kinds_are_asked_for_at_once() -> None:
             waiting.remove(path)
             return b'{"items": [{"metadata": {"name": "%s"}}]}' % path.rpartition("/")[2].encode()
 
-    things = asyncio.run(list_kinds(Slow("http://localhost"), RESOURCES))
+    things = asyncio.run(list_resources(Slow("http://localhost"), CACHED_RESOURCES))
     assert max(at_once) == 4
     assert [thing.metadata.name for thing in things] == ["services", "nodes", "pods", "endpointslices"]
 
@@ -162,7 +164,7 @@ def test_the_first_kind_that_fails_is_told() -> None:
     server.refusals["nodes"] = 403
 
     async def act(client: AClient) -> object:
-        return await list_kinds(client, (SERVICES, NODES, PODS))
+        return await list_resources(client, (SERVICES, NODES, PODS))
 
     with pytest.raises(Forbidden) as caught:
         with_server(server, act)
@@ -195,10 +197,10 @@ class Endless(AClient):
 )
 def test_a_list_that_never_ends_is_given_up_in_one_line(tokens: tuple[str, ...], limits: ListLimits, told: str) -> None:
     async def run() -> None:
-        async for _ in pages(Endless(*tokens), PODS, limits=limits):
+        async for _ in list_pages(Endless(*tokens), PODS, limits=limits):
             pass
 
-    with pytest.raises(EndlessList, match=f"^{told}$"):
+    with pytest.raises(ListTooLarge, match=f"^{told}$"):
         asyncio.run(run())
 
 

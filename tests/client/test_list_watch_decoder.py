@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from tests.client.test_reflector_answers import a_list, an_event, script
 
-from zoneward.client.list_pager import UnexpectedAnswer, one_list
-from zoneward.client.list_watch_decoder import Unreadable, decoded_list
-from zoneward.client.object_store import Store
-from zoneward.client.resources import PODS, SERVICES, LivePod, Resource
+from zoneward.client.list_pager import UnexpectedResponse, decode_list
+from zoneward.client.list_watch_decoder import UnreadableObject, decode_list_page
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.resources import PODS, SERVICES, LivePod, WatchedResource
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Metrics
@@ -34,7 +34,7 @@ def page(*items: bytes) -> bytes:
 
 def test_the_others_of_a_page_are_read_and_it_is_named() -> None:
     good = b'{"metadata":{"name":"good"}}'
-    found, unreadable = decoded_list(page(good, BAD % 5, DEEP, b"[]", b'{"metadata":{"name":"\xff"}}'), PODS)
+    found, unreadable = decode_list_page(page(good, BAD % 5, DEEP, b"[]", b'{"metadata":{"name":"\xff"}}'), PODS)
     assert [each.metadata.name for each in found.items or ()] == ["good", "deep"]
     assert found.metadata.resource_version == "9"
     assert [str(each) for each in unreadable] == [
@@ -46,8 +46,8 @@ def test_the_others_of_a_page_are_read_and_it_is_named() -> None:
 
 
 def test_who_decides_from_a_list_is_told_that_one_is_missing() -> None:
-    with pytest.raises(UnexpectedAnswer, match=r"expected pods that can be read, got Pod shop/bad: spec\.nodeName"):
-        one_list(page(BAD % 5), PODS)
+    with pytest.raises(UnexpectedResponse, match=r"expected pods that can be read, got Pod shop/bad: spec\.nodeName"):
+        decode_list(page(BAD % 5), PODS)
 
 
 def test_a_watch_goes_on_and_what_was_held_stays_until_it_is_gone() -> None:
@@ -62,17 +62,17 @@ def test_a_watch_goes_on_and_what_was_held_stays_until_it_is_gone() -> None:
     assert not seen.store.unreadable
 
 
-def put(store: Store[LivePod], name: str, version: int) -> None:
+def put(store: ObjectStore[LivePod], name: str, version: int) -> None:
     store.put(msgspec.convert({"metadata": {"name": name, "resourceVersion": str(version)}}, LivePod))
 
 
-def unreadable(resource: Resource[Any], name: str, version: int, namespace: str = "") -> Unreadable:
-    return Unreadable(resource=resource, namespace=namespace, name=name, version=str(version), problem="odd")
+def unreadable(resource: WatchedResource[Any], name: str, version: int, namespace: str = "") -> UnreadableObject:
+    return UnreadableObject(resource=resource, namespace=namespace, name=name, version=str(version), problem="odd")
 
 
 def test_the_last_good_version_stays_in_force_and_each_bad_one_is_told_once() -> None:
     told: list[str] = []
-    store = Store[LivePod](on_unreadable=lambda found: told.append(found.version))
+    store = ObjectStore[LivePod](on_unreadable=lambda found: told.append(found.version))
     put(store, "a", 1)
     for version in (2, 2, 3, 0):
         store.set_aside(unreadable(PODS, "a", version))

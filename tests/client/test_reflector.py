@@ -11,12 +11,12 @@ from tests.client.a_server import AServer, Fault
 from tests.client.recording import Recording, until
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, SilentConnection
-from zoneward.client.object_store import Store
-from zoneward.client.reflector import Reflector, Timing
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.reflector import Reflector, ReflectorTiming
 from zoneward.client.resources import PODS, LivePod
-from zoneward.client.transport_interface import Abilities
+from zoneward.client.transport_interface import ServerFeatures
 
-QUICK = Timing(watch=4.0, silence=1.0)
+QUICK = ReflectorTiming(watch=4.0, silence=1.0)
 BOTH_LISTS = pytest.mark.parametrize("streams_lists", [True, False], ids=["streaming list", "pages"])
 
 
@@ -29,11 +29,11 @@ class Scene:
 
     def __init__(self, server: AServer, client: AClient) -> None:
         self.server, self.client = server, client
-        self.store = Store[LivePod]()
+        self.store = ObjectStore[LivePod]()
         self.seen = Recording(self.store, PODS)
         self.troubles: list[CallFailed] = []
         self.pauses: list[float] = []
-        self.abilities = Abilities()
+        self.abilities = ServerFeatures()
 
     def reflector(self, **options: Any) -> Reflector[LivePod]:
         async def sleep(seconds: float) -> None:
@@ -121,7 +121,7 @@ def test_a_server_with_streaming_lists_is_never_asked_for_pages() -> None:
 def test_a_server_without_streaming_lists_is_asked_for_one_only_once() -> None:
     async def act(scene: Scene) -> None:
         await scene.settle()
-        other = Store[LivePod]()
+        other = ObjectStore[LivePod]()
         task = asyncio.create_task(Reflector(scene.client, PODS, other, abilities=scene.abilities).run())
         await until(lambda: len(other) == 3)
         task.cancel()
@@ -217,7 +217,7 @@ def test_a_silent_connection_is_noticed() -> None:
 
     server = AServer()
     server.plan(Fault.SILENCE, after=4)
-    scene = play(act, server=server, timing=Timing(watch=0.1, silence=0.2))
+    scene = play(act, server=server, timing=ReflectorTiming(watch=0.1, silence=0.2))
     assert any(isinstance(trouble, SilentConnection) for trouble in scene.troubles)
     scene.seen.check_order(server, is_complete=True)
 
@@ -237,7 +237,7 @@ def test_silence_is_only_what_lasts_longer_than_the_watch() -> None:
         async with AServer() as server, Watched(server.address) as client:
             server.put("pods", "a", "shop")
             for seed in range(20):
-                store = Store[LivePod]()
+                store = ObjectStore[LivePod]()
                 task = asyncio.create_task(Reflector(client, PODS, store, random=Random(seed)).run())
                 await until(lambda store=store: len(store) == 1)  # type: ignore[misc]
                 task.cancel()

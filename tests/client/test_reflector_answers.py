@@ -10,11 +10,11 @@ import pytest
 from tests.client.recording import Recording
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, TooManyRequests, Unreachable
-from zoneward.client.list_pager import UnexpectedAnswer
-from zoneward.client.object_store import Store
-from zoneward.client.reflector import Reflector, Timing
+from zoneward.client.list_pager import UnexpectedResponse
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.reflector import Reflector, ReflectorTiming
 from zoneward.client.resources import NODES, PODS, LivePod
-from zoneward.client.transport_interface import Abilities
+from zoneward.client.transport_interface import ServerFeatures
 
 Answer = bytes | Sequence[bytes] | Exception
 HANG = b""
@@ -68,14 +68,18 @@ def an_event(kind: str, name: str, version: str) -> bytes:
 
 def script(*answers: Answer, **options: Any) -> tuple[Recording[LivePod], Any, list[float]]:
     """Run to the end of the script: what was told, the connection, and the pauses."""
-    connection, store, pauses = Scripted(*answers), Store[LivePod](), list[float]()
+    connection, store, pauses = Scripted(*answers), ObjectStore[LivePod](), list[float]()
     seen = Recording(store, PODS)
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
     async def run() -> None:
-        settings: dict[str, Any] = {"abilities": Abilities(streams_lists=False), "random": Random(1), "sleep": sleep}
+        settings: dict[str, Any] = {
+            "abilities": ServerFeatures(streams_lists=False),
+            "random": Random(1),
+            "sleep": sleep,
+        }
         task = asyncio.create_task(Reflector(connection, PODS, store, **(settings | options)).run())
         await asyncio.wait([task])
         if not task.cancelled():
@@ -163,7 +167,9 @@ def test_a_version_that_the_server_cannot_serve_again_and_again_is_given_up() ->
 
 
 def test_pauses_double_up_to_a_limit_and_chance_spreads_them() -> None:
-    _, _, pauses = script(a_list("1"), *[Unreachable("refused")] * 12, timing=Timing(pause=0.5, longest_pause=30.0))
+    _, _, pauses = script(
+        a_list("1"), *[Unreachable("refused")] * 12, timing=ReflectorTiming(pause=0.5, longest_pause=30.0)
+    )
     longest = [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30, 30, 30]
     assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True))
     assert len({pause / most for pause, most in zip(pauses, longest, strict=True)}) > 6
@@ -188,13 +194,13 @@ def test_only_a_watch_that_ends_at_once_without_news_is_followed_by_a_pause(last
 
 
 def test_a_list_that_a_stream_does_not_end_in_time_is_asked_for_in_pages() -> None:
-    abilities, troubles = Abilities(), list[CallFailed]()
+    abilities, troubles = ServerFeatures(), list[CallFailed]()
     seen, connection, _ = script(
         [an_event("ADDED", "a", "90"), HANG],
         a_list("100", b="95"),
         [],
         abilities=abilities,
-        timing=Timing(listing=0.02),
+        timing=ReflectorTiming(listing=0.02),
         on_trouble=troubles.append,
     )
     assert not abilities.streams_lists
@@ -221,13 +227,13 @@ def test_an_impatient_reflector_raises_what_a_patient_one_waits_for() -> None:
 
 
 def test_what_a_handler_raises_comes_through() -> None:
-    store = Store[LivePod]()
+    store = ObjectStore[LivePod]()
 
     def handler(_old: LivePod | None, _new: LivePod | None) -> None:
         raise ZeroDivisionError
 
     store.subscribe(handler)
-    reflector = Reflector(Scripted(a_list("1", a="1")), PODS, store, abilities=Abilities(streams_lists=False))
+    reflector = Reflector(Scripted(a_list("1", a="1")), PODS, store, abilities=ServerFeatures(streams_lists=False))
     with pytest.raises(ZeroDivisionError):
         asyncio.run(reflector.run())
     assert len(store) == 1
@@ -236,9 +242,9 @@ def test_what_a_handler_raises_comes_through() -> None:
 def test_an_event_without_a_version_is_no_event() -> None:
     troubles: list[CallFailed] = []
     script(a_list("1"), [b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}'], on_trouble=troubles.append)
-    assert [type(trouble) for trouble in troubles] == [UnexpectedAnswer]
+    assert [type(trouble) for trouble in troubles] == [UnexpectedResponse]
 
 
 def test_nodes_are_in_no_namespace() -> None:
-    reflector = Reflector(Scripted(), NODES, Store(), namespace="shop")
+    reflector = Reflector(Scripted(), NODES, ObjectStore(), namespace="shop")
     assert reflector._path == "/api/v1/nodes"

@@ -11,13 +11,13 @@ from tests.client.recording import until
 from tests.client.serving import access_to
 from tests.contract.objects import a_node
 
-from zoneward.client.informer_cache import Cache
-from zoneward.client.informers import follow
-from zoneward.client.object_store import Store
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import run_informers
+from zoneward.client.object_store import ObjectStore
 from zoneward.client.reflector import Reflector
 from zoneward.client.resources import LEASES, NODES, Lease, LiveNode
 from zoneward.client.transport import Transport
-from zoneward.client.transport_interface import Abilities
+from zoneward.client.transport_interface import ServerFeatures
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.registry import Registry
@@ -51,7 +51,7 @@ def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(s
         there, leases = InProcess(registry), registry.kinds["leases.coordination.k8s.io"]
         for name, color in (("one", "red"), ("two", "blue")):
             there.create(leases, "default", a_lease(name, color=color), manager="test")
-        store, told = Store[Lease](), list[tuple[str, str]]()
+        store, told = ObjectStore[Lease](), list[tuple[str, str]]()
 
         def note(old: Lease | None, new: Lease | None) -> None:
             kind = "added" if old is None else "deleted" if new is None else "modified"
@@ -65,7 +65,7 @@ def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(s
             LEASES,
             store,
             query={"labelSelector": "color=red"},
-            abilities=Abilities(streams_lists=streams_lists),
+            abilities=ServerFeatures(streams_lists=streams_lists),
         )
         running = asyncio.create_task(reflector.run())
 
@@ -98,12 +98,12 @@ def test_a_cache_may_hold_one_node_of_many(streams_lists: bool) -> None:
         there, nodes = InProcess(registry), registry.kinds["nodes"]
         for name in ("n1", "n2", "n3"):
             there.create(nodes, "", a_node(name, zone="a"), manager="test")
-        cache = Cache([NODES])
-        following = follow(
+        cache = InformerCache([NODES])
+        following = run_informers(
             link,
             cache,
             queries={NODES.kind: {"fieldSelector": "metadata.name=n2"}},
-            abilities=Abilities(streams_lists=streams_lists),
+            abilities=ServerFeatures(streams_lists=streams_lists),
         )
         running = asyncio.create_task(following)
 
@@ -136,7 +136,7 @@ def test_a_cache_may_hold_one_node_of_many(streams_lists: bool) -> None:
 def test_a_version_is_told_when_the_sink_has_seen_all_that_came_up_to_it(streams_lists: bool) -> None:
     async def work(registry: Registry, link: Transport) -> None:
         there, leases = InProcess(registry), registry.kinds["leases.coordination.k8s.io"]
-        store, current = Store[Lease](), list[int]()
+        store, current = ObjectStore[Lease](), list[int]()
 
         def note(version: int) -> None:
             current.append(version)
@@ -154,7 +154,9 @@ def test_a_version_is_told_when_the_sink_has_seen_all_that_came_up_to_it(streams
 
         write("a")
         before = write("b")
-        reflector = Reflector(link, LEASES, store, abilities=Abilities(streams_lists=streams_lists), on_current=note)
+        reflector = Reflector(
+            link, LEASES, store, abilities=ServerFeatures(streams_lists=streams_lists), on_current=note
+        )
         running = asyncio.create_task(reflector.run())
         try:
             await until(lambda: bool(current))

@@ -12,7 +12,7 @@ from zoneward.client.api_errors import (
     Unreachable,
     api_error,
 )
-from zoneward.client.retries import Retries
+from zoneward.client.retries import RetryPolicy
 from zoneward.kube.input_error import InputError
 
 REPEATED_ALWAYS: list[CallFailed] = [api_error(429, b""), Unreachable("", sent=False)]
@@ -49,12 +49,12 @@ def test_what_may_not_have_been_done_is_only_tried_again_where_that_is_harmless(
         (NEVER_REPEATED, False),
     ):
         for error in errors:
-            pause = Retries().pause(error, failed=1, is_repeatable=is_repeatable, chance=0.5)
+            pause = RetryPolicy().pause(error, failed=1, is_repeatable=is_repeatable, chance=0.5)
             assert (pause is not None) == expected, repr(error)
 
 
 def test_pauses_double_up_to_the_longest_and_are_spread_over_their_second_half() -> None:
-    retries = Retries(attempts=7, first=1.0, longest=10.0)
+    retries = RetryPolicy(attempts=7, first=1.0, longest=10.0)
     error = Unreachable("", sent=False)
     for chance, expected in ((0.0, [0.5, 1, 2, 4, 5, 5, None]), (1.0, [1, 2, 4, 8, 10, 10, None])):
         pauses = [retries.pause(error, failed=failed, is_repeatable=True, chance=chance) for failed in range(1, 8)]
@@ -63,5 +63,5 @@ def test_pauses_double_up_to_the_longest_and_are_spread_over_their_second_half()
 
 def test_nobody_comes_back_before_the_server_wants_it_and_not_all_at_once() -> None:
     error = api_error(429, b"", retry_after=30.0)
-    pauses = [Retries().pause(error, failed=1, is_repeatable=False, chance=chance) for chance in (0.0, 1.0)]
+    pauses = [RetryPolicy().pause(error, failed=1, is_repeatable=False, chance=chance) for chance in (0.0, 1.0)]
     assert pauses == [30.0, 30.25]

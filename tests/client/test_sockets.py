@@ -16,7 +16,7 @@ def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pytest.Mo
     made: list[socket.socket] = []
 
     def noted(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-        made.append(sockets.opened(address))
+        made.append(sockets.open_socket(address))
         return made[-1]
 
     monkeypatch.setattr(transport_module, "opened", noted)
@@ -37,5 +37,5 @@ def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pytest.Mo
 
 def test_a_platform_without_an_option_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
-    with sockets.opened((socket.AF_INET, socket.SOCK_STREAM, 0, "", ())) as made:
+    with sockets.open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ())) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

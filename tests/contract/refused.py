@@ -226,7 +226,7 @@ PODS: Final[Cases] = [
             (
                 "spec.containers[0].env[0].name",
                 (
-                    'Invalid value: "a=b": a valid environment variable name must consist only of printable '
+                    'Invalid value: "a=b": a valid environment variable name must consist only of visible '
                     "ASCII characters other than '='"
                 ),
             )
@@ -292,7 +292,7 @@ NODES: Final[Cases] = [
             (
                 "metadata.taints[1]",
                 (
-                    'Duplicate value: {"Key":"a","Value":"","Effect":"NoSchedule","TimeAdded":null}: taints '
+                    'Duplicate value: {"ObjectKey":"a","Value":"","Effect":"NoSchedule","TimeAdded":null}: taints '
                     "must be unique by key and effect pair"
                 ),
             )

@@ -13,16 +13,16 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
 
-from zoneward.client.object_store import Store
+from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import LivePod
-from zoneward.client.retries import Retries
+from zoneward.client.retries import RetryPolicy
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import BackOff
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
+from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, has_ready_condition, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.sandbox.server.beginning import begun
@@ -121,7 +121,7 @@ class Place:
         )
         surroundings = Surroundings(
             demand=demand_of(snapshot.nodes),
-            node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
+            node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
             configuration=configuration,
         )
         for service in snapshot.services:
@@ -143,7 +143,7 @@ class Place:
         ready = {
             pod.status.pod_ip
             for pod in msgspec.convert(self.objects("pods"), list[LivePod])
-            if says_ready(pod.status.conditions) and pod.metadata.deletion_timestamp is None
+            if has_ready_condition(pod.status.conditions) and pod.metadata.deletion_timestamp is None
         }
         for address in self._ready_since.keys() - ready:
             del self._ready_since[address]
@@ -157,7 +157,7 @@ async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
     found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
         Serving(registry, faults=found, ends_pods=ends_pods) as server,
-        transport(access_to(server.address), retries=Retries()) as link,
+        transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
         place = Place(registry, link)
         registry.store.listeners.append(place.note)
@@ -197,7 +197,7 @@ async def settle(place: Place, controller: Controller) -> None:
 
 def _has_seen(place: Place, controller: Controller) -> bool:
     cache = controller.cache
-    stores: Mapping[str, Store[Any]] = {
+    stores: Mapping[str, ObjectStore[Any]] = {
         "pods": cache.pods,
         "services": cache.services,
         "nodes": cache.nodes,

@@ -7,12 +7,23 @@ from typing import Any, Self
 import msgspec
 import pytest
 from tests.contract.objects import a_node, a_pod, a_service, an_endpoint_slice
-from tests.controller.a_controller import KEPT, LABELS, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
+from tests.controller.a_controller import (
+    KEPT,
+    LABELS,
+    LIMIT,
+    PODS,
+    Place,
+    a_place,
+    addresses,
+    at_work,
+    fill,
+    settle,
+)
 from tests.controller.test_loop import is_as_planned, run
 
 from zoneward.client.api_errors import api_error
 from zoneward.client.resources import SLICES
-from zoneward.client.resources import Place as Kind
+from zoneward.client.resources import ApiResource as Kind
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.rivals import Rivals
 from zoneward.controller.loop import Controller

@@ -10,7 +10,7 @@ from tests.clusters import Cluster, a_service, nodes_in, pods_in
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.client.api_errors import Conflict, Forbidden, Gone, ServerFault, Unreachable
-from zoneward.client.writer import Outcome
+from zoneward.client.writer import WriteOutcome
 from zoneward.controller.metric_labels import (
     Feature,
     HintedBy,
@@ -171,12 +171,12 @@ def test_calls_that_fail_are_counted_by_what_is_known_of_them() -> None:
         metrics.call_failed(error, kind="endpointslices")
     metrics.call_failed(Unreachable("x"), kind="services")
     assert metrics.api_errors == {
-        ("endpointslices", Outcome.STALE): 1,
-        ("endpointslices", Outcome.EXISTS): 1,
-        ("endpointslices", Outcome.REFUSED): 1,
-        ("endpointslices", Outcome.UNKNOWN): 1,
-        ("endpointslices", Outcome.NOT_DONE): 1,
-        ("services", Outcome.UNKNOWN): 1,
+        ("endpointslices", WriteOutcome.STALE): 1,
+        ("endpointslices", WriteOutcome.EXISTS): 1,
+        ("endpointslices", WriteOutcome.REFUSED): 1,
+        ("endpointslices", WriteOutcome.UNKNOWN): 1,
+        ("endpointslices", WriteOutcome.NOT_DONE): 1,
+        ("services", WriteOutcome.UNKNOWN): 1,
     }
 
 

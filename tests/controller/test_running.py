@@ -14,10 +14,10 @@ from tests.controller.a_controller import Place, a_place, addresses, fill
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import Forbidden, ServerFault, Unreachable
-from zoneward.client.resources import SLICES, Key
+from zoneward.client.resources import SLICES, ObjectKey
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import Standing
-from zoneward.client.writer import Outcome, Writer
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import WriteOutcome, Writer
 from zoneward.controller import running
 from zoneward.controller.leader.observing import LONGEST_ROUND, Observer
 from zoneward.controller.loop import Controller
@@ -51,7 +51,7 @@ class Run:
 
 @asynccontextmanager
 async def a_run(
-    url: str, *, lease: Key = ("kube-system", "zoneward-controller"), **settings: Any
+    url: str, *, lease: ObjectKey = ("kube-system", "zoneward-controller"), **settings: Any
 ) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
     given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": Listen("127.0.0.1", 0)}
@@ -269,7 +269,7 @@ def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
     async def test() -> None:
         now, log = 0.0, Lines()
         async with a_place() as place:
-            standing = Standing(place.link, clock=lambda: now)
+            standing = WatchHealth(place.link, clock=lambda: now)
             controller = Controller(
                 place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
             )
@@ -316,7 +316,7 @@ def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_b
             controller = Controller(
                 place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
             )
-            standing = Standing(place.link, clock=lambda: now)
+            standing = WatchHealth(place.link, clock=lambda: now)
             observer = Observer(controller, standing=standing, candidate=None, log=Lines(), said=str, clock=lambda: now)
             gc.disable()
             try:
@@ -361,7 +361,7 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             assert "grants it" not in str(ended["error"])
             assert "grants it" in str(missing["error"])
             errors = run.replica._controller.metrics.api_errors
-            assert errors["events", Outcome.TERMINATING] == errors["events", Outcome.REFUSED] == 1
+            assert errors["events", WriteOutcome.TERMINATING] == errors["events", WriteOutcome.REFUSED] == 1
 
     asyncio.run(test())
 

@@ -10,10 +10,10 @@ from tests.contract.objects import a_node, a_service, an_endpoint_slice
 from tests.deploy.asking import Asked
 from tests.deploy.manifests import PROXY_MODES, granted
 
-from zoneward.client.auth.client_config import Access
+from zoneward.client.auth.client_config import ClientConfig
 from zoneward.daemon.listening import Listen
 from zoneward.daemon.log import Silent
-from zoneward.kube.proxy_lease import lease_name
+from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.proxy import node_lease
 from zoneward.proxy.kernel.applying import NftProcess
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
@@ -38,7 +38,7 @@ class Kernel(FakeKernel):
         pass
 
 
-def a_proxy(access: Access, kernel: Kernel, *, lease_namespace: str = "kube-system") -> NodeProxy:
+def a_proxy(access: ClientConfig, kernel: Kernel, *, lease_namespace: str = "kube-system") -> NodeProxy:
     return NodeProxy(
         access,
         node=NODE,
@@ -68,7 +68,7 @@ class Place:
             store.create(slices, "default", made, manager="test")
 
     def lease(self) -> dict[str, Any] | None:
-        return self.registry.find("leases.coordination.k8s.io", "kube-system", lease_name(NODE))
+        return self.registry.find("leases.coordination.k8s.io", "kube-system", proxy_lease_name(NODE))
 
     def renewed(self) -> str:
         found = self.lease()

@@ -4,12 +4,12 @@ import pytest
 
 from zoneward.kube.adoption_marks import (
     SELECTOR_ANNOTATION,
-    Course,
-    as_mark,
-    course_of,
-    is_marked,
-    selector_of,
-    with_selector,
+    AdoptionAction,
+    adoption_action,
+    effective_selector,
+    encode_selector,
+    has_selector_annotation,
+    with_effective_selector,
 )
 from zoneward.kube.objects import ObjectMeta, Service, ServiceSpec
 
@@ -40,33 +40,33 @@ def a_service(*, selector: dict[str, str] | None = None, mark: str | None = None
 def test_the_selector_is_that_of_the_spec_or_else_what_the_mark_says(
     service: Service, selector: dict[str, str] | None, marked: bool
 ) -> None:
-    assert selector_of(service) == selector
-    assert is_marked(service) is marked
-    assert with_selector(service).spec.selector == (selector or service.spec.selector)
+    assert effective_selector(service) == selector
+    assert has_selector_annotation(service) is marked
+    assert with_effective_selector(service).spec.selector == (selector or service.spec.selector)
 
 
 def test_a_mark_is_read_as_it_was_written() -> None:
-    assert as_mark({"tier": "web", "app": "cart"}) == MARK
+    assert encode_selector({"tier": "web", "app": "cart"}) == MARK
     awkward = {"a/b": 'é"\\'}
-    assert selector_of(a_service(mark=as_mark(awkward))) == awkward
+    assert effective_selector(a_service(mark=encode_selector(awkward))) == awkward
 
 
 @pytest.mark.parametrize(
     ("service", "has_own", "course"),
     [
-        (a_service(), False, Course.LEAVE),
-        (a_service(), True, Course.ORPHANED),
-        (a_service(selector={}), True, Course.ORPHANED),
-        (a_service(selector=MARKED), False, Course.LEAVE),
-        (a_service(selector=MARKED), True, Course.RELEASE),
-        (a_service(mark=MARK), False, Course.SERVE),
-        (a_service(mark=MARK), True, Course.SERVE),
-        (a_service(mark="{"), True, Course.BROKEN),
-        (a_service(selector=MARKED, mark=MARK), False, Course.RELEASE),
-        (a_service(selector=MARKED, mark="{"), True, Course.RELEASE),
+        (a_service(), False, AdoptionAction.LEAVE),
+        (a_service(), True, AdoptionAction.ORPHANED),
+        (a_service(selector={}), True, AdoptionAction.ORPHANED),
+        (a_service(selector=MARKED), False, AdoptionAction.LEAVE),
+        (a_service(selector=MARKED), True, AdoptionAction.RELEASE),
+        (a_service(mark=MARK), False, AdoptionAction.SERVE),
+        (a_service(mark=MARK), True, AdoptionAction.SERVE),
+        (a_service(mark="{"), True, AdoptionAction.BROKEN),
+        (a_service(selector=MARKED, mark=MARK), False, AdoptionAction.RELEASE),
+        (a_service(selector=MARKED, mark="{"), True, AdoptionAction.RELEASE),
     ],
 )
 def test_a_selector_that_is_back_is_a_release_and_slices_without_selector_or_mark_are_orphaned(
-    service: Service, has_own: bool, course: Course
+    service: Service, has_own: bool, course: AdoptionAction
 ) -> None:
-    assert course_of(service, has_own=has_own) is course
+    assert adoption_action(service, has_own=has_own) is course

@@ -196,4 +196,4 @@ def test_what_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         file.truncate((1 << 20) + 1)
     assert told(lambda: load(str(tmp_path / "a.yaml"), stdin=None)) == f"{tmp_path}/a.yaml: {expected}"
     assert told(lambda: load("-", stdin=io.BytesIO(b"#" * (3 << 20)))) == f"standard input: {expected}"
-    assert told(lambda: text_encoding.unpack("a.gz", gzip.compress(b"#" * (3 << 20)))) == f"a.gz: {expected}"
+    assert told(lambda: text_encoding.decode_text("a.gz", gzip.compress(b"#" * (3 << 20)))) == f"a.gz: {expected}"

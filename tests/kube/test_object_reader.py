@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from tests.kube.documents import DOCUMENTS, FORMS, NODES, PODS, SERVICES, SLICES, Document, as_json, as_yaml, to_list
 
 from zoneward.kube import yaml_documents
-from zoneward.kube.object_reader import read, title
+from zoneward.kube.object_reader import object_title, read_objects
 from zoneward.kube.objects import KINDS, EndpointPort, EndpointSlice, Node, Object, Pod, Service, ServicePort
 
 SERVICE: Document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
 
 
 def objects(data: bytes) -> list[Object]:
-    return list(read("a", data, skipped=Counter()))
+    return list(read_objects("a", data, skipped=Counter()))
 
 
 def objects_and_skipped(data: bytes) -> tuple[list[Object], Counter[str]]:
     skipped = Counter[str]()
-    return list(read("a", data, skipped=skipped)), skipped
+    return list(read_objects("a", data, skipped=skipped)), skipped
 
 
 def one(text: str) -> Object:
@@ -80,7 +80,7 @@ def test_items_of_a_typed_list_need_not_say_their_kind(
 
 def test_an_item_that_says_its_kind_is_of_that_kind() -> None:
     found, skipped = objects_and_skipped(as_json({"apiVersion": "v1", "kind": "PodList", "items": [SERVICE]}))
-    assert [title(thing) for thing in found] == ["Service shop/cart"]
+    assert [object_title(thing) for thing in found] == ["Service shop/cart"]
     assert not skipped
 
 
@@ -177,7 +177,7 @@ items:
     assert cart.metadata.namespace == "cart"
     assert cart.spec.selector == {"app": "cart", "tier": "web"}
     assert [(port.name, port.port) for port in cart.spec.ports or ()] == [("a", 80), ("b", 80)]
-    assert [title(thing) for thing in others] == ["Service default/a", "Service default/b", "Node Node"]
+    assert [object_title(thing) for thing in others] == ["Service default/a", "Service default/b", "Node Node"]
 
 
 def test_what_nobody_reads_may_have_any_tag_alias_or_key() -> None:
@@ -250,7 +250,7 @@ def _slow_parser(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("form", [form for form in FORMS if form.startswith("yaml")])
 def test_yaml_is_read_without_the_parser_in_c_too(form: str) -> None:
     documents = [SERVICE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}, SERVICE]
-    assert [title(thing) for thing in objects(FORMS[form](documents))] == [
+    assert [object_title(thing) for thing in objects(FORMS[form](documents))] == [
         "Service shop/cart",
         "Node n1",
         "Service shop/cart",
@@ -266,7 +266,7 @@ def test_what_has_no_namespace_is_in_the_default_one() -> None:
     namespaces: list[dict[str, Any]] = [{}, {"namespace": ""}, {"namespace": None}]
     for namespace in namespaces:
         found = objects(as_json([document | {"metadata": {"name": "x", **namespace}} for document in documents]))
-        assert [title(thing) for thing in found] == [
+        assert [object_title(thing) for thing in found] == [
             "Service default/x",
             "Pod default/x",
             "Node x",

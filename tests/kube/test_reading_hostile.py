@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zoneward.kube.input_error import MAX_LENGTH, InputError
-from zoneward.kube.object_reader import read
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import KINDS
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.saving import save
@@ -64,7 +64,7 @@ DOCUMENTS: Final = st.tuples(HEADS, st.lists(st.tuples(FIELDS, VALUES), max_size
 
 def outcome(data: bytes) -> Snapshot | None:
     try:
-        return Snapshot.of(read("a", data, skipped=Counter()))
+        return Snapshot.of(read_objects("a", data, skipped=Counter()))
     except InputError as error:
         line = str(error)
     assert line.isprintable()

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoneward.kube.input_error import InputError, Misfit
+from zoneward.kube.input_error import FieldMismatch, InputError
 from zoneward.lab import csv_files, csv_lines
 from zoneward.lab.contenders import contenders_for
 from zoneward.lab.csv_files import CsvFile
@@ -192,7 +192,7 @@ def test_fast_and_literal_reading_agree() -> None:
         for number, line in enumerate(lines):
             try:
                 name, counts = row_of(line.removesuffix(b"\r"), ("a", "b"))
-            except Misfit as misfit:
+            except FieldMismatch as misfit:
                 assert number not in read, line
                 first = first or (number, misfit.args)
                 bad += 1

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.clusters import SERVICE, Cluster, a_service, a_slice, endpoints_in, nodes_in, pods_in, rounded
 from tests.properties.random_clusters import clusters, examples
 
-from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, as_mark
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
 from zoneward.kube.names import APPROACH_ANNOTATION
-from zoneward.kube.object_reader import read
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
 from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.events import NOT_ACCEPTED
@@ -199,7 +199,7 @@ def test_so_it_is_where_zones_and_settings_are_nobody_s_and_the_service_is_adopt
         ours = anonymized(snapshot_of(cluster), words=WORDS)
     text = msgspec.json.encode([*documents(ours)]).decode()
     text = re.sub(r"\b(?:zone|unknown)-(\d+)", r"rack-berlin-\1", text)
-    before = Snapshot.of(read("berlin", text.encode(), skipped=Counter()))
+    before = Snapshot.of(read_objects("berlin", text.encode(), skipped=Counter()))
     if adopted:
         before = replace(before, services=tuple(map(as_adopted, before.services)))
     after = anonymized(before, words=WORDS)
@@ -218,7 +218,7 @@ def in_order(form: str, text: str) -> str:
 
 
 def as_adopted(service: Service) -> Service:
-    marks = {SELECTOR_ANNOTATION: as_mark(service.spec.selector or {})}
+    marks = {SELECTOR_ANNOTATION: encode_selector(service.spec.selector or {})}
     metadata = msgspec.structs.replace(service.metadata, annotations=(service.metadata.annotations or {}) | marks)
     return msgspec.structs.replace(
         service, metadata=metadata, spec=msgspec.structs.replace(service.spec, selector=None)
@@ -231,6 +231,6 @@ def test_a_saved_cluster_reads_back_as_it_was(cluster: Cluster, form: Form) -> N
     for snapshot in (snapshot_of(cluster), anonymized(snapshot_of(cluster), words=WORDS)):
         stream = BytesIO()
         save(snapshot, stream, form=form)
-        assert Snapshot.of(read("saved", stream.getvalue(), skipped=Counter())) == Snapshot.of(
+        assert Snapshot.of(read_objects("saved", stream.getvalue(), skipped=Counter())) == Snapshot.of(
             (*snapshot.services, *snapshot.nodes, *snapshot.pods, *snapshot.slices)
         )

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from tests.properties.hostile_objects import KINDS, Object, hostile, objects, written
 
-from zoneward.client.informers import Followed
+from zoneward.client.informers import InformerTarget
 from zoneward.client.reflector import Reflector
-from zoneward.client.resources import LEASES, RESOURCES, AnyResource, Key
-from zoneward.client.transport_interface import Abilities
+from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource, ObjectKey
+from zoneward.client.transport_interface import ServerFeatures
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
@@ -28,7 +28,7 @@ from zoneward.report.decisions import decisions_document
 from zoneward.routing.configuration import Configuration, Gates
 from zoneward.slices.planned import ServicePlan
 
-GOOD: Key = ("default", "good")
+GOOD: ObjectKey = ("default", "good")
 LISTED, CHANGED, LAST = 100, 200_000, 900_000
 
 
@@ -65,7 +65,7 @@ def at(thing: Object, version: int) -> Object:
 def server_with(plural: str, bad: Sequence[Object]) -> Server:
     """They are listed, and change to the same again."""
     pages, events = {}, {}
-    for number, resource in enumerate((*RESOURCES, LEASES)):
+    for number, resource in enumerate((*CACHED_RESOURCES, LEASES)):
         items = [at(objects(GOOD[1])[resource.plural], 10 + number)]
         changes: list[Object] = []
         if resource.plural == plural:
@@ -77,7 +77,7 @@ def server_with(plural: str, bad: Sequence[Object]) -> Server:
     return Server(pages, events)
 
 
-async def follow(server: Server, cache: Followed, resources: Sequence[AnyResource]) -> None:
+async def follow(server: Server, cache: InformerTarget, resources: Sequence[AnyWatchedResource]) -> None:
     """Until all that the server has to say was heard: with one list of each kind, one watch, and no trouble."""
 
     def trouble(error: Exception) -> None:
@@ -85,12 +85,12 @@ async def follow(server: Server, cache: Followed, resources: Sequence[AnyResourc
 
     heard = {resource.plural: asyncio.Event() for resource in resources}
 
-    def reflector(resource: AnyResource) -> Any:
+    def reflector(resource: AnyWatchedResource) -> Any:
         return Reflector(
             server,
             resource,
             cache.store(resource),
-            abilities=Abilities(streams_lists=False),
+            abilities=ServerFeatures(streams_lists=False),
             on_trouble=trouble,
             on_current=lambda version: heard[resource.plural].set() if version == LAST else None,
         )
@@ -118,7 +118,7 @@ def hostile_sets(plural: str) -> list[list[Object]]:
 async def controlled(plural: str, bad: Sequence[Object]) -> None:
     server = server_with(plural, bad)
     controller = Controller(server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server))
-    await follow(server, controller.cache, RESOURCES)
+    await follow(server, controller.cache, CACHED_RESOURCES)
     plans = [plan for each in controller.cache.services if (plan := controller.decision(*name(each))) is not None]
     for plan in plans:
         msgspec.json.encode(decisions_document([plan]))
@@ -126,7 +126,7 @@ async def controlled(plural: str, bad: Sequence[Object]) -> None:
     assert listed(plans) == ["10.1.0.8"]
 
 
-def name(service: Any) -> Key:
+def name(service: Any) -> ObjectKey:
     return service.metadata.namespace, service.metadata.name
 
 
@@ -147,7 +147,7 @@ async def proxied(plural: str, bad: Sequence[Object]) -> None:
     server = server_with(plural, bad)
     known = Known("good", zone="a", gates=Gates())
     await follow(server, known, known.resources)
-    found: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+    found: dict[Family, dict[ObjectKey, Served]] = {family: {} for family in FAMILIES}
     for key in list(known.keys()):
         for family, served in known.served(key).items():
             found[family][key] = served

@@ -8,7 +8,7 @@ from typing import Any, Final
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.planning import whole
 from zoneward.proxy.kernel.programming import FamilyTable, Programmed
-from zoneward.proxy.model.served import Key, Served, ServedPort, Target
+from zoneward.proxy.model.served import ObjectKey, Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 from zoneward.proxy.ruleset.rule_comparison import scratch
 
@@ -30,7 +30,7 @@ def a_service(number: int, *endpoints: int, **more: Any) -> Served:
     )
 
 
-def key(served: Served) -> Key:
+def key(served: Served) -> ObjectKey:
     return served.namespace, served.name
 
 
@@ -47,7 +47,7 @@ class Proxy:
     ) -> None:
         self.kernel = kernel
         self.programmed: list[Programmed] = []
-        self.refused: list[tuple[Key, str]] = []
+        self.refused: list[tuple[ObjectKey, str]] = []
         self.mended: list[tuple[str, int]] = []
         self.trouble: list[str] = []
         self.table = FamilyTable(

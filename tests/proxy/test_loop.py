@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.proxy.model.test_known import CART, known, node, service, slice_
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.programming import Programmed
 from zoneward.proxy.loop import BURST, CALM, GATHERED, ProxyLoop
@@ -27,12 +27,12 @@ class Table:
     """Takes Services, and gives them to the kernel when it is told to."""
 
     def __init__(self) -> None:
-        self.waiting: dict[Key, Served | None] = {}
+        self.waiting: dict[ObjectKey, Served | None] = {}
 
-    def put(self, service: Key, served: Served | None) -> None:
+    def put(self, service: ObjectKey, served: Served | None) -> None:
         self.waiting[service] = served
 
-    def waits(self, service: Key) -> bool:
+    def waits(self, service: ObjectKey) -> bool:
         return service in self.waiting
 
     def done(self) -> Programmed:
@@ -45,10 +45,10 @@ class Here:
 
     def __init__(self) -> None:
         self.time = 0.0
-        self.left_out: list[Key] = []
-        self.after: list[tuple[Key, Served | None, Served | None]] = []
-        self.too_large: list[tuple[Key, str]] = []
-        self.lost: list[tuple[Family, Key, tuple[str, ...]]] = []
+        self.left_out: list[ObjectKey] = []
+        self.after: list[tuple[ObjectKey, Served | None, Served | None]] = []
+        self.too_large: list[tuple[ObjectKey, str]] = []
+        self.lost: list[tuple[Family, ObjectKey, tuple[str, ...]]] = []
         self.metrics = Metrics()
         self.pauses: list[float] = []
         self.table, self.other = Table(), Table()
@@ -233,7 +233,7 @@ def test_a_mistake_in_one_service_holds_up_no_other(monkeypatch: pytest.MonkeyPa
     async def test(here: Here) -> None:
         found, mail = here.known.served, ("shop", "mail")
 
-        def served(key: Key) -> object:
+        def served(key: ObjectKey) -> object:
             if key == mail:
                 raise ZeroDivisionError
             return found(key)
@@ -395,7 +395,7 @@ def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(mo
 def test_a_service_that_is_refused_at_once_does_not_wait() -> None:
     async def test(here: Here) -> None:
         class Refusing(Table):
-            def put(self, service: Key, served: Served | None) -> None:  # noqa: ARG002 -- as a table has it
+            def put(self, service: ObjectKey, served: Served | None) -> None:  # noqa: ARG002 -- as a table has it
                 here.loop.refused("ip", service)
 
         here.loop.tables["ip"] = Refusing()

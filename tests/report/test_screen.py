@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from zoneward.kube.object_reader import read
+from zoneward.kube.object_reader import read_objects
 from zoneward.report.screen import screen
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand, demand_of
@@ -21,7 +21,7 @@ REVERSE = re.compile(r"\x1b\[(?:[0-9;]*;)?7(?:;[0-9;]*)?m")
 
 @cache
 def planned() -> tuple[Demand, tuple[ServicePlan, ...]]:
-    snapshot = Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
+    snapshot = Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
     demand = demand_of(snapshot.nodes)
     surroundings = Surroundings(demand=demand, node_zones=snapshot.node_zones, configuration=Configuration())
     services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))

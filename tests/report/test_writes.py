@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from zoneward.kube.object_reader import read
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Service
 from zoneward.report.writes import Written, told, written
 from zoneward.routing.configuration import Configuration
@@ -22,7 +22,7 @@ Change = Callable[[Pod], Pod | None]
 
 @cache
 def snapshot() -> Snapshot:
-    return Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
+    return Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=Counter()))
 
 
 class Cluster:

@@ -12,7 +12,7 @@ from zoneward.cli.planning import Planned
 from zoneward.cli.routing import route_of
 from zoneward.controller.status.telling import CONTROLLER
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
+from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, node_zone
 from zoneward.report.routes import PortRoute
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.configuration import Configuration, Gates
@@ -132,7 +132,7 @@ class Observed:
     def node_of(self, place: str) -> str:
         """A node by its name, or the first of a zone."""
         nodes = sorted(self.snapshot.nodes, key=lambda node: node.metadata.name)
-        return next(node.metadata.name for node in nodes if place in (node.metadata.name, zone_of(node)))
+        return next(node.metadata.name for node in nodes if place in (node.metadata.name, node_zone(node)))
 
     def route(self, name: str, consumer: str, place: str, gates: Gates) -> PortRoute:
         """What `zoneward route --as-is` says of the only port of a Service."""
@@ -149,7 +149,7 @@ class Observed:
 
     def places(self) -> list[str]:
         """Nodes of which one stands for each zone, and every node without a zone."""
-        by_zone = {zone_of(node) or node.metadata.name: node.metadata.name for node in self.snapshot.nodes}
+        by_zone = {node_zone(node) or node.metadata.name: node.metadata.name for node in self.snapshot.nodes}
         return sorted(by_zone.values())
 
 

@@ -33,8 +33,8 @@ from tests.properties.random_clusters import ANY_SETTING, clusters, examples, po
 from zoneward.kube import names
 from zoneward.kube.objects import (
     Condition,
+    EndpointIdentity,
     EndpointSlice,
-    Identity,
     Node,
     NodeCondition,
     Pod,
@@ -125,7 +125,7 @@ def bare(decision: Decision) -> Decision:
     return dataclasses.replace(decision, hints=(), groups=None)
 
 
-def by_identity(decision: Decision) -> list[tuple[Identity, object, object]]:
+def by_identity(decision: Decision) -> list[tuple[EndpointIdentity, object, object]]:
     """Each endpoint with what the decision says of it; the order in which they came does not matter."""
     if decision.assignment is None:
         return []

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from tests.clusters import DUAL_STACK, a_pod, a_service, hints, nodes_in
 
-from zoneward.kube.objects import ContainerPort, Endpoint, Identity, ServicePort
+from zoneward.kube.objects import ContainerPort, Endpoint, EndpointIdentity, ServicePort
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.deciding import decide_for
 from zoneward.routing.demand.demand import demand_of
@@ -52,8 +52,8 @@ def decided(family: KeptFamily, mode: str | None = None, *, subsetting: str | No
 
 def loose(family: KeptFamily, assignment: Assignment) -> tuple[dict[str, Endpoint], dict[str, Group | None]]:
     """Endpoints and their groups by Pod."""
-    endpoints: dict[Identity, Endpoint] = {}
-    groups: dict[Identity, Group | None] = {}
+    endpoints: dict[EndpointIdentity, Endpoint] = {}
+    groups: dict[EndpointIdentity, Group | None] = {}
     for ports in family.loose(assignment).values():
         endpoints |= ports.endpoints
         groups |= ports.slice_groups

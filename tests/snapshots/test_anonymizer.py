@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, is_marked, selector_of
-from zoneward.kube.object_reader import read
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, effective_selector, has_selector_annotation
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import (
     Condition,
     Endpoint,
@@ -36,7 +36,7 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceSpec,
     ServiceStatus,
-    zone_of,
+    node_zone,
 )
 from zoneward.kube.validation import validate_endpoint_slice
 from zoneward.routing.algorithms.registry import HEURISTICS
@@ -160,7 +160,7 @@ def test_nor_does_it_stay_where_it_looks_like_what_is_kept(kind: type, form: str
 
 
 def sample() -> Snapshot:
-    return Snapshot.of(read("sample", cluster().read_bytes(), skipped=Counter()))
+    return Snapshot.of(read_objects("sample", cluster().read_bytes(), skipped=Counter()))
 
 
 def personal(snapshot: Snapshot) -> Iterator[str]:
@@ -344,21 +344,21 @@ def test_the_selector_of_an_adopted_service_is_that_of_its_pods() -> None:
     pod = Pod(metadata=PodMeta(name="cart-0", labels=labels), status=PodStatus(pod_ip="10.0.0.1"))
     after = anonymized(Snapshot.of([Service(metadata=metadata), pod]))
     assert after.pods_of(after.services[0]) == after.pods
-    assert is_marked(after.services[0])
+    assert has_selector_annotation(after.services[0])
 
 
 @pytest.mark.parametrize("mark", ["", "{}", "null", "cart", '{"app":1}', "[" * 100_000])
 def test_a_selector_that_can_not_be_read_still_can_not(mark: str) -> None:
     before = Service(metadata=ObjectMeta(name="cart", annotations={SELECTOR_ANNOTATION: mark}))
     (after,) = anonymized(Snapshot.of([before])).services
-    assert is_marked(after)
-    assert not selector_of(after)
+    assert has_selector_annotation(after)
+    assert not effective_selector(after)
 
 
 def test_zones_are_replaced_in_their_order_unless_all_are_those_of_a_cloud() -> None:
     def zones_of(*zones: str) -> list[str | None]:
         nodes = (Node(metadata=NodeMeta(name=f"n{zone}", labels={names.ZONE_LABEL: zone})) for zone in zones)
-        return [zone_of(node) for node in anonymized(Snapshot.of(nodes)).nodes]
+        return [node_zone(node) for node in anonymized(Snapshot.of(nodes)).nodes]
 
     cloud = ("eu-central-1a", "us-gov-west-1b", "europe-west4-c", "eastus2-1", "zone-a", "b", "3")
     assert zones_of(*cloud) == list(cloud)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
-from zoneward.kube.object_reader import InputError, read
+from zoneward.kube.object_reader import InputError, read_objects
 from zoneward.kube.objects import EndpointSlice, Node, NodeMeta, ObjectMeta, Pod, PodMeta, PodSpec, Service, ServiceSpec
 from zoneward.snapshots.cluster_snapshot import MAX_WARNINGS, Snapshot, read_snapshot
 
@@ -112,7 +112,7 @@ def test_the_garbage_collector_is_left_as_it_was_found(is_enabled: bool) -> None
 def test_a_snapshot_of_what_a_reader_yields_knows_what_it_skipped() -> None:
     skipped = Counter[str]()
     data = b"[{kind: Node, apiVersion: v1, metadata: {name: n}}, {kind: Secret, apiVersion: v1}]"
-    snapshot = Snapshot.of(read("a", data, skipped=skipped), skipped=skipped)
+    snapshot = Snapshot.of(read_objects("a", data, skipped=skipped), skipped=skipped)
     assert len(snapshot.nodes) == 1
     assert snapshot.skipped == {"v1/Secret": 1}
 

@@ -9,7 +9,7 @@ from tests.clusters import a_node, a_pod, a_service, a_slice, an_endpoint
 
 from zoneward.client.resources import LiveNode, LiveNodeMeta, LivePod, LivePodMeta, LivePodStatus
 from zoneward.client.synthetic import synthetic_cluster
-from zoneward.kube.object_reader import read
+from zoneward.kube.object_reader import read_objects
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.saving import Form, documents, save
 
@@ -21,7 +21,7 @@ def saved(snapshot: Snapshot, form: Form = "json") -> bytes:
 
 
 def again(data: bytes) -> Snapshot:
-    return Snapshot.of(read("saved", data, skipped=Counter()))
+    return Snapshot.of(read_objects("saved", data, skipped=Counter()))
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])

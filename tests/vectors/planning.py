@@ -17,7 +17,7 @@ from zoneward.kube.objects import (
     Pod,
     Service,
     ServiceStatus,
-    zone_of,
+    node_zone,
 )
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
@@ -52,7 +52,7 @@ def plan(
     Upstream remembers in memory that a Service has hints; here its conditions do.
     """
     surroundings = Surroundings(
-        upstream_demand(nodes), {node.metadata.name: zone_of(node) for node in nodes}, configuration
+        upstream_demand(nodes), {node.metadata.name: node_zone(node) for node in nodes}, configuration
     )
     return plan_service(
         replace(service, status=ServiceStatus(conditions=told)),

@@ -14,9 +14,9 @@ from tests.vectors.planning import UPSTREAM, decision_for, packed_from, upstream
 from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
 from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
 
-from zoneward.client.affected_services import tell_concerned
-from zoneward.client.informer_cache import Cache
-from zoneward.client.resources import Key, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
+from zoneward.client.affected_services import subscribe_affected_services
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LivePod, LivePodCondition, LivePodMeta, LivePodStatus, ObjectKey
 from zoneward.controller.queue.batching import BackOff, Batching
 from zoneward.controller.queue.schedule import Schedule
 from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
@@ -30,13 +30,13 @@ from zoneward.routing.demand.demand_changes import changes_demand
 from zoneward.routing.reasons import Reason
 from zoneward.routing.request.asked import Approach
 
-SERVICE: Final[Key] = ("ns", "svc")
+SERVICE: Final[ObjectKey] = ("ns", "svc")
 
 # --- the tracker ------------------------------------------------------------------------------------------------------
 
 
 def a_slice(
-    uid: str, generation: int, *, owner: Key = SERVICE, has_version: bool, being_deleted: bool = False
+    uid: str, generation: int, *, owner: ObjectKey = SERVICE, has_version: bool, being_deleted: bool = False
 ) -> EndpointSlice:
     """A slice by its generation; with a version that grows as it does, or with none as upstream's tracker sees it."""
     metadata = ObjectMeta(
@@ -213,12 +213,12 @@ def pod_change(case: Case) -> None:
 
 def told_of(selectors: Mapping[str, dict[str, str]], before: LivePod, after: LivePod) -> set[str]:
     """The Services, by what they select, that are told when a Pod changes."""
-    cache, told = Cache(), set[str]()
+    cache, told = InformerCache(), set[str]()
     for name, selector in selectors.items():
         metadata = ObjectMeta(namespace="ns", name=name, resource_version="1")
         cache.services.put(Service(metadata=metadata, spec=ServiceSpec(selector=selector)))
     cache.pods.put(before)
-    tell_concerned(cache, lambda keys: told.update(name for _, name in keys))
+    subscribe_affected_services(cache, lambda keys: told.update(name for _, name in keys))
     cache.pods.put(replace(after, metadata=replace(after.metadata, resource_version="2")))
     return told
 

@@ -12,7 +12,7 @@ import click
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
 from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
-from zoneward.client.auth.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.controller.mode import Mode
 from zoneward.controller.settings import Settings
 from zoneward.daemon.go_duration import seconds_of
@@ -59,7 +59,7 @@ def run(asked: Asked) -> int:
     without. Raises InputError or a usage error before anything is served."""
     running = needed("zoneward.controller.running", by="controller")
     configuration, settings = _settings(asked)
-    access = find_access(
+    access = load_client_config(
         kubeconfig=asked.kubeconfig,
         context=asked.context,
         impersonate=asked.impersonate,

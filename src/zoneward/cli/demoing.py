@@ -17,7 +17,7 @@ from zoneward.cli.printing import print_line
 from zoneward.cli.running_together import first_to_end
 from zoneward.cli.whole_file import whole_file
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.auth.client_config import Access, Cluster, User
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
@@ -26,7 +26,7 @@ from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.telling import Teller
 from zoneward.kube.input_error import InputError
-from zoneward.kube.objects import zone_of
+from zoneward.kube.objects import node_zone
 from zoneward.report.comparisons import totals
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
@@ -92,7 +92,7 @@ async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> 
             serving = await stack.enter_async_context(Serving(registry, ends_pods=False))
         except OSError as error:
             raise InputError("127.0.0.1", f"expected a port that is free, got: {error.strerror}") from error
-        access = Access(cluster=Cluster(server=serving.address), user=User())
+        access = ClientConfig(cluster=ClusterInfo(server=serving.address), user=UserInfo())
         transport = await stack.enter_async_context(Transport(access, is_terminal=False))
         writer = Writer(transport)
         teller = Teller(writer, instance="demo")
@@ -186,7 +186,7 @@ def _summary(controller: Controller, story: Story) -> list[str]:
     changes, cache = controller.metrics.changes, controller.cache
     surroundings = Surroundings(
         demand=demand_of(cache.nodes),
-        node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
+        node_zones={node.metadata.name: node_zone(node) for node in cache.nodes},
         configuration=Configuration(),
     )
     comparisons = [

@@ -18,7 +18,7 @@ from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.client.auth.client_config import Access
+    from zoneward.client.auth.client_config import ClientConfig
     from zoneward.daemon.log import Log
 
 _EXTRA: Final = ("prometheus_client", "structlog")
@@ -59,7 +59,7 @@ def read_option(option: str, read: Callable[[str], Any], text: str) -> Any:
         raise click.UsageError(f"{option}: {error}") from None
 
 
-def lease_namespace(access: "Access", given: str | None) -> str:
+def lease_namespace(access: "ClientConfig", given: str | None) -> str:
     """Where Leases are: as given, else the Pod's own namespace, else where those of the cluster's own programs are."""
     return given or (access.namespace if access.source == SERVICE_ACCOUNT else _USUAL_NAMESPACE)
 

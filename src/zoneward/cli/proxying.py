@@ -14,15 +14,15 @@ from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, rea
 from zoneward.cli.options import Options
 from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
-from zoneward.client.auth.kubeconfig import find_access
-from zoneward.client.resources import Key
+from zoneward.client.auth.kubeconfig import load_client_config
+from zoneward.client.resources import ObjectKey
 from zoneward.daemon.go_duration import seconds_of
 from zoneward.daemon.listening import listen_of, listen_of_or_nowhere
 from zoneward.daemon.log import LogFormat
 from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import PROXY_NAME_LABEL
-from zoneward.kube.objects import zone_of
+from zoneward.kube.objects import node_zone
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.applying import Lost, NftProcess, Refused, Unusable
 from zoneward.proxy.kernel.capability import set_aside
@@ -79,7 +79,7 @@ def run(asked: Asked) -> int:
     if asked.does != "run":
         return _tell(asked, configuration, settings)
     running = needed("zoneward.proxy.running", by="proxy")
-    access = find_access(
+    access = load_client_config(
         kubeconfig=asked.kubeconfig, context=asked.context, impersonate=asked.impersonate, environment=os.environ
     )
     log = log_for(quiet=asked.quiet, verbose=asked.verbose, form=settings.log_format)
@@ -125,7 +125,7 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxySettings) -
     options = layout_options(settings, node)
     found = _served(snapshot, node, options, configuration, settings, note=_note)
     if asked.does == "print":
-        head = f"Of node {asked.node}, zone {zone_of(node) or '(none)'}. In place of what there is: nft -f FILE"
+        head = f"Of node {asked.node}, zone {node_zone(node) or '(none)'}. In place of what there is: nft -f FILE"
         print_line(comment(head))
         for family in FAMILIES:
             changes = difference(None, whole(family, found[family], options=options))
@@ -142,9 +142,9 @@ def _served(
     settings: ProxySettings,
     *,
     note: Callable[[str], None],
-) -> dict[Family, dict[Key, Served]]:
+) -> dict[Family, dict[ObjectKey, Served]]:
     """``note`` is told what is not served, and why."""
-    this = Node(name=node.metadata.name, zone=zone_of(node))
+    this = Node(name=node.metadata.name, zone=node_zone(node))
     asked: dict[Family, list[Served]] = {family: [] for family in FAMILIES}
     for service in snapshot.services:
         if (service.metadata.labels or {}).get(PROXY_NAME_LABEL) != settings.proxy_name:
@@ -179,7 +179,7 @@ def _note(text: str) -> None:
     print_line(f"zoneward: {text}", err=True)
 
 
-async def _differences(found: dict[Family, dict[Key, Served]], options: LayoutOptions) -> int:
+async def _differences(found: dict[Family, dict[ObjectKey, Served]], options: LayoutOptions) -> int:
     try:
         async with NftProcess() as kernel:
             for family in FAMILIES:

@@ -21,7 +21,7 @@ from zoneward.cli.uncollected import uncollected
 from zoneward.cli.whole_file import whole_file
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN_NAME, expand, load, open_file, read_small
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.malformed import MalformedText
 from zoneward.kube.yaml_documents import whole_documents
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.catalog import Gates, parse_gates
@@ -218,7 +218,7 @@ def _refuse_another(file: Path) -> None:
         (known,) = whole_documents(read_small(file, most=_LARGEST_KUBECONFIG))
     except FileNotFoundError:
         return
-    except (OSError, ValueError, Malformed):
+    except (OSError, ValueError, MalformedText):
         known = None
     contexts = known.get("contexts") if isinstance(known, dict) else None
     if not isinstance(contexts, list) or [each.get("name") for each in contexts if isinstance(each, dict)] != [CONTEXT]:

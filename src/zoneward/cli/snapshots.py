@@ -10,7 +10,7 @@ from zoneward.cli.clusters import access_for
 from zoneward.cli.options import Note, Options
 from zoneward.kube.input_error import InputError
 from zoneward.kube.label_selector import parse_selector
-from zoneward.kube.object_reader import read
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.rules import listed
 from zoneward.snapshots.cluster_snapshot import Snapshot, read_snapshot
@@ -29,7 +29,7 @@ def snapshot_for(options: Options) -> Snapshot:
         from zoneward.sample import cluster
 
         skipped: Counter[str] = Counter()
-        return Snapshot.of(read("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
+        return Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
     if options.files:
         return read_snapshot(options.files, stdin=sys.stdin.buffer)
     from zoneward.snapshots.live_cluster import read_cluster

@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
-from zoneward.client.informer_cache import Cache
-from zoneward.client.resources import Key, Live, LiveNode, LivePod, key_of, owner_of
-from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready, zone_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import CachedObject, LiveNode, LivePod, ObjectKey, object_key_of, owning_service_key
+from zoneward.kube.objects import EndpointSlice, Service, has_address, has_ready_condition, node_zone
 
-Concern = Callable[[Collection[Key]], None]
+Concern = Callable[[Collection[ObjectKey]], None]
 
 
-def tell_concerned(cache: Cache, tell: Concern) -> Callable[[], None]:
+def subscribe_affected_services(cache: InformerCache, tell: Concern) -> Callable[[], None]:
     """From now on tell the Services that each change of the cache concerns; never none. Returns what ends that."""
 
-    def handler(old: Live | None, new: Live | None) -> None:
-        keys = concerned(cache, old, new)
+    def handler(old: CachedObject | None, new: CachedObject | None) -> None:
+        keys = affected_services(cache, old, new)
         if keys:
             tell(keys)
 
@@ -33,7 +33,9 @@ def tell_concerned(cache: Cache, tell: Concern) -> Callable[[], None]:
     return end
 
 
-def concerned(cache: Cache, old: Live | None, new: Live | None) -> Collection[Key]:
+def affected_services(
+    cache: InformerCache, old: CachedObject | None, new: CachedObject | None
+) -> Collection[ObjectKey]:
     """The Services, by key, whose own objects a change touches. The cache is as it is after the change.
 
     A Pod concerns the Services that select it, before or after, and where nothing but its labels changed those that
@@ -48,13 +50,13 @@ def concerned(cache: Cache, old: Live | None, new: Live | None) -> Collection[Ke
     if old is not None and new is not None and _is_same(old, new):
         return ()
     if isinstance(thing, EndpointSlice):
-        return {owner_of(each) for each in (old, new) if isinstance(each, EndpointSlice)} - {None}  # type: ignore[return-value]
+        return {owning_service_key(each) for each in (old, new) if isinstance(each, EndpointSlice)} - {None}  # type: ignore[return-value]
     if isinstance(thing, Service):
-        return (key_of(thing),)
+        return (object_key_of(thing),)
     return _of_node(cache, old, new)
 
 
-def _of_pod(cache: Cache, old: LivePod | None, new: LivePod | None) -> Collection[Key]:
+def _of_pod(cache: InformerCache, old: LivePod | None, new: LivePod | None) -> Collection[ObjectKey]:
     was_listed, is_listed = (each is not None and has_address(each) for each in (old, new))
     if not (was_listed or is_listed):
         return ()
@@ -67,7 +69,7 @@ def _of_pod(cache: Cache, old: LivePod | None, new: LivePod | None) -> Collectio
     return before ^ after if _what_endpoints_say(old) == _what_endpoints_say(new) else before | after
 
 
-def _selecting(cache: Cache, pod: LivePod | None) -> set[Key]:
+def _selecting(cache: InformerCache, pod: LivePod | None) -> set[ObjectKey]:
     return set() if pod is None else set(cache.service_keys_of(pod))
 
 
@@ -83,23 +85,23 @@ def _what_endpoints_say(pod: LivePod) -> tuple[object, ...]:
         spec.containers,
         spec.init_containers,
         status.phase,
-        says_ready(status.conditions),
+        has_ready_condition(status.conditions),
         status.pod_ip,
         status.pod_ips,
     )
 
 
-def _of_node(cache: Cache, old: Live | None, new: Live | None) -> Collection[Key]:
-    before, after = (zone_of(each) if isinstance(each, LiveNode) else None for each in (old, new))
+def _of_node(cache: InformerCache, old: CachedObject | None, new: CachedObject | None) -> Collection[ObjectKey]:
+    before, after = (node_zone(each) if isinstance(each, LiveNode) else None for each in (old, new))
     if old is not None and new is not None and before == after:
         return ()
     thing = new if new is not None else old
     assert thing is not None
     pods = [pod for pod in cache.pods_on(thing.metadata.name) if has_address(pod)]
-    return {key_of(service) for pod in pods for service in cache.services_of(pod)}
+    return {object_key_of(service) for pod in pods for service in cache.services_of(pod)}
 
 
-def _is_same(old: Live, new: Live) -> bool:
+def _is_same(old: CachedObject, new: CachedObject) -> bool:
     """Whether two states of an object differ in nothing but their version."""
     version = new.metadata.resource_version
     return type(old) is type(new) and replace(old, metadata=replace(old.metadata, resource_version=version)) == new

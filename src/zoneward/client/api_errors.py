@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.kube.input_error import InputError
-from zoneward.kube.readable_json import FAILURES, decode
+from zoneward.kube.readable_json import DECODE_ERRORS, decode_json
 
 _LONGEST_MESSAGE: Final = 500
 _TERMINATING: Final = "NamespaceTerminating"
@@ -154,8 +154,8 @@ def api_error(
     The header ``Retry-After`` (``retry_after``) goes before ``details.retryAfterSeconds``.
     """
     try:
-        told = decode(body, _Status)
-    except FAILURES:
+        told = decode_json(body, _Status)
+    except DECODE_ERRORS:
         told = _Status()
     if told.kind != "Status":
         told = _Status(message=" ".join(bytes(body).decode("utf-8", "replace").split())[:_LONGEST_MESSAGE])
@@ -178,8 +178,8 @@ def api_error(
 def watch_error(status: bytes | msgspec.Raw) -> ApiError:
     """The error for the Status object in a watch's ``ERROR`` event. What is no Status counts as a fault, 500."""
     try:
-        code = decode(status, _Status).code
-    except FAILURES:
+        code = decode_json(status, _Status).code
+    except DECODE_ERRORS:
         code = None
     return api_error(code or 500, status)
 

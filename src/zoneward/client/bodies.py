@@ -13,7 +13,7 @@ _BLOCK: Final = 1 << 20
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
-async def blocks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def iter_blocks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """The body of an answer, unpacked. Raises Unreachable for what can't be unpacked."""
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
@@ -37,11 +37,11 @@ async def blocks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         raise Unreachable("the connection broke off in the middle of an answer")
 
 
-async def body_of(response: aiohttp.ClientResponse, *, most: int) -> bytes:
+async def read_body(response: aiohttp.ClientResponse, *, most: int) -> bytes:
     """All of it. Raises AnswerTooLarge for more than so many bytes, unpacked."""
     found: list[bytes] = []
     size = 0
-    async for block in blocks(response):
+    async for block in iter_blocks(response):
         size += len(block)
         if size > most:
             raise AnswerTooLarge(f"expected an answer of at most {most >> 20:,} MiB, got more")

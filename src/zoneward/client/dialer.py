@@ -16,7 +16,7 @@ def proxy_for(server: str, environment: Mapping[str, str]) -> str | None:
     parts = urlsplit(server)
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     proxy = _variable(environment, f"{parts.scheme}_proxy")
-    if not proxy or is_here(host) or _is_excepted(host, port, _variable(environment, "no_proxy")):
+    if not proxy or is_loopback(host) or _is_excepted(host, port, _variable(environment, "no_proxy")):
         return None
     if "://" not in proxy:
         proxy = f"http://{proxy}"
@@ -27,7 +27,7 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name.upper()) or environment.get(name, "")
 
 
-def is_here(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether a host is this machine."""
     try:
         return ip_address(host).is_loopback

@@ -15,11 +15,11 @@ from zoneward.client.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from zoneward.client.auth.certificate_dates import not_after
-from zoneward.client.auth.client_config import Access
-from zoneward.client.auth.tls import PemSource
+from zoneward.client.auth.certificate_dates import certificate_expiry
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.auth.tls import PemReader
 from zoneward.kube.input_error import MAX_LENGTH, InputError, show
-from zoneward.kube.safe_text import visible
+from zoneward.kube.safe_text import printable
 
 _SECRET: Final = 16
 """As many characters in a path may be a token."""
@@ -37,14 +37,14 @@ _LEAST_WORDS: Final = 40
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-def complaint(error: CallFailed, access: Access, *, now: datetime) -> InputError:
+def to_input_error(error: CallFailed, access: ClientConfig, *, now: datetime) -> InputError:
     """The error as ``InputError``, which ends a command with exit status 2. ``now`` tells expired certificates.
 
     Of the server's own words there is as much as fits into the line.
     """
     if isinstance(error, NoCredentials):
         return error.error
-    where = [shown_server(access), f"context {access.context}"]
+    where = [redacted_server(access), f"context {access.context}"]
     line, words = _said(error, access, now)
     room = MAX_LENGTH - len(": ".join((*where, line)))
     if len(words) > room:
@@ -52,19 +52,19 @@ def complaint(error: CallFailed, access: Access, *, now: datetime) -> InputError
     return InputError(where[0], *where[1:], line + words)
 
 
-def worded(error: CallFailed, access: Access, *, now: datetime) -> str:
+def log_message(error: CallFailed, access: ClientConfig, *, now: datetime) -> str:
     """The same without the server and the context, and with all of the server's own words: a line for a log."""
-    return visible("".join(_said(error, access, now)))
+    return printable("".join(_said(error, access, now)))
 
 
-def shown_server(access: Access) -> str:
+def redacted_server(access: ClientConfig) -> str:
     """The address, without what may be a secret in its path: a sandbox takes its token there."""
     scheme, separator, rest = access.cluster.server.partition("://")
     host, *path = rest.split("/")
     return scheme + separator + "/".join([host, *("..." if len(part) >= _SECRET else part for part in path)])
 
 
-def _said(error: CallFailed, access: Access, now: datetime) -> tuple[str, str]:
+def _said(error: CallFailed, access: ClientConfig, now: datetime) -> tuple[str, str]:
     """What is wrong and what to do about it, and the server's own words to be put behind."""
     if not isinstance(error, ApiError):
         return _not_answered(error, access, now), ""
@@ -86,7 +86,7 @@ def _said(error: CallFailed, access: Access, now: datetime) -> tuple[str, str]:
     return f"the server answered {error.status}", following
 
 
-def _not_answered(error: CallFailed, access: Access, now: datetime) -> str:
+def _not_answered(error: CallFailed, access: ClientConfig, now: datetime) -> str:
     if isinstance(error, TlsProblem | Unreachable) and error.sent and (expired := _expired_certificate(access, now)):
         return expired
     if isinstance(error, TlsProblem):
@@ -98,13 +98,13 @@ def _not_answered(error: CallFailed, access: Access, now: datetime) -> str:
     return error.message
 
 
-def _expired_certificate(access: Access, now: datetime) -> str:
+def _expired_certificate(access: ClientConfig, now: datetime) -> str:
     """The line about our own client certificate; an API server only says 401 to one that is too old. Empty if not."""
     pem = access.user.certificate
     if pem is None:
         return ""
     try:
-        end = not_after(PemSource(pem, source=access.source).read())
+        end = certificate_expiry(PemReader(pem, source=access.source).read())
     except InputError:
         return ""
     if end is None or end > now:

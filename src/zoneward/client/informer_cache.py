@@ -9,30 +9,30 @@ from typing import Final, cast
 
 from msgspec.structs import force_setattr
 
-from zoneward.client.interner import Packing
-from zoneward.client.list_watch_decoder import OnUnreadable, Unreadable
-from zoneward.client.object_store import Groups, Store
+from zoneward.client.interner import Interner
+from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject
+from zoneward.client.object_store import KeyIndex, ObjectStore
 from zoneward.client.resources import (
+    CACHED_RESOURCES,
     NODES,
     PODS,
-    RESOURCES,
     SERVICES,
     SLICES,
-    AnyResource,
-    Key,
+    AnyWatchedResource,
     LiveNode,
     LivePod,
-    Resource,
-    T,
-    service_of,
+    ObjectKey,
+    WatchedResource,
+    WatchedT,
+    service_key_of,
 )
-from zoneward.client.selector_index import Selections
-from zoneward.kube.adoption_marks import selector_of
-from zoneward.kube.objects import EndpointSlice, Pod, Service, zone_of
+from zoneward.client.selector_index import SelectorIndex
+from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube.objects import EndpointSlice, Pod, Service, node_zone
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
-class Cache:
+class InformerCache:
     """Four stores and their indexes. ``resources``: the kinds that will be listed, for which `synced` waits.
 
     ``on_unreadable`` is told of objects that cannot be read; the stores say what becomes of them.
@@ -40,39 +40,43 @@ class Cache:
 
     def __init__(
         self,
-        resources: Iterable[AnyResource] = RESOURCES,
+        resources: Iterable[AnyWatchedResource] = CACHED_RESOURCES,
         *,
-        on_unreadable: OnUnreadable = lambda _found: None,
+        on_unreadable: UnreadableHandler = lambda _found: None,
     ) -> None:
         self.resources: Final = tuple(resources)
         self.synced: Final = asyncio.Event()
         """Set once every kind has been listed; it stays set."""
         self._missing = {resource.kind for resource in self.resources}
-        self._packing, self._selections = Packing(), Selections()
-        self._slices_of, self._pods_on, self._nodes_in = Groups(service_of), Groups(_node_of), Groups(_zone_of)
-        self.services: Final = Store[Service](
+        self._packing, self._selections = Interner(), SelectorIndex()
+        self._slices_of, self._pods_on, self._nodes_in = (
+            KeyIndex(service_key_of),
+            KeyIndex(_node_of),
+            KeyIndex(_zone_of),
+        )
+        self.services: Final = ObjectStore[Service](
             self._service_changes, listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable
         )
-        self.nodes: Final = Store[LiveNode](
+        self.nodes: Final = ObjectStore[LiveNode](
             self._nodes_in.change, listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable
         )
-        self.pods: Final = Store[LivePod](
+        self.pods: Final = ObjectStore[LivePod](
             self._pod_changes, listed=lambda: self._listed(PODS.kind), on_unreadable=on_unreadable
         )
-        self.slices: Final = Store[EndpointSlice](
+        self.slices: Final = ObjectStore[EndpointSlice](
             self._slice_changes, listed=lambda: self._listed(SLICES.kind), on_unreadable=on_unreadable
         )
 
-    def store(self, resource: Resource[T]) -> Store[T]:
+    def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
         """Where objects of a kind are kept."""
         stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, PODS.kind: self.pods, SLICES.kind: self.slices}
-        return cast(Store[T], stores[resource.kind])
+        return cast(ObjectStore[WatchedT], stores[resource.kind])
 
     def services_of(self, pod: Pod) -> tuple[Service, ...]:
         """The Services that select a Pod in this state, be it in the cache or not; sorted by name."""
         return self.services.each(self.service_keys_of(pod))
 
-    def service_keys_of(self, pod: Pod) -> list[Key]:
+    def service_keys_of(self, pod: Pod) -> list[ObjectKey]:
         """As `services_of`, their keys alone."""
         return self._selections.services_of(pod.metadata.namespace, pod.metadata.labels)
 
@@ -97,7 +101,7 @@ class Cache:
         return sorted(zone for zone in self._nodes_in if zone is not None)
 
     @property
-    def unreadable(self) -> tuple[Unreadable, ...]:
+    def unreadable(self) -> tuple[UnreadableObject, ...]:
         """All objects that cannot be read now, by kind and name."""
         stores = (self.services, self.nodes, self.pods, self.slices)
         return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
@@ -119,9 +123,9 @@ class Cache:
 
     # --- indexes ------------------------------------------------------------------------------------------------------
 
-    def _service_changes(self, key: Key, old: Service | None, new: Service | None) -> None:
+    def _service_changes(self, key: ObjectKey, old: Service | None, new: Service | None) -> None:
         # That of a Service that was adopted lies in its mark.
-        before, after = (None if each is None else selector_of(each) for each in (old, new))
+        before, after = (None if each is None else effective_selector(each) for each in (old, new))
         if old is not None and new is not None and before == after:
             return
         if old is not None:
@@ -129,7 +133,7 @@ class Cache:
         if new is not None:
             self._selections.add_service(key, after)
 
-    def _pod_changes(self, key: Key, old: LivePod | None, new: LivePod | None) -> None:
+    def _pod_changes(self, key: ObjectKey, old: LivePod | None, new: LivePod | None) -> None:
         if new is not None:
             self._packing.pod(new)
             labels = new.metadata.labels
@@ -145,7 +149,7 @@ class Cache:
             self._selections.drop_pod(key, old.metadata.labels)
         self._pods_on.change(key, old, new)
 
-    def _slice_changes(self, key: Key, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+    def _slice_changes(self, key: ObjectKey, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         if new is not None:
             self._packing.slice(new)
         self._slices_of.change(key, old, new)
@@ -157,4 +161,4 @@ def _node_of(pod: LivePod) -> str:
 
 
 def _zone_of(node: LiveNode) -> str | None:
-    return zone_of(node)
+    return node_zone(node)

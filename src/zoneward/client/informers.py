@@ -7,35 +7,35 @@ from random import Random
 from typing import NoReturn, Protocol
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.reflector import Reflector, Sink, Timing
-from zoneward.client.resources import AnyResource, Resource, T
-from zoneward.client.transport_interface import Abilities, Connection
+from zoneward.client.reflector import Reflector, ReflectorStore, ReflectorTiming
+from zoneward.client.resources import AnyWatchedResource, WatchedResource, WatchedT
+from zoneward.client.transport_interface import ReadTransport, ServerFeatures
 
-Trouble = Callable[[AnyResource, CallFailed], None]
+TroubleHandler = Callable[[AnyWatchedResource, CallFailed], None]
 
 
-class Followed(Protocol):
+class InformerTarget(Protocol):
     """What is kept current; `zoneward.client.informer_cache.Cache` is one."""
 
     @property
-    def resources(self) -> Sequence[AnyResource]: ...
+    def resources(self) -> Sequence[AnyWatchedResource]: ...
 
-    def store(self, resource: Resource[T]) -> Sink[T]:
+    def store(self, resource: WatchedResource[WatchedT]) -> ReflectorStore[WatchedT]:
         """Where objects of a kind are kept."""
         ...
 
 
-async def follow(
-    connection: Connection,
-    cache: Followed,
+async def run_informers(
+    connection: ReadTransport,
+    cache: InformerTarget,
     *,
     namespace: str | None = None,
     queries: Mapping[str, Mapping[str, str]] | None = None,
-    abilities: Abilities | None = None,
-    timing: Timing | None = None,
+    abilities: ServerFeatures | None = None,
+    timing: ReflectorTiming | None = None,
     patient: bool = True,
-    on_trouble: Trouble = lambda _resource, _trouble: None,
-    on_current: Callable[[AnyResource, int], None] = lambda _resource, _version: None,
+    on_trouble: TroubleHandler = lambda _resource, _trouble: None,
+    on_current: Callable[[AnyWatchedResource, int], None] = lambda _resource, _version: None,
     random: Random | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.monotonic,
@@ -47,9 +47,9 @@ async def follow(
     where known. ``on_trouble`` and ``on_current`` are those of a `Reflector`. Raises the first CallFailed that trying
     again does not change (see `Reflector`), and whatever a handler of the cache raises.
     """
-    shared = abilities or Abilities()
+    shared = abilities or ServerFeatures()
 
-    def reflector(resource: AnyResource) -> Awaitable[NoReturn]:
+    def reflector(resource: AnyWatchedResource) -> Awaitable[NoReturn]:
         return Reflector(
             connection,
             resource,

@@ -18,7 +18,7 @@ of objects that are gone."""
 _Value = TypeVar("_Value")
 
 
-class Packing:
+class Interner:
     """Remembers what was seen, so that equal values become the same one."""
 
     def __init__(self, *, most: int = MOST_SHARED) -> None:
@@ -26,7 +26,7 @@ class Packing:
         self._most = most
 
     def pod(self, pod: LivePod) -> None:
-        """Its labels are the business of `Selections`, which has the groups of Pods with the same ones."""
+        """Its labels are the business of `SelectorIndex`, which has the groups of Pods with the same ones."""
         metadata, spec, status = pod.metadata, pod.spec, pod.status
         force_setattr(metadata, "namespace", intern(metadata.namespace))
         force_setattr(spec, "node_name", intern(spec.node_name))

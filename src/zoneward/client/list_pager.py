@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final, Generic
 
 from zoneward.client.api_errors import AnswerTooLarge, CallFailed, Gone
-from zoneward.client.list_watch_decoder import OnUnreadable, Unreadable, decoded_list
-from zoneward.client.resources import AnyResource, ListOf, Live, Resource, T
-from zoneward.client.transport_interface import Connection
-from zoneward.kube.readable_json import FAILURES
+from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_list_page
+from zoneward.client.resources import AnyWatchedResource, CachedObject, ListOf, WatchedResource, WatchedT
+from zoneward.client.transport_interface import ReadTransport
+from zoneward.kube.readable_json import DECODE_ERRORS
 
 PAGE: Final = 500
 MAX_RESTARTS: Final = 3
@@ -30,54 +30,54 @@ class ListLimits:
 LIMITS: Final = ListLimits()
 
 
-class UnexpectedAnswer(CallFailed):
+class UnexpectedResponse(CallFailed):
     """What came is not what an API server sends: cut short, or of another form."""
 
 
-class EndlessList(UnexpectedAnswer):
+class ListTooLarge(UnexpectedResponse):
     """A list that is larger than any, or comes back to where it was."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class Page(Generic[WatchedT]):
     """Some objects of a list. All pages of one list show the cluster at the same ``version``.
 
     ``is_first`` True on a page that is not the first: the pages before it are void, for the list began anew.
     """
 
-    objects: tuple[T, ...]
+    objects: tuple[WatchedT, ...]
     version: str
     is_first: bool
     is_last: bool
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableObject, ...] = ()
 
 
 @dataclass(slots=True)
 class _Extent:
     """Of a list, so far."""
 
-    resource: AnyResource
+    resource: AnyWatchedResource
     limits: ListLimits
     tokens: set[str] = field(default_factory=set)
     bytes: int = 0
 
     def add(self, size: int, token: str) -> None:
-        """A page of this many bytes, which names the next one. Raises EndlessList."""
+        """A page of this many bytes, which names the next one. Raises ListTooLarge."""
         what = self.resource.plural
         self.bytes += size
         if token in self.tokens:
-            raise EndlessList(f"expected a list of {what} with an end, got the same continue token twice")
+            raise ListTooLarge(f"expected a list of {what} with an end, got the same continue token twice")
         if token:
             self.tokens.add(token)
         if len(self.tokens) >= self.limits.pages:
-            raise EndlessList(f"expected a list of {what} of at most {self.limits.pages:,} pages, got more")
+            raise ListTooLarge(f"expected a list of {what} of at most {self.limits.pages:,} pages, got more")
         if self.bytes > self.limits.bytes:
-            raise EndlessList(f"expected a list of {what} of at most {self.limits.bytes:,} bytes, got more")
+            raise ListTooLarge(f"expected a list of {what} of at most {self.limits.bytes:,} bytes, got more")
 
 
-async def pages(
-    connection: Connection,
-    resource: Resource[T],
+async def list_pages(
+    connection: ReadTransport,
+    resource: WatchedResource[WatchedT],
     *,
     namespace: str | None = None,
     labels: str = "",
@@ -85,7 +85,7 @@ async def pages(
     query: Mapping[str, str] | None = None,
     size: int = PAGE,
     limits: ListLimits = LIMITS,
-) -> AsyncIterator[Page[T]]:
+) -> AsyncIterator[Page[WatchedT]]:
     """All objects of a kind, in one namespace or all, that ``labels`` and ``fields`` select. Raises CallFailed.
 
     ``query`` is put into each request, as `zoneward.client.reflector.Reflector` has it.
@@ -131,22 +131,22 @@ async def pages(
 
 
 async def list_all(
-    connection: Connection,
-    resource: Resource[T],
+    connection: ReadTransport,
+    resource: WatchedResource[WatchedT],
     *,
     namespace: str | None = None,
     labels: str = "",
     fields: str = "",
     size: int = PAGE,
-    on_unreadable: OnUnreadable | None = None,
-) -> tuple[T, ...]:
+    on_unreadable: UnreadableHandler | None = None,
+) -> tuple[WatchedT, ...]:
     """All objects of a kind as of one moment; ``labels`` and ``fields`` are selectors. Raises CallFailed.
 
     Without ``on_unreadable``, which is told of objects that are left out, also for one that cannot be read.
     """
-    found: list[T] = []
-    unreadable: list[Unreadable] = []
-    async for page in pages(connection, resource, namespace=namespace, labels=labels, fields=fields, size=size):
+    found: list[WatchedT] = []
+    unreadable: list[UnreadableObject] = []
+    async for page in list_pages(connection, resource, namespace=namespace, labels=labels, fields=fields, size=size):
         if page.is_first:
             found.clear()
             unreadable.clear()
@@ -159,14 +159,14 @@ async def list_all(
     return tuple(found)
 
 
-async def list_kinds(
-    connection: Connection,
-    resources: Iterable[AnyResource],
+async def list_resources(
+    connection: ReadTransport,
+    resources: Iterable[AnyWatchedResource],
     *,
     namespace: str | None = None,
     size: int = PAGE,
-    on_unreadable: OnUnreadable | None = None,
-) -> tuple[Live, ...]:
+    on_unreadable: UnreadableHandler | None = None,
+) -> tuple[CachedObject, ...]:
     """All objects of several kinds, asked for at once, in the order of the kinds.
 
     ``namespace`` limits the kinds that have one. Raises CallFailed: the first, and the other lists are given up.
@@ -186,7 +186,7 @@ async def list_kinds(
     return tuple(thing for task in tasks for thing in task.result())
 
 
-def one_list(data: bytes, resource: Resource[T]) -> tuple[T, ...]:
+def decode_list(data: bytes, resource: WatchedResource[WatchedT]) -> tuple[WatchedT, ...]:
     """The objects of an answer that has all of them. Raises CallFailed, also for one that cannot be read."""
     page, unreadable = _decoded(data, resource)
     for each in unreadable:
@@ -194,12 +194,12 @@ def one_list(data: bytes, resource: Resource[T]) -> tuple[T, ...]:
     return page.items or ()
 
 
-def _cannot_read(found: Unreadable) -> UnexpectedAnswer:
-    return UnexpectedAnswer(f"expected {found.resource.plural} that can be read, got {found}")
+def _cannot_read(found: UnreadableObject) -> UnexpectedResponse:
+    return UnexpectedResponse(f"expected {found.resource.plural} that can be read, got {found}")
 
 
-def _decoded(data: bytes, resource: Resource[T]) -> tuple[ListOf[T], tuple[Unreadable, ...]]:
+def _decoded(data: bytes, resource: WatchedResource[WatchedT]) -> tuple[ListOf[WatchedT], tuple[UnreadableObject, ...]]:
     try:
-        return decoded_list(data, resource)
-    except FAILURES as error:
-        raise UnexpectedAnswer(f"expected a list of {resource.plural}, got something else: {error}") from None
+        return decode_list_page(data, resource)
+    except DECODE_ERRORS as error:
+        raise UnexpectedResponse(f"expected a list of {resource.plural}, got something else: {error}") from None

@@ -5,16 +5,24 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from zoneward.client.resources import AnyResource, EventOf, Key, ListMeta, ListOf, Resource, T
-from zoneward.kube.readable_json import FAILURES, readable
-from zoneward.kube.struct_decoder import misfit
+from zoneward.client.resources import (
+    AnyWatchedResource,
+    EventOf,
+    ListMeta,
+    ListOf,
+    ObjectKey,
+    WatchedResource,
+    WatchedT,
+)
+from zoneward.kube.readable_json import DECODE_ERRORS, simplify_json
+from zoneward.kube.struct_decoder import field_mismatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class UnreadableObject:
     """An object that cannot be read. ``name`` is empty where not even that is known, ``problem`` one line."""
 
-    resource: AnyResource
+    resource: AnyWatchedResource
     namespace: str = ""
     name: str = ""
     uid: str = ""
@@ -23,7 +31,7 @@ class Unreadable:
     problem: str
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         return self.namespace, self.name
 
     def __str__(self) -> str:
@@ -31,47 +39,51 @@ class Unreadable:
         return f"{self.resource.kind} {place}: {self.problem}"
 
 
-def left_out(found: Unreadable) -> str:
+def skipped_message(found: UnreadableObject) -> str:
     """The line that a command says about it."""
     return f"left out, as it cannot be read: {found}"
 
 
-OnUnreadable = Callable[[Unreadable], None]
+UnreadableHandler = Callable[[UnreadableObject], None]
 
 
-def decoded_list(data: bytes, resource: Resource[T]) -> tuple[ListOf[T], tuple[Unreadable, ...]]:
-    """A page of a list, without the objects that cannot be read, and these. Raises what is in `FAILURES` where the
+def decode_list_page(
+    data: bytes, resource: WatchedResource[WatchedT]
+) -> tuple[ListOf[WatchedT], tuple[UnreadableObject, ...]]:
+    """A page of a list, without the objects that cannot be read, and these. Raises what is in `DECODE_ERRORS` where the
     page is no list."""
     try:
         return resource.lists.decode(data), ()
-    except FAILURES:
-        page = _PAGES.decode(readable(data))
+    except DECODE_ERRORS:
+        page = _PAGES.decode(simplify_json(data))
     objects, unreadable = [], []
     for item in page.items or ():
         try:
             objects.append(msgspec.json.decode(item, type=resource.struct))
-        except FAILURES as error:
+        except DECODE_ERRORS as error:
             unreadable.append(_unreadable(item, resource, error))
     return ListOf(metadata=page.metadata, items=tuple(objects)), tuple(unreadable)
 
 
-def decoded_event(line: bytes, resource: Resource[T]) -> tuple[str, T | Unreadable | msgspec.Raw]:
+def decode_watch_line(
+    line: bytes, resource: WatchedResource[WatchedT]
+) -> tuple[str, WatchedT | UnreadableObject | msgspec.Raw]:
     """The type of an event of a watch, and its object: as it is (Raw) for all types but ADDED, MODIFIED and DELETED.
-    Raises what is in `FAILURES` where the line is no event."""
+    Raises what is in `DECODE_ERRORS` where the line is no event."""
     try:
-        event: EventOf[T] = resource.events.decode(line)
-    except FAILURES:
+        event: EventOf[WatchedT] = resource.events.decode(line)
+    except DECODE_ERRORS:
         pass
     else:
         if event.type in _CHANGES:
             return event.type, event.object
     # The object of a bookmark has little in it, and that of an ERROR is a Status.
-    other = _EVENTS.decode(readable(line))
+    other = _EVENTS.decode(simplify_json(line))
     if other.type not in _CHANGES:
         return other.type, other.object
     try:
         return other.type, msgspec.json.decode(other.object, type=resource.struct)
-    except FAILURES as error:
+    except DECODE_ERRORS as error:
         return other.type, _unreadable(other.object, resource, error)
 
 
@@ -97,19 +109,19 @@ _EVENTS = msgspec.json.Decoder(_Event)
 _HEADS = msgspec.json.Decoder(_Head)
 
 
-def _unreadable(item: msgspec.Raw, resource: Resource[T], error: Exception) -> Unreadable:
+def _unreadable(item: msgspec.Raw, resource: WatchedResource[WatchedT], error: Exception) -> UnreadableObject:
     try:
         metadata = _HEADS.decode(item).metadata
-    except FAILURES:
+    except DECODE_ERRORS:
         metadata = {}
-    return Unreadable(
+    return UnreadableObject(
         resource=resource,  # type: ignore[arg-type]
         namespace=_text(metadata, "namespace"),
         name=_text(metadata, "name"),
         uid=_text(metadata, "uid"),
         version=_text(metadata, "resourceVersion"),
         labels=_labels(metadata),
-        problem=problem_of(error, resource.struct),
+        problem=decode_problem(error, resource.struct),
     )
 
 
@@ -117,22 +129,22 @@ def _text(fields: Mapping[str, msgspec.Raw], name: str) -> str:
     """Empty for what is no text."""
     try:
         return msgspec.json.decode(fields.get(name, b'""'), type=str)
-    except FAILURES:
+    except DECODE_ERRORS:
         return ""
 
 
 def _labels(metadata: Mapping[str, msgspec.Raw]) -> dict[str, str]:
     try:
         labels = msgspec.json.decode(metadata.get("labels", b"{}"), type=dict[str, msgspec.Raw])
-    except FAILURES:
+    except DECODE_ERRORS:
         return {}
     return {name: _text(labels, name) for name in labels}
 
 
-def problem_of(error: Exception, struct: type[msgspec.Struct]) -> str:
+def decode_problem(error: Exception, struct: type[msgspec.Struct]) -> str:
     """What is wrong, in one line: the field, what was expected and what was there."""
     if isinstance(error, msgspec.ValidationError):
-        found = misfit(error, struct)
+        found = field_mismatch(error, struct)
         field = f"{found.field}: " if found.field else ""
         return f"{field}expected {found.expected}, got {found.got}"
     if isinstance(error, UnicodeDecodeError):

@@ -3,31 +3,31 @@
 from collections.abc import Callable, Collection, Hashable, Iterator, Set
 from typing import Final, Generic, TypeVar
 
-from zoneward.client.list_watch_decoder import OnUnreadable, Unreadable
-from zoneward.client.resources import Key, T, key_of, version_of
+from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject
+from zoneward.client.resources import ObjectKey, WatchedT, object_key_of, parse_resource_version
 
-Handler = Callable[[T | None, T | None], None]
+EventHandler = Callable[[WatchedT | None, WatchedT | None], None]
 """Told of (old, new): (None, new) when one is added, (old, None) when one is deleted."""
 
 
-Keeper = Callable[[Key, T | None, T | None], None]
+IndexUpdater = Callable[[ObjectKey, WatchedT | None, WatchedT | None], None]
 G = TypeVar("G", bound=Hashable)
 
 
-class Groups(Generic[T, G]):
+class KeyIndex(Generic[WatchedT, G]):
     """Keys of objects by one thing that each of them says, in the order in which they began to say it."""
 
-    def __init__(self, of: Callable[[T], G]) -> None:
+    def __init__(self, of: Callable[[WatchedT], G]) -> None:
         self._of = of
-        self._keys: dict[G, dict[Key, None]] = {}
+        self._keys: dict[G, dict[ObjectKey, None]] = {}
 
     def __iter__(self) -> Iterator[G]:
         return iter(self._keys)
 
-    def get(self, group: G) -> Collection[Key]:
+    def get(self, group: G) -> Collection[ObjectKey]:
         return self._keys.get(group, ())
 
-    def change(self, key: Key, old: T | None, new: T | None) -> None:
+    def change(self, key: ObjectKey, old: WatchedT | None, new: WatchedT | None) -> None:
         if old is not None:
             group = self._of(old)
             if new is not None and self._of(new) == group:
@@ -40,7 +40,7 @@ class Groups(Generic[T, G]):
             self._keys.setdefault(self._of(new), {})[key] = None
 
 
-class Store(Generic[T]):
+class ObjectStore(Generic[WatchedT]):
     """What is known of one kind. Only `put`, `delete` and `keep_only` change it, and they tell the handlers.
 
     ``keeper`` sees every change first and keeps the indexes, so that handlers find cache and indexes as they are now.
@@ -52,41 +52,41 @@ class Store(Generic[T]):
 
     def __init__(
         self,
-        keeper: Keeper[T] | None = None,
+        keeper: IndexUpdater[WatchedT] | None = None,
         *,
         listed: Callable[[], None] | None = None,
-        on_unreadable: OnUnreadable = lambda _found: None,
+        on_unreadable: UnreadableHandler = lambda _found: None,
     ) -> None:
-        self._things: dict[Key, T] = {}
+        self._things: dict[ObjectKey, WatchedT] = {}
         self._keeper, self._listed, self._on_unreadable = keeper, listed, on_unreadable
-        self.unreadable: Final[dict[Key, Unreadable]] = {}
-        self._handlers: list[Handler[T]] = []
+        self.unreadable: Final[dict[ObjectKey, UnreadableObject]] = {}
+        self._handlers: list[EventHandler[WatchedT]] = []
 
     def __len__(self) -> int:
         return len(self._things)
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[WatchedT]:
         return iter(self._things.values())
 
-    def get(self, namespace: str, name: str) -> T | None:
+    def get(self, namespace: str, name: str) -> WatchedT | None:
         return self._things.get((namespace, name))
 
-    def each(self, keys: Collection[Key]) -> tuple[T, ...]:
+    def each(self, keys: Collection[ObjectKey]) -> tuple[WatchedT, ...]:
         """The objects with these keys, in this order. Raises KeyError where one is not there."""
         things = self._things
         return tuple([things[key] for key in keys])
 
-    def subscribe(self, handler: Handler[T]) -> Callable[[], None]:
+    def subscribe(self, handler: EventHandler[WatchedT]) -> Callable[[], None]:
         """From now on tell the handler of every change. Returns what ends that."""
         self._handlers.append(handler)
         return lambda: self._handlers.remove(handler)
 
-    def put(self, thing: T, *, even_older: bool = False) -> None:
+    def put(self, thing: WatchedT, *, even_older: bool = False) -> None:
         """An object is new, or is now like this. One that is not newer than what is held changes nothing.
 
         ``even_older``: the server itself went back in time, as when its data were restored.
         """
-        key = key_of(thing)
+        key = object_key_of(thing)
         old = self._things.get(key)
         if old is not None and not _is_newer(thing, old, even_older=even_older):
             return
@@ -98,9 +98,9 @@ class Store(Generic[T]):
         self._things[key] = thing
         self._tell(old, thing)
 
-    def delete(self, thing: T) -> None:
+    def delete(self, thing: WatchedT) -> None:
         """An object is gone; ``thing`` is its last state, and if it is older than what is held, nothing changes."""
-        key = key_of(thing)
+        key = object_key_of(thing)
         if self._is_set_aside_since(thing.metadata.resource_version, key):
             return
         self.unreadable.pop(key, None)
@@ -109,7 +109,7 @@ class Store(Generic[T]):
             return
         self._remove(key, old)
 
-    def set_aside(self, found: Unreadable, *, is_gone: bool = False) -> None:
+    def set_aside(self, found: UnreadableObject, *, is_gone: bool = False) -> None:
         """An object is new or another one, or is gone, and cannot be read. It is told once for each of its versions."""
         key = found.key
         before, old = self.unreadable.get(key), self._things.get(key)
@@ -124,7 +124,7 @@ class Store(Generic[T]):
         if before is None or before.version != found.version:
             self._on_unreadable(found)
 
-    def keep_only(self, keys: Set[Key]) -> None:
+    def keep_only(self, keys: Set[ObjectKey]) -> None:
         """These are all there are, for a list of the kind is complete."""
         for key in [key for key in self._things if key not in keys]:
             self._remove(key, self._things[key])
@@ -133,34 +133,34 @@ class Store(Generic[T]):
         if self._listed is not None:
             self._listed()
 
-    def _is_set_aside_since(self, version: str | None, key: Key) -> bool:
+    def _is_set_aside_since(self, version: str | None, key: ObjectKey) -> bool:
         """Whether a later version than this one cannot be read."""
         found = self.unreadable.get(key)
         return found is not None and _is_later(found.version, version)
 
-    def _remove(self, key: Key, old: T) -> None:
+    def _remove(self, key: ObjectKey, old: WatchedT) -> None:
         if self._keeper is not None:
             self._keeper(key, old, None)
         del self._things[key]
         self._tell(old, None)
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _tell(self, old: WatchedT | None, new: WatchedT | None) -> None:
         for handler in tuple(self._handlers):
             handler(old, new)
 
 
-def _is_newer(thing: T, than: T, *, even_older: bool) -> bool:
+def _is_newer(thing: WatchedT, than: WatchedT, *, even_older: bool) -> bool:
     """Versions that are no numbers only say whether two are the same."""
     one, other = thing.metadata.resource_version, than.metadata.resource_version
     if one == other:
         return one is None
     if even_older:
         return True
-    number, other_number = version_of(one), version_of(other)
+    number, other_number = parse_resource_version(one), parse_resource_version(other)
     return number is None or other_number is None or number > other_number
 
 
 def _is_later(one: str | None, other: str | None) -> bool:
     """False where it cannot be known."""
-    number, other_number = version_of(one), version_of(other)
+    number, other_number = parse_resource_version(one), parse_resource_version(other)
     return number is not None and other_number is not None and number > other_number

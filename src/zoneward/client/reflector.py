@@ -25,11 +25,18 @@ from random import Random
 from typing import Final, Generic, NoReturn, Protocol
 
 from zoneward.client.api_errors import ApiError, CallFailed, Gone, TimedOut, TooManyRequests
-from zoneward.client.list_pager import LIMITS, EndlessList, UnexpectedAnswer, pages
-from zoneward.client.list_watch_decoder import Unreadable
-from zoneward.client.resources import Key, Resource, T, T_contra, key_of, version_of
-from zoneward.client.transport_interface import Abilities, Connection
-from zoneward.client.watch_events import Bookmark, parse
+from zoneward.client.list_pager import LIMITS, ListTooLarge, UnexpectedResponse, list_pages
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import (
+    ObjectKey,
+    WatchedResource,
+    WatchedT,
+    WatchedT_contra,
+    object_key_of,
+    parse_resource_version,
+)
+from zoneward.client.transport_interface import ReadTransport, ServerFeatures
+from zoneward.client.watch_events import Bookmark, parse_watch_line
 
 _REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 406, 422})
 """Answers that trying again does not change."""
@@ -41,17 +48,17 @@ _STALE_LISTS: Final = 3
 _BROKEN_LISTS: Final = 3
 
 
-class Sink(Protocol[T_contra]):
+class ReflectorStore(Protocol[WatchedT_contra]):
     """Takes what is seen; `zoneward.client.object_store.Store` is one. None of them may wait."""
 
-    def put(self, thing: T_contra, *, even_older: bool = False) -> None: ...
-    def delete(self, thing: T_contra) -> None: ...
-    def set_aside(self, found: Unreadable, *, is_gone: bool = False) -> None: ...
-    def keep_only(self, keys: Set[Key]) -> None: ...
+    def put(self, thing: WatchedT_contra, *, even_older: bool = False) -> None: ...
+    def delete(self, thing: WatchedT_contra) -> None: ...
+    def set_aside(self, found: UnreadableObject, *, is_gone: bool = False) -> None: ...
+    def keep_only(self, keys: Set[ObjectKey]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class ReflectorTiming:
     """In seconds."""
 
     watch: float = 240.0
@@ -67,7 +74,7 @@ class Timing:
     """A connection that lived so long was a good one: the next pause is short again."""
 
 
-class Reflector(Generic[T]):
+class Reflector(Generic[WatchedT]):
     """Makes a sink show what the server has of one kind, in one namespace or all.
 
     ``query`` goes into every list and watch, and limits what the sink is told of: ``{"labelSelector": "app=cart"}``,
@@ -81,14 +88,14 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        connection: Connection,
-        resource: Resource[T],
-        sink: Sink[T],
+        connection: ReadTransport,
+        resource: WatchedResource[WatchedT],
+        sink: ReflectorStore[WatchedT],
         *,
         namespace: str | None = None,
         query: Mapping[str, str] | None = None,
-        abilities: Abilities | None = None,
-        timing: Timing | None = None,
+        abilities: ServerFeatures | None = None,
+        timing: ReflectorTiming | None = None,
         patient: bool = True,
         on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
         on_current: Callable[[int], None] = lambda _version: None,
@@ -99,15 +106,15 @@ class Reflector(Generic[T]):
         self._connection, self._resource, self._sink = connection, resource, sink
         self._path = resource.path(namespace=namespace)
         self._namespace, self._query = namespace, dict(query or {})
-        self._abilities = abilities or Abilities()
-        self._timing, self._patient, self._on_trouble = timing or Timing(), patient, on_trouble
+        self._abilities = abilities or ServerFeatures()
+        self._timing, self._patient, self._on_trouble = timing or ReflectorTiming(), patient, on_trouble
         self._on_current = on_current
         self._random, self._sleep, self._clock = random or Random(), sleep, clock
         self._version: str | None = None
         """From which the next watch goes on; None: a list is needed."""
         self._newest: int | None = None
         """The newest version ever seen, which stays when a list is needed."""
-        self._keys: set[Key] | None = None
+        self._keys: set[ObjectKey] | None = None
         """While a list is coming: what it has so far."""
         self._stands = self._is_open = self._has_progressed = False
         self._failures = self._suspicions = self._stale_lists = self._broken_lists = 0
@@ -151,7 +158,7 @@ class Reflector(Generic[T]):
             pass
         elif not self._stands and (not self._patient or status in _REFUSALS):
             raise error
-        elif isinstance(error, UnexpectedAnswer) or status in _SUSPICIOUS:
+        elif isinstance(error, UnexpectedResponse) or status in _SUSPICIOUS:
             self._suspicions = 1 if self._has_progressed else self._suspicions + 1
             if self._suspicions >= _SUSPICIONS:
                 self._version, self._suspicions = None, 0
@@ -170,13 +177,13 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         """Pages, told one by one: each object in them is newer than what is held of it, or is left alone."""
         even_older = False
-        keys: set[Key] = set()
-        async for page in pages(self._connection, self._resource, namespace=self._namespace, query=self._query):
+        keys: set[ObjectKey] = set()
+        async for page in list_pages(self._connection, self._resource, namespace=self._namespace, query=self._query):
             if page.is_first:
                 keys, even_older = set(), self._is_stale(page.version)
-                self._newest = version_of(page.version)
+                self._newest = parse_resource_version(page.version)
             for thing in page.objects:
-                keys.add(key_of(thing))
+                keys.add(object_key_of(thing))
                 self._sink.put(thing, even_older=even_older)
             for unreadable in page.unreadable:
                 keys.add(unreadable.key)
@@ -186,16 +193,16 @@ class Reflector(Generic[T]):
 
     def _is_stale(self, version: str) -> bool:
         """True where a list that is older than what was seen is to be believed. Raises CallFailed where it is not."""
-        number = version_of(version)
+        number = parse_resource_version(version)
         if number is None or self._newest is None or number >= self._newest:
             return False
         self._stale_lists += 1
         if self._stale_lists <= _STALE_LISTS:
-            raise UnexpectedAnswer(f"expected a list not older than {self._newest}, got version {version}")
+            raise UnexpectedResponse(f"expected a list not older than {self._newest}, got version {version}")
         return True
 
-    def _complete(self, version: str, keys: set[Key]) -> None:
-        self._version, self._newest, self._keys = version, version_of(version), None
+    def _complete(self, version: str, keys: set[ObjectKey]) -> None:
+        self._version, self._newest, self._keys = version, parse_resource_version(version), None
         self._stale_lists = self._broken_lists = 0
         self._sink.keep_only(keys)
         self._tell_current()
@@ -231,7 +238,7 @@ class Reflector(Generic[T]):
                 if self._broken_lists >= _BROKEN_LISTS:
                     self._abilities.streams_lists = False
         if is_broken:
-            raise UnexpectedAnswer(f"expected all {self._resource.plural}, got a stream that ends before that")
+            raise UnexpectedResponse(f"expected all {self._resource.plural}, got a stream that ends before that")
 
     async def _stream(self, query: dict[str, str], *, idle: float, limit: float | None) -> None:
         """``limit``: seconds in which a list must be complete. The stream goes on after that."""
@@ -246,7 +253,7 @@ class Reflector(Generic[T]):
                     size += len(line)
                     if self._keys is not None and size > LIMITS.bytes:
                         what = self._resource.plural
-                        raise EndlessList(f"expected a list of {what} of at most {LIMITS.bytes:,} bytes, got more")
+                        raise ListTooLarge(f"expected a list of {what} of at most {LIMITS.bytes:,} bytes, got more")
                     self._take(line)
                     if limit is not None and self._keys is None:
                         timeout.reschedule(None)
@@ -260,7 +267,7 @@ class Reflector(Generic[T]):
 
     def _take(self, line: bytes) -> None:
         """Raises CallFailed where it is no event, or is the server's own word that something failed."""
-        event = parse(line, self._resource)
+        event = parse_watch_line(line, self._resource)
         if isinstance(event, Bookmark):
             if self._keys is None:
                 if self._advance(event.version):
@@ -275,8 +282,8 @@ class Reflector(Generic[T]):
                 return
         else:
             # While all objects come they are in no order; the sink knows which of them it has already.
-            self._keys.add(thing.key if isinstance(thing, Unreadable) else key_of(thing))
-        if isinstance(thing, Unreadable):
+            self._keys.add(thing.key if isinstance(thing, UnreadableObject) else object_key_of(thing))
+        if isinstance(thing, UnreadableObject):
             self._sink.set_aside(thing, is_gone=event.is_gone)
         elif event.is_gone:
             self._sink.delete(thing)
@@ -291,7 +298,7 @@ class Reflector(Generic[T]):
 
     def _advance(self, version: str) -> bool:
         """False where the version is no newer than what was seen: events of a kind come in the order of versions."""
-        number = version_of(version)
+        number = parse_resource_version(version)
         if number is not None and self._newest is not None and number <= self._newest:
             return False
         self._version, self._newest, self._has_progressed = version, number, True

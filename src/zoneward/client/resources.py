@@ -72,7 +72,7 @@ class ReadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defau
     resource_version: str | None = None
 
 
-class SealedSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+class RawEndpointSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """An EndpointSlice whose endpoints are not decoded: most of those of other zones a node's proxy has no use for."""
 
     metadata: ReadMeta = ReadMeta()
@@ -101,7 +101,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults
     spec: LeaseSpec = LeaseSpec()
 
 
-class Regarding(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+class EventRegarding(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """The object that an Event is about, as ``kubectl describe`` looks for it."""
 
     api_version: str = ""
@@ -128,7 +128,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults
     reporting_instance: str = ""
     action: str = ""
     reason: str = ""
-    regarding: Regarding = Regarding()
+    regarding: EventRegarding = EventRegarding()
     note: str = ""
     """At most 1,024 bytes."""
     type: str = ""
@@ -145,26 +145,26 @@ class Namespace(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
     status: NamespaceStatus = NamespaceStatus()
 
 
-class LegacyAddress(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+class EndpointAddress(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     ip: str = ""
     hostname: str | None = None
     node_name: str | None = None
     target_ref: ObjectReference | None = None
 
 
-class LegacySubset(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+class EndpointSubset(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Addresses that all serve all of these ports."""
 
-    addresses: tuple[LegacyAddress, ...] | None = None
-    not_ready_addresses: tuple[LegacyAddress, ...] | None = None
+    addresses: tuple[EndpointAddress, ...] | None = None
+    not_ready_addresses: tuple[EndpointAddress, ...] | None = None
     ports: tuple[EndpointPort, ...] | None = None
 
 
-class LegacyEndpoints(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+class Endpoints(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """``v1`` Endpoints: what came before EndpointSlices, one object a Service, of its first address family."""
 
     metadata: ObjectMeta = ObjectMeta()
-    subsets: tuple[LegacySubset, ...] | None = None
+    subsets: tuple[EndpointSubset, ...] | None = None
 
 
 def micro_time(moment: datetime) -> str:
@@ -174,35 +174,35 @@ def micro_time(moment: datetime) -> str:
 
 # --- places -----------------------------------------------------------------------------------------------------------
 
-Live = Service | LiveNode | LivePod | EndpointSlice
+CachedObject = Service | LiveNode | LivePod | EndpointSlice
 """Kinds of which a cache is kept."""
-Watched = Live | SealedSlice | Lease
-K = TypeVar("K", bound=msgspec.Struct)
-T = TypeVar("T", bound=Watched)
-T_contra = TypeVar("T_contra", bound=Watched, contravariant=True)
+WatchedObject = CachedObject | RawEndpointSlice | Lease
+ObjectT = TypeVar("ObjectT", bound=msgspec.Struct)
+WatchedT = TypeVar("WatchedT", bound=WatchedObject)
+WatchedT_contra = TypeVar("WatchedT_contra", bound=WatchedObject, contravariant=True)
 _LONGEST_VERSION: Final = 64
 """Digits; a number of 128 bits has 39. Python reads no number of thousands."""
-Key = tuple[str, str]
+ObjectKey = tuple[str, str]
 """Namespace (empty where the kind has none) and name."""
 
 
-def key_of(thing: Watched) -> Key:
+def object_key_of(thing: WatchedObject) -> ObjectKey:
     metadata = thing.metadata
     return metadata.namespace, metadata.name
 
 
-def service_of(slice_: EndpointSlice | SealedSlice) -> Key:
+def service_key_of(slice_: EndpointSlice | RawEndpointSlice) -> ObjectKey:
     """The Service that a slice names; with an empty name, which no Service has, where it names none."""
     return slice_.metadata.namespace, (slice_.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
 
 
-def owner_of(slice_: EndpointSlice) -> Key | None:
+def owning_service_key(slice_: EndpointSlice) -> ObjectKey | None:
     """The same; None where it names none."""
-    key = service_of(slice_)
+    key = service_key_of(slice_)
     return key if key[1] else None
 
 
-def version_of(text: str | None) -> int | None:
+def parse_resource_version(text: str | None) -> int | None:
     """A resourceVersion as a number, as they compare (KEP-5504); None where a server writes something else."""
     if text is None or len(text) > _LONGEST_VERSION or not text.isascii() or not text.isdigit():
         return None
@@ -214,28 +214,28 @@ class ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     continue_: str | None = msgspec.field(name="continue", default=None)
 
 
-class ListOf(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class ListOf(msgspec.Struct, Generic[WatchedT], frozen=True, gc=False):
     """A page of a list; ``items`` may be null."""
 
     metadata: ListMeta = ListMeta()
-    items: tuple[T, ...] | None = None
+    items: tuple[WatchedT, ...] | None = None
 
 
-class EventOf(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class EventOf(msgspec.Struct, Generic[WatchedT], frozen=True, gc=False):
     """One line of a watch that is about an object."""
 
     type: str
-    object: T
+    object: WatchedT
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Generic[K]):
+class ApiResource(Generic[ObjectT]):
     """One kind. ``api`` is its group and version (``v1``, ``discovery.k8s.io/v1``), ``plural`` its name in paths."""
 
     kind: str
     api: str
     plural: str
-    struct: type[K]
+    struct: type[ObjectT]
     namespaced: bool = field(default=True, kw_only=True)
 
     @property
@@ -256,14 +256,14 @@ class Place(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Place[T]):
+class WatchedResource(ApiResource[WatchedT]):
     """A kind that is listed and watched."""
 
-    lists: msgspec.json.Decoder[ListOf[T]]
-    events: msgspec.json.Decoder[EventOf[T]]
+    lists: msgspec.json.Decoder[ListOf[WatchedT]]
+    events: msgspec.json.Decoder[EventOf[WatchedT]]
 
 
-SERVICES: Final[Resource[Service]] = Resource(
+SERVICES: Final[WatchedResource[Service]] = WatchedResource(
     "Service",
     "v1",
     "services",
@@ -271,7 +271,7 @@ SERVICES: Final[Resource[Service]] = Resource(
     lists=msgspec.json.Decoder(ListOf[Service]),
     events=msgspec.json.Decoder(EventOf[Service]),
 )
-NODES: Final[Resource[LiveNode]] = Resource(
+NODES: Final[WatchedResource[LiveNode]] = WatchedResource(
     "Node",
     "v1",
     "nodes",
@@ -280,7 +280,7 @@ NODES: Final[Resource[LiveNode]] = Resource(
     events=msgspec.json.Decoder(EventOf[LiveNode]),
     namespaced=False,
 )
-PODS: Final[Resource[LivePod]] = Resource(
+PODS: Final[WatchedResource[LivePod]] = WatchedResource(
     "Pod",
     "v1",
     "pods",
@@ -288,7 +288,7 @@ PODS: Final[Resource[LivePod]] = Resource(
     lists=msgspec.json.Decoder(ListOf[LivePod]),
     events=msgspec.json.Decoder(EventOf[LivePod]),
 )
-SLICES: Final[Resource[EndpointSlice]] = Resource(
+SLICES: Final[WatchedResource[EndpointSlice]] = WatchedResource(
     "EndpointSlice",
     "discovery.k8s.io/v1",
     "endpointslices",
@@ -296,26 +296,26 @@ SLICES: Final[Resource[EndpointSlice]] = Resource(
     lists=msgspec.json.Decoder(ListOf[EndpointSlice]),
     events=msgspec.json.Decoder(EventOf[EndpointSlice]),
 )
-SEALED_SLICES: Final[Resource[SealedSlice]] = Resource(
+RAW_SLICES: Final[WatchedResource[RawEndpointSlice]] = WatchedResource(
     "EndpointSlice",
     "discovery.k8s.io/v1",
     "endpointslices",
-    SealedSlice,
-    lists=msgspec.json.Decoder(ListOf[SealedSlice]),
-    events=msgspec.json.Decoder(EventOf[SealedSlice]),
+    RawEndpointSlice,
+    lists=msgspec.json.Decoder(ListOf[RawEndpointSlice]),
+    events=msgspec.json.Decoder(EventOf[RawEndpointSlice]),
 )
-AnyResource = (
-    Resource[Service]
-    | Resource[LiveNode]
-    | Resource[LivePod]
-    | Resource[EndpointSlice]
-    | Resource[SealedSlice]
-    | Resource[Lease]
+AnyWatchedResource = (
+    WatchedResource[Service]
+    | WatchedResource[LiveNode]
+    | WatchedResource[LivePod]
+    | WatchedResource[EndpointSlice]
+    | WatchedResource[RawEndpointSlice]
+    | WatchedResource[Lease]
 )
-RESOURCES: Final[tuple[AnyResource, ...]] = (SERVICES, NODES, PODS, SLICES)
+CACHED_RESOURCES: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, NODES, PODS, SLICES)
 """Every kind of which a cache is kept."""
 
-LEASES: Final[Resource[Lease]] = Resource(
+LEASES: Final[WatchedResource[Lease]] = WatchedResource(
     "Lease",
     "coordination.k8s.io/v1",
     "leases",
@@ -323,6 +323,6 @@ LEASES: Final[Resource[Lease]] = Resource(
     lists=msgspec.json.Decoder(ListOf[Lease]),
     events=msgspec.json.Decoder(EventOf[Lease]),
 )
-EVENTS: Final = Place("Event", "events.k8s.io/v1", "events", Event)
-ENDPOINTS: Final = Place("Endpoints", "v1", "endpoints", LegacyEndpoints)
-NAMESPACES: Final = Place("Namespace", "v1", "namespaces", Namespace, namespaced=False)
+EVENTS: Final = ApiResource("Event", "events.k8s.io/v1", "events", Event)
+ENDPOINTS: Final = ApiResource("Endpoints", "v1", "endpoints", Endpoints)
+NAMESPACES: Final = ApiResource("Namespace", "v1", "namespaces", Namespace, namespaced=False)

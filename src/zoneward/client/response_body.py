@@ -7,14 +7,14 @@ from typing import Final
 import aiohttp
 
 from zoneward.client.api_errors import AnswerTooLarge, SilentConnection, Unreachable
-from zoneward.client.transport_errors import failures
+from zoneward.client.transport_errors import translate_errors
 
 MAX_LINE: Final = 128 << 20
 """Bytes of a line, which is one object: etcd takes 1.5 MB of it by default, and JSON makes six of one where it has to
 escape."""
 
 
-async def lines(content: aiohttp.StreamReader, *, idle: float) -> AsyncGenerator[bytes, None]:
+async def iter_lines(content: aiohttp.StreamReader, *, idle: float) -> AsyncGenerator[bytes, None]:
     """Each line without its end; empty ones are left out.
 
     Raises AnswerTooLarge for a line of more than `MAX_LINE` bytes, SilentConnection when nothing comes for ``idle``
@@ -24,7 +24,7 @@ async def lines(content: aiohttp.StreamReader, *, idle: float) -> AsyncGenerator
     size = 0
     silence = _Silence(content, idle)
     try:
-        with failures(limit=idle):
+        with translate_errors(limit=idle):
             while block := await silence.broken_by(content.readany()):
                 first, *others = block.split(b"\n")
                 begun.append(first)

@@ -9,7 +9,7 @@ _PASSING_FAULTS: Final = frozenset((500, 502, 503, 504))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retries:
+class RetryPolicy:
     """``attempts`` counts the first one too. Pauses start at ``first`` seconds, double, and end at ``longest``."""
 
     attempts: int = 5

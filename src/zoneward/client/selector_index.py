@@ -8,13 +8,13 @@ under a second one: so that what asks with its labels looks at few Services that
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeVar, cast
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 
 _Pair = tuple[str, str, str]
 """Namespace, label and value."""
 _Second = tuple[str | None, str | None]
 """Another label of a selector and its value; twice None of a selector with one label."""
-_Selectors = dict[Key, Mapping[str, str]]
+_Selectors = dict[ObjectKey, Mapping[str, str]]
 _A = TypeVar("_A")
 _B = TypeVar("_B")
 _C = TypeVar("_C")
@@ -29,11 +29,11 @@ class _Group:
     def __init__(self, namespace: str, labels: dict[str, str]) -> None:
         self.namespace = namespace
         self.labels = labels
-        self.pods: dict[Key, None] = {}
-        self.services: set[Key] = set()
+        self.pods: dict[ObjectKey, None] = {}
+        self.services: set[ObjectKey] = set()
 
 
-class Selections:
+class SelectorIndex:
     """Keys of Services by keys of Pods and the other way, by labels and selectors."""
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class Selections:
         self._by_labels: dict[int, _Group] = {}
         """By the identity of the dictionary that `add_pod` returned, which lives as long as the group."""
         self._groups_with: dict[_Pair, dict[_Group, None]] = {}
-        self._places: dict[Key, tuple[_Pair, _Second]] = {}
+        self._places: dict[ObjectKey, tuple[_Pair, _Second]] = {}
         self._waiting: dict[_Pair, dict[str | None, dict[str | None, _Selectors]]] = {}
         self._crowds: dict[_Pair, int] = {}
-        self._selected: dict[Key, dict[_Group, None]] = {}
+        self._selected: dict[ObjectKey, dict[_Group, None]] = {}
 
-    def services_of(self, namespace: str, labels: Mapping[str, str] | None) -> list[Key]:
+    def services_of(self, namespace: str, labels: Mapping[str, str] | None) -> list[ObjectKey]:
         """The Services that select a Pod with these labels, whether there is one or not; sorted."""
         group = self._by_labels.get(id(labels))
         if group is not None and group.labels is labels and group.namespace == namespace:
@@ -55,12 +55,12 @@ class Selections:
             found = list(self._matching(namespace, labels or _NONE))
         return found if len(found) < 2 else sorted(found)
 
-    def pods_of(self, service: Key) -> list[Key]:
+    def pods_of(self, service: ObjectKey) -> list[ObjectKey]:
         """The Pods that a Service selects; none for one without a selector."""
         groups = self._selected.get(service, ())
         return [pod for group in groups for pod in group.pods]
 
-    def add_pod(self, pod: Key, labels: dict[str, str] | None) -> dict[str, str]:
+    def add_pod(self, pod: ObjectKey, labels: dict[str, str] | None) -> dict[str, str]:
         """Returns equal labels: those of the first Pod that has them, so that one copy can serve all."""
         namespace, labels = pod[0], {} if labels is None else labels
         identity = (namespace, frozenset(labels.items()))
@@ -76,7 +76,7 @@ class Selections:
         group.pods[pod] = None
         return group.labels
 
-    def drop_pod(self, pod: Key, labels: Mapping[str, str] | None) -> None:
+    def drop_pod(self, pod: ObjectKey, labels: Mapping[str, str] | None) -> None:
         """``labels`` are those with which it was added."""
         namespace, labels = pod[0], labels or _NONE
         identity = (namespace, frozenset(labels.items()))
@@ -94,7 +94,7 @@ class Selections:
             del self._groups_with[pair][group]
             _drop_empty(self._groups_with, pair)
 
-    def add_service(self, service: Key, selector: Mapping[str, str] | None) -> None:
+    def add_service(self, service: ObjectKey, selector: Mapping[str, str] | None) -> None:
         """One that is new, or was dropped. An empty selector selects nothing: the endpoints come from elsewhere."""
         if not selector:
             return
@@ -113,7 +113,7 @@ class Selections:
                 selected[group] = None
                 group.services.add(service)
 
-    def drop_service(self, service: Key) -> None:
+    def drop_service(self, service: ObjectKey) -> None:
         if service not in self._places:
             return
         pair, (key, value) = self._places.pop(service)
@@ -128,7 +128,7 @@ class Selections:
         for group in self._selected.pop(service):
             group.services.remove(service)
 
-    def _matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[Key]:
+    def _matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[ObjectKey]:
         items = labels.items()
         # A selector with one label waits under None, which no one has as a label, and so no value of it.
         others: Mapping[str | None, str] = cast(Mapping[str | None, str], labels)

@@ -24,7 +24,7 @@ _OPTIONS: Final = (
 """As Linux calls them. Where the platform has not got one, its own times hold."""
 
 
-def opened(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+def open_socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
     """A socket for an address as ``socket.getaddrinfo`` gives it, not connected yet."""
     family, kind, protocol = address[:3]
     made = socket.socket(family, kind, protocol)

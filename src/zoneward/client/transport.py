@@ -27,15 +27,15 @@ from zoneward.client.api_errors import (
     Unreachable,
     api_error,
 )
-from zoneward.client.auth.client_config import Access
+from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.auth.credentials import Credentials, Identity, impersonation_headers
 from zoneward.client.auth.tls import TlsContexts
-from zoneward.client.bodies import blocks, body_of
-from zoneward.client.dialer import is_here, proxy_for
-from zoneward.client.response_body import lines
-from zoneward.client.retries import Retries
-from zoneward.client.sockets import opened
-from zoneward.client.transport_errors import failures
+from zoneward.client.bodies import iter_blocks, read_body
+from zoneward.client.dialer import is_loopback, proxy_for
+from zoneward.client.response_body import iter_lines
+from zoneward.client.retries import RetryPolicy
+from zoneward.client.sockets import open_socket
+from zoneward.client.transport_errors import translate_errors
 from zoneward.kube.input_error import InputError
 
 TIME_LIMIT: Final = 60.0
@@ -80,9 +80,9 @@ class Transport:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
-        retries: Retries | None = None,
+        retries: RetryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
@@ -95,12 +95,12 @@ class Transport:
             is_terminal = sys.stdin is not None and sys.stdin.isatty()
         cluster = access.cluster
         self.access = access
-        self._retries = retries or Retries()
+        self._retries = retries or RetryPolicy()
         self._clock, self._sleep, self._chance, self._now = clock, sleep, chance, now
         self._credentials = Credentials(access, now=now, is_terminal=is_terminal)
         self._tls = TlsContexts(access) if cluster.server.startswith("https:") else None
         # kubectl sends no token over plain HTTP. We do to this machine, where a sandbox may have no TLS.
-        self._is_private = self._tls is not None or is_here(URL(cluster.server).host or "")
+        self._is_private = self._tls is not None or is_loopback(URL(cluster.server).host or "")
         self._proxy = cluster.proxy or proxy_for(cluster.server, access.environment)
         self._headers = [
             ("Accept", "application/json"),
@@ -112,7 +112,7 @@ class Transport:
 
     async def __aenter__(self) -> "Transport":
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_CONNECTION, socket_factory=opened),
+            connector=aiohttp.TCPConnector(keepalive_timeout=_IDLE_CONNECTION, socket_factory=open_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=self._timeout,
             skip_auto_headers=("Content-Type",),
@@ -186,7 +186,7 @@ class Transport:
         try:
             if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
                 raise Unreachable(f"expected a stream as it is, got {encoding[:20]!r}")
-            async with aclosing(lines(response.content, idle=idle)) as found:
+            async with aclosing(iter_lines(response.content, idle=idle)) as found:
                 yield found
         finally:
             response.close()
@@ -227,9 +227,9 @@ class Transport:
 
     async def _read(self, call: _Call, identity: Identity, limit: float) -> bytes:
         is_whole = call.method == "GET" and "limit" not in call.query
-        with failures(limit=limit):
+        with translate_errors(limit=limit):
             async with asyncio.timeout(limit), await self._answered(call, identity) as response:
-                return await body_of(response, most=MAX_ANSWER if is_whole else MAX_PAGE)
+                return await read_body(response, most=MAX_ANSWER if is_whole else MAX_PAGE)
 
     async def _opened(self, call: _Call, identity: Identity, idle: float) -> aiohttp.ClientResponse:
         try:
@@ -253,7 +253,7 @@ class Transport:
             context = self._tls.context(identity.certificate) if self._tls else True
         except InputError as error:
             raise NoCredentials(error) from error
-        with failures(limit=self._timeout.sock_connect or 0):
+        with translate_errors(limit=self._timeout.sock_connect or 0):
             response = await self._session.request(
                 call.method,
                 URL(self.access.cluster.server + call.path),
@@ -275,7 +275,7 @@ class Transport:
         if response.status // 100 == 3:
             body = f"expected the API server, got a redirect to {response.headers.get('Location', 'nowhere')}".encode()
         else:
-            async for block in blocks(response):
+            async for block in iter_blocks(response):
                 body += block[:_LONGEST_ERROR]
                 if len(body) >= _LONGEST_ERROR:
                     break

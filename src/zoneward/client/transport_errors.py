@@ -17,7 +17,7 @@ _UNKNOWN_ISSUERS: Final = (2, 18, 19, 20, 21)
 
 
 @contextmanager
-def failures(*, limit: float) -> Iterator[None]:
+def translate_errors(*, limit: float) -> Iterator[None]:
     """Raises Unreachable, TlsProblem or TimedOut (``limit``: of how many seconds) for what is raised inside."""
     try:
         yield

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class Connection(Protocol):
+class ReadTransport(Protocol):
     """Reads only. Both raise what `zoneward.client.api_errors` defines."""
 
     async def get(self, path: str, query: Mapping[str, str] = ..., *, timeout: float | None = None) -> bytes:
@@ -21,7 +21,7 @@ class Connection(Protocol):
 
 
 @dataclass(slots=True)
-class Abilities:
+class ServerFeatures:
     """What one server was found to be able to do; shared by all that talk to it."""
 
     streams_lists: bool = True

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.resources import AnyResource
-from zoneward.client.transport_interface import Connection
+from zoneward.client.resources import AnyWatchedResource
+from zoneward.client.transport_interface import ReadTransport
 
 _NO_QUERY: Mapping[str, str] = {}
 
 
-class Standing:
+class WatchHealth:
     """A connection that notes which watches stand. Give it to `zoneward.client.informers.follow` in place of the other
     one, and `trouble` as its ``on_trouble``.
 
@@ -18,7 +18,7 @@ class Standing:
     end them all the time.
     """
 
-    def __init__(self, connection: Connection, *, clock: Callable[[], float], patience: float = 1.0) -> None:
+    def __init__(self, connection: ReadTransport, *, clock: Callable[[], float], patience: float = 1.0) -> None:
         self._connection, self._clock, self._patience = connection, clock, patience
         self._troubles: dict[str, tuple[float, CallFailed]] = {}
         """By the end of the path, a kind's plural: since when, and the latest."""
@@ -37,7 +37,7 @@ class Standing:
             self._troubles.pop(path.rpartition("/")[2], None)
             yield lines
 
-    def trouble(self, resource: AnyResource, error: CallFailed) -> None:
+    def trouble(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         if isinstance(error, Gone):
             # The server's memory is short; a list brings everything back.
             return

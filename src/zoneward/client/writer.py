@@ -2,7 +2,7 @@
 
 Nothing is sent again whose outcome is not known, but for deletions, which are the same done twice. The transport below
 sends again what certainly was not done: what never left, and what was refused for its load. Whoever decides what to do
-about a failure asks `outcome_of`.
+about a failure asks `write_outcome`.
 
 EndpointSlices and Leases are replaced as wholes (PUT) under the resourceVersion that they were made from. Nothing of
 others is lost by it: `ObjectMeta` has finalizers, owners, labels and annotations, and an API server keeps managedFields
@@ -29,20 +29,20 @@ from zoneward.client.api_errors import (
     TimedOut,
     TooManyRequests,
 )
-from zoneward.client.list_pager import UnexpectedAnswer
-from zoneward.client.resources import Event, K, Lease, LegacyEndpoints, Place
+from zoneward.client.list_pager import UnexpectedResponse
+from zoneward.client.resources import ApiResource, Endpoints, Event, Lease, ObjectT
 from zoneward.kube.objects import EndpointSlice, ObjectMeta, Service
-from zoneward.kube.readable_json import FAILURES, decode
+from zoneward.kube.readable_json import DECODE_ERRORS, decode_json
 
 TIME_LIMIT: Final = 5.0
 """Seconds for one write, with what the transport does to get it through."""
 _ENCODE: Final = msgspec.json.Encoder().encode
 _Got = TypeVar("_Got")
-V = TypeVar("V", Service, EndpointSlice, Lease, Event, LegacyEndpoints)
+V = TypeVar("V", Service, EndpointSlice, Lease, Event, Endpoints)
 """What is written."""
 
 
-class Sender(Protocol):
+class WriteTransport(Protocol):
     """What writing needs of a connection; `zoneward.client.transport` has it."""
 
     async def get(self, path: str, query: Mapping[str, str] = ..., *, timeout: float | None = None) -> bytes: ...
@@ -62,21 +62,21 @@ class Sender(Protocol):
     ) -> bytes: ...
 
 
-class PatchForm(StrEnum):
+class PatchType(StrEnum):
     MERGE = "application/merge-patch+json"
     """RFC 7386: lists are replaced as wholes, null takes a field away."""
     STRATEGIC = "application/strategic-merge-patch+json"
     """Lists with a key, such as conditions by their type, are merged: entries of others stay."""
 
 
-class Withheld(CallFailed):
+class WritesSuspended(CallFailed):
     """The write was not sent: there is no time left in which we may write."""
 
     def __init__(self) -> None:
         super().__init__("we may not write any more", sent=False)
 
 
-class Outcome(StrEnum):
+class WriteOutcome(StrEnum):
     """What is known of a write that failed."""
 
     STALE = "stale"
@@ -95,32 +95,32 @@ class Outcome(StrEnum):
     """Done or not, or about to be. Only looking tells."""
 
 
-def outcome_of(error: CallFailed) -> Outcome:
+def write_outcome(error: CallFailed) -> WriteOutcome:
     """Where in doubt, UNKNOWN."""
     match error:
         case Conflict():
-            return Outcome.EXISTS if error.reason == "AlreadyExists" else Outcome.STALE
+            return WriteOutcome.EXISTS if error.reason == "AlreadyExists" else WriteOutcome.STALE
         case NotFound():
-            return Outcome.MISSING
+            return WriteOutcome.MISSING
         case TooManyRequests():
-            return Outcome.NOT_DONE
+            return WriteOutcome.NOT_DONE
         case ServerFault():
-            return Outcome.UNKNOWN
+            return WriteOutcome.UNKNOWN
         case Forbidden(is_terminating=True):
-            return Outcome.TERMINATING
+            return WriteOutcome.TERMINATING
         case ApiError():
-            return Outcome.REFUSED
+            return WriteOutcome.REFUSED
         case _:
-            return Outcome.UNKNOWN if error.sent else Outcome.NOT_DONE
+            return WriteOutcome.UNKNOWN if error.sent else WriteOutcome.NOT_DONE
 
 
-def encoded(place: Place[K], thing: K) -> bytes:
+def encode_object(place: ApiResource[ObjectT], thing: ObjectT) -> bytes:
     """An object as the API has it: its kind and version first, and only fields that are set."""
     return b'{"kind":"%b","apiVersion":"%b",%b' % (place.kind.encode(), place.api.encode(), _ENCODE(thing)[1:])
 
 
 class Writer:
-    """All methods raise CallFailed; those that write raise Withheld where ``may_write`` says no.
+    """All methods raise CallFailed; those that write raise WritesSuspended where ``may_write`` says no.
 
     ``limit``: seconds that a call may take. ``may_write`` is asked immediately before each write whether one that takes
     as long as that may still begin. ``manager``: the name under which an API server notes who wrote which field.
@@ -128,7 +128,7 @@ class Writer:
 
     def __init__(
         self,
-        connection: Sender,
+        connection: WriteTransport,
         *,
         limit: float = TIME_LIMIT,
         may_write: Callable[[float], bool] = lambda _seconds: True,
@@ -147,17 +147,17 @@ class Writer:
         other._is_once = True  # noqa: SLF001 -- ours
         return other
 
-    async def read(self, place: Place[K], *, namespace: str, name: str) -> K:
+    async def read(self, place: ApiResource[ObjectT], *, namespace: str, name: str) -> ObjectT:
         """An object as it is at this moment, past any cache. It has a uid and a version, by which it can be written."""
         path = place.path(namespace=namespace, name=name)
         body = await self._limited(self._connection.get(path, timeout=self._limit))
         thing = _decoded(body, place.struct)
         metadata: ObjectMeta = thing.metadata  # type: ignore[attr-defined]
         if not (metadata.resource_version and metadata.uid):
-            raise UnexpectedAnswer(f"expected a {place.kind} with uid and resourceVersion, got one without")
+            raise UnexpectedResponse(f"expected a {place.kind} with uid and resourceVersion, got one without")
         return thing
 
-    async def create(self, place: Place[V], thing: V) -> ObjectMeta:
+    async def create(self, place: ApiResource[V], thing: V) -> ObjectMeta:
         """The metadata that the new object has. Conflict (reason AlreadyExists) where the name is taken.
 
         Raises ValueError for a ``thing`` with a version, which is not new.
@@ -167,9 +167,9 @@ class Writer:
                 f"expected a new {place.kind} {thing.metadata.name}, got version {thing.metadata.resource_version}"
             )
         path = place.path(namespace=thing.metadata.namespace)
-        return _metadata(await self._send("POST", path, encoded(place, thing)))
+        return _metadata(await self._send("POST", path, encode_object(place, thing)))
 
-    async def update(self, place: Place[V], thing: V) -> ObjectMeta:
+    async def update(self, place: ApiResource[V], thing: V) -> ObjectMeta:
         """Replace the version of the object that ``thing`` was made from; its metadata thereafter.
 
         All that ``thing`` does not have goes. Conflict where there is a newer version, or where ``thing`` has the uid
@@ -178,9 +178,9 @@ class Writer:
         if not thing.metadata.resource_version:
             raise ValueError(f"expected a version of {place.kind} {thing.metadata.name} to replace, got none")
         path = place.path(namespace=thing.metadata.namespace, name=thing.metadata.name)
-        return _metadata(await self._send("PUT", path, encoded(place, thing)))
+        return _metadata(await self._send("PUT", path, encode_object(place, thing)))
 
-    async def delete(self, place: Place[V], thing: V) -> None:
+    async def delete(self, place: ApiResource[V], thing: V) -> None:
         """Delete exactly this: the same uid and, where it has one, version, or else Conflict. Gone already is well.
 
         Raises ValueError for a ``thing`` without uid.
@@ -200,13 +200,13 @@ class Writer:
 
     async def patch(
         self,
-        place: Place[V],
+        place: ApiResource[V],
         change: Mapping[str, Any],
         *,
         namespace: str,
         name: str,
         version: str | None = None,
-        form: PatchForm = PatchForm.MERGE,
+        form: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> ObjectMeta:
         """Change some fields; the metadata thereafter. ``subresource``: ``status``, or none.
@@ -229,7 +229,7 @@ class Writer:
         idempotent: bool = False,
     ) -> bytes:
         if not self._may_write(self._limit):
-            raise Withheld
+            raise WritesSuspended
         asked = self._query if query is None else query
         return await self._limited(
             self._connection.send(
@@ -266,12 +266,12 @@ class _Answer(msgspec.Struct, frozen=True, gc=False):
 def _metadata(body: bytes) -> ObjectMeta:
     metadata = _decoded(body, _Answer).metadata
     if not metadata.resource_version:
-        raise UnexpectedAnswer("expected the object that was written, got one without resourceVersion")
+        raise UnexpectedResponse("expected the object that was written, got one without resourceVersion")
     return metadata
 
 
-def _decoded(body: bytes, struct: type[K]) -> K:
+def _decoded(body: bytes, struct: type[ObjectT]) -> ObjectT:
     try:
-        return decode(body, struct)
-    except FAILURES as error:
-        raise UnexpectedAnswer(f"expected an object, got something else: {error}") from None
+        return decode_json(body, struct)
+    except DECODE_ERRORS as error:
+        raise UnexpectedResponse(f"expected an object, got something else: {error}") from None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.controller.metric_labels import HintedBy, TrafficDistribution
 
 
@@ -55,11 +55,11 @@ class Accounts:
         self.endpoints = self.slices = self.desired_slices = 0
         self.hinted: Final[Counter[HintedBy]] = Counter()
         self.by_traffic_distribution: Final[Counter[TrafficDistribution]] = Counter()
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[ObjectKey, _Entry] = {}
 
     def put(
         self,
-        service: Key,
+        service: ObjectKey,
         families: Mapping[str, FamilyCount],
         *,
         traffic_distribution: TrafficDistribution | None = None,
@@ -70,14 +70,14 @@ class Accounts:
         self._entries[service] = entry
         self._add(entry, 1)
 
-    def drop(self, service: Key) -> None:
+    def drop(self, service: ObjectKey) -> None:
         """A Service is gone, or is no longer ours. One that never counted is no fault."""
         self._add(self._entries.pop(service, None), -1)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[ObjectKey]:
         return iter(self._entries)
 
     def _add(self, entry: _Entry | None, sign: int) -> None:

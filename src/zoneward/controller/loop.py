@@ -10,14 +10,24 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from zoneward.client.affected_services import concerned
+from zoneward.client.affected_services import affected_services
 from zoneward.client.api_errors import ApiError
-from zoneward.client.informer_cache import Cache
-from zoneward.client.informers import Trouble, follow
-from zoneward.client.list_watch_decoder import Unreadable
-from zoneward.client.object_store import Handler
-from zoneward.client.reflector import Timing
-from zoneward.client.resources import LEASES, SLICES, AnyResource, Key, LiveNode, LivePod, T, key_of, service_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import TroubleHandler, run_informers
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.object_store import EventHandler
+from zoneward.client.reflector import ReflectorTiming
+from zoneward.client.resources import (
+    LEASES,
+    SLICES,
+    AnyWatchedResource,
+    LiveNode,
+    LivePod,
+    ObjectKey,
+    WatchedT,
+    object_key_of,
+    service_key_of,
+)
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
@@ -39,8 +49,8 @@ from zoneward.controller.sync.tracker import Tracker
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import log_unreadable
-from zoneward.kube.adoption_marks import Course, with_selector
-from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
+from zoneward.kube.adoption_marks import AdoptionAction, with_effective_selector
+from zoneward.kube.objects import EndpointSlice, Service, has_address, has_ready_condition
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.selection import ZONEWARD, Consumer
 from zoneward.slices.plan import ServicePlan, plan_service
@@ -76,12 +86,12 @@ class Controller:
         batching: Batching | None = None,
         back_off: BackOff | None = None,
         consumer: Consumer = ZONEWARD,
-        timing: Timing | None = None,
+        timing: ReflectorTiming | None = None,
         chance: Random | None = None,
         resync: float = PERIOD,
         rivals: Rivals | None = None,
         proxies: str | None = None,
-        on_trouble: Trouble = lambda _resource, _trouble: None,
+        on_trouble: TroubleHandler = lambda _resource, _trouble: None,
     ) -> None:
         self._connection, self._configuration = connection, configuration
         self._teller, self._workers = teller, workers
@@ -90,10 +100,10 @@ class Controller:
         self._leading: Leading = always() if leading is None else leading
         self._log: Log = Silent() if log is None else log
         self.metrics: Final = Metrics() if metrics is None else metrics
-        self.cache: Final = Cache(on_unreadable=self._set_aside)
-        self._untold: dict[tuple[str, Key], Unreadable] = {}
+        self.cache: Final = InformerCache(on_unreadable=self._set_aside)
+        self._untold: dict[tuple[str, ObjectKey], UnreadableObject] = {}
         """Objects that cannot be read, of which no Event tells yet."""
-        self.queue: Final = Queue[Key](batching=batching, back_off=back_off, chance=self._chance.random)
+        self.queue: Final = Queue[ObjectKey](batching=batching, back_off=back_off, chance=self._chance.random)
         self._tracker = Tracker()
         self._state = State(self.cache, configuration=configuration, consumer=consumer)
         self._rivals = Rivals(together=mode is Mode.TAKE_OVER) if rivals is None else rivals
@@ -156,7 +166,7 @@ class Controller:
         """Until cancelled. Raises CallFailed where the cluster cannot be followed, however often it is tried."""
         try:
             async with asyncio.TaskGroup() as group:
-                following = follow(
+                following = run_informers(
                     self._connection,
                     self.cache,
                     timing=self._timing,
@@ -206,7 +216,7 @@ class Controller:
         if self._honoring is not None:
             self._honoring.clear()
         # What was written meanwhile is looked at when we lead again.
-        self.queue.add_all([key_of(each) for each in self.cache.services], urgency=Urgency.BACKGROUND)
+        self.queue.add_all([object_key_of(each) for each in self.cache.services], urgency=Urgency.BACKGROUND)
 
     def decision(self, namespace: str, name: str) -> ServicePlan | None:
         """What a Service would come to now, planned anew; None for one that is not there, or is none of ours."""
@@ -216,14 +226,17 @@ class Controller:
     def deciding(self, namespace: str, name: str) -> Callable[[], ServicePlan] | None:
         """The same as work for a thread, with all it needs taken from the cache at once."""
         service = self.cache.services.get(namespace, name)
-        if service is None or self._syncer.course(service, self.cache.slices_of(namespace, name)) is not Course.SERVE:
+        if (
+            service is None
+            or self._syncer.course(service, self.cache.slices_of(namespace, name)) is not AdoptionAction.SERVE
+        ):
             return None
         self._refresh()
         pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
         slices = sorted(self.cache.slices_of(namespace, name), key=lambda each: each.metadata.name)
         surroundings, trigger_time = self._state.surroundings, self._state.times.time((namespace, name))
         return lambda: plan_service(
-            with_selector(service),
+            with_effective_selector(service),
             pods=pods,
             slices=slices,
             surroundings=surroundings,
@@ -232,7 +245,7 @@ class Controller:
         )
 
     @property
-    def unreadable(self) -> tuple[Unreadable, ...]:
+    def unreadable(self) -> tuple[UnreadableObject, ...]:
         """The objects that are set aside, Leases of node proxies among them."""
         leases = () if self._honoring is None else self._honoring.proxies.leases.unreadable.values()
         return (*self.cache.unreadable, *leases)
@@ -245,7 +258,9 @@ class Controller:
         depth = self.queue.depth()
         if depth.waiting or depth.working or not self._endpoints.is_settled:
             return False
-        keys = {key_of(each) for each in self.cache.services} | {service_of(each) for each in self.cache.slices}
+        keys = {object_key_of(each) for each in self.cache.services} | {
+            service_key_of(each) for each in self.cache.slices
+        }
         return not any(self._tracker.is_stale(key, self.cache.slices_of(*key)) for key in keys)
 
     async def settled(self, limit: float) -> bool:
@@ -258,26 +273,28 @@ class Controller:
     # --- what changes -------------------------------------------------------------------------------------------------
     # Keys are sorted, so that the same changes lead to the same writes in the same order.
 
-    def _guarded(self, handler: Handler[T]) -> Handler[T]:
+    def _guarded(self, handler: EventHandler[WatchedT]) -> EventHandler[WatchedT]:
         """No object ends the process: what a mistake leaves undone the slow resync does, from the start."""
 
-        def guarded(old: T | None, new: T | None) -> None:
+        def guarded(old: WatchedT | None, new: WatchedT | None) -> None:
             try:
                 handler(old, new)
             except Exception as error:
                 thing = new if new is not None else old
                 assert thing is not None
-                self._mistakes.tell("a mistake in the program kept a change from being seen", key_of(thing), error)
+                self._mistakes.tell(
+                    "a mistake in the program kept a change from being seen", object_key_of(thing), error
+                )
 
         return guarded
 
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
         self._state.service(old, new)
-        self.queue.add_all(sorted(concerned(self.cache, old, new)))
+        self.queue.add_all(sorted(affected_services(self.cache, old, new)))
 
     def _pod_changed(self, old: LivePod | None, new: LivePod | None) -> None:
         self._state.pod(old, new)
-        keys = concerned(self.cache, old, new)
+        keys = affected_services(self.cache, old, new)
         if not keys:
             return
         is_known, takes_away = self.cache.synced.is_set(), _serves(old) and not _serves(new)
@@ -290,7 +307,7 @@ class Controller:
             self._refreshes = True
             # Nodes change together, and Services are looked through once for all of them.
             asyncio.get_running_loop().call_soon(self._refresh)
-        self.queue.add_all(sorted(concerned(self.cache, old, new)))
+        self.queue.add_all(sorted(affected_services(self.cache, old, new)))
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         self._state.slice(old, new)
@@ -309,9 +326,9 @@ class Controller:
             and is_built_in(new, self._configuration)
             and is_sign_of_life(old, new)
         ):
-            self._rivals.alive(service_of(new), now=asyncio.get_running_loop().time())
+            self._rivals.alive(service_key_of(new), now=asyncio.get_running_loop().time())
 
-    def _set_aside(self, found: Unreadable) -> None:
+    def _set_aside(self, found: UnreadableObject) -> None:
         log_unreadable(self._log, found)
         if found.name:
             self._untold[found.resource.kind, found.key] = found
@@ -320,7 +337,7 @@ class Controller:
         self._refreshes = False
         self.queue.add_all(self._state.refresh(), urgency=Urgency.BACKGROUND)
 
-    def _current(self, resource: AnyResource, version: int) -> None:
+    def _current(self, resource: AnyWatchedResource, version: int) -> None:
         if self._honoring is not None and resource.kind == SLICES.kind:
             self._honoring.slices_version = version
 
@@ -356,7 +373,7 @@ class Controller:
                 if self._teller is not None:
                     self._teller.tell_unreadable(found)
             keys = self._rivals.due(now=now)
-            for key in self._resync.due(lambda: map(key_of, self.cache.services), now=now):
+            for key in self._resync.due(lambda: map(object_key_of, self.cache.services), now=now):
                 self._state.renew(key)
                 self._endpoints.reread(key)
                 keys.append(key)
@@ -364,7 +381,7 @@ class Controller:
 
     # --- how it ended -------------------------------------------------------------------------------------------------
 
-    def _ended(self, given: Given[Key], result: Reconciled) -> None:
+    def _ended(self, given: Given[ObjectKey], result: Reconciled) -> None:
         key = given.key
         match result.ending:
             case Ending.WRITTEN:
@@ -382,13 +399,13 @@ class Controller:
             case _:
                 self._failed(given, result.writes, result.error)
 
-    def _broke(self, given: Given[Key], error: Exception) -> None:
+    def _broke(self, given: Given[ObjectKey], error: Exception) -> None:
         """A mistake in the program, which is told with its place the first time. What is kept may be spoilt by it."""
         self._mistakes.tell("a mistake in the program kept a Service from its sync", given.key, error)
         self._state.renew(given.key)
         self._failed(given, 0, error)
 
-    def _failed(self, given: Given[Key], writes: int, error: Exception | None) -> None:
+    def _failed(self, given: Given[ObjectKey], writes: int, error: Exception | None) -> None:
         self.metrics.not_synced()
         self.metrics.retried()
         asked = error.retry_after if isinstance(error, ApiError) else None
@@ -409,5 +426,5 @@ def _serves(pod: LivePod | None) -> bool:
         pod is not None
         and has_address(pod)
         and pod.metadata.deletion_timestamp is None
-        and says_ready(pod.status.conditions)
+        and has_ready_condition(pod.status.conditions)
     )

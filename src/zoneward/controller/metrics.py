@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.resources import Key
-from zoneward.client.writer import Outcome, outcome_of
+from zoneward.client.resources import ObjectKey
+from zoneward.client.writer import WriteOutcome, write_outcome
 from zoneward.controller.accounting import Accounts, FamilyCount, family_count
 from zoneward.controller.metric_labels import SyncLabels, hinted_by, sync_labels, traffic_distribution
 from zoneward.controller.predictions import Predictions
@@ -74,7 +74,7 @@ class Metrics:
         self.changes: Final = Counter[Operation](dict.fromkeys(Operation, 0))
         self.syncs: Final = Counter[SyncResult](dict.fromkeys(SyncResult, 0))
         self.latency: Final = Histogram(SECONDS)
-        self.api_errors: Final[Counter[tuple[str, Outcome]]] = Counter()
+        self.api_errors: Final[Counter[tuple[str, WriteOutcome]]] = Counter()
         """By the plural of the kind and what is known of the call."""
         self.watch_troubles: Final[Counter[str]] = Counter()
         self.retries = 0
@@ -108,7 +108,7 @@ class Metrics:
         """A sync ended otherwise. What its Service counted before stands."""
         self.syncs[result] += 1
 
-    def forget(self, service: Key) -> None:
+    def forget(self, service: ObjectKey) -> None:
         """A Service is gone, or no longer ours."""
         self.accounts.drop(service)
         if self.predictions is not None:
@@ -136,7 +136,7 @@ class Metrics:
 
     def call_failed(self, error: CallFailed, *, kind: str) -> None:
         """A call failed. ``kind`` is the plural: ``endpointslices``."""
-        self.api_errors[kind, outcome_of(error)] += 1
+        self.api_errors[kind, write_outcome(error)] += 1
 
     def watch_failed(self, error: CallFailed, *, kind: str) -> None:
         """A list or watch broke off. That the server's memory is short is no trouble."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.slices.planned import ServicePlan
 
 LIMIT: Final = 1_000
@@ -27,7 +27,7 @@ class Prediction:
 
 ByFamily = Mapping[str, Prediction]
 """By address type; families of which nothing can be predicted are not in it."""
-Predict = Callable[[Key], Callable[[], ByFamily] | None]
+Predict = Callable[[ObjectKey], Callable[[], ByFamily] | None]
 """Gathers what is needed, in the event loop and at once, and gives what does the work, in a thread; None: no such
 Service."""
 
@@ -37,12 +37,12 @@ class Predictions:
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._made: dict[Key, ByFamily] = {}
-        self._left_out: dict[Key, None] = {}
-        self._due: dict[Key, None] = {}
+        self._made: dict[ObjectKey, ByFamily] = {}
+        self._left_out: dict[ObjectKey, None] = {}
+        self._due: dict[ObjectKey, None] = {}
         self._called = asyncio.Event()
 
-    def touch(self, service: Key) -> None:
+    def touch(self, service: ObjectKey) -> None:
         """A Service has changed."""
         if service not in self._made:
             if len(self._made) >= self._limit:
@@ -52,7 +52,7 @@ class Predictions:
         self._due[service] = None
         self._called.set()
 
-    def drop(self, service: Key) -> None:
+    def drop(self, service: ObjectKey) -> None:
         """A Service is gone, and its series with it."""
         self._left_out.pop(service, None)
         self._due.pop(service, None)
@@ -62,7 +62,7 @@ class Predictions:
             self.touch(follower)
 
     @property
-    def due(self) -> tuple[Key, ...]:
+    def due(self) -> tuple[ObjectKey, ...]:
         """Services that have changed since they were last looked at."""
         return tuple(self._due)
 
@@ -76,14 +76,18 @@ class Predictions:
         """Services beyond the limit."""
         return len(self._left_out)
 
-    def __iter__(self) -> Iterator[tuple[Key, str, Prediction]]:
+    def __iter__(self) -> Iterator[tuple[ObjectKey, str, Prediction]]:
         """Service, address type, and what is predicted; of a Service that was never looked at, nothing."""
         for service, families in self._made.items():
             for family, prediction in families.items():
                 yield service, family, prediction
 
     async def run(
-        self, predict: Predict, *, pause: float = 0.05, on_trouble: Callable[[Key, Exception], None] = lambda *_: None
+        self,
+        predict: Predict,
+        *,
+        pause: float = 0.05,
+        on_trouble: Callable[[ObjectKey, Exception], None] = lambda *_: None,
     ) -> NoReturn:
         """Until cancelled. What a prediction raises is told to ``on_trouble``, and the Service has none."""
         while True:

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from zoneward import __version__
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
-from zoneward.client.auth.client_config import Access
-from zoneward.client.error_messages import worded
-from zoneward.client.resources import EVENTS, LEASES, RESOURCES, SERVICES, AnyResource, Key
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.error_messages import log_message
+from zoneward.client.resources import CACHED_RESOURCES, EVENTS, LEASES, SERVICES, AnyWatchedResource, ObjectKey
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import Standing
-from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outcome
 from zoneward.controller.exposition import MetricsPage
 from zoneward.controller.handover.alone import alone
 from zoneward.controller.leader.candidate import Candidate, new_identity
@@ -52,7 +52,7 @@ _CONTROLLER: Final = "the controller"
 _ELECTION: Final = "leader election"
 
 
-class _Link(Standing):
+class _Link(WatchHealth):
     """What the controller reads by, and lets go of a Service by."""
 
     def __init__(self, transport: Transport, *, clock: Callable[[], float]) -> None:
@@ -67,11 +67,11 @@ class Replica:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
         configuration: Configuration,
         settings: Settings,
-        lease: Key,
+        lease: ObjectKey,
         instance: str,
         log: Log,
         as_json: Callable[[ServicePlan], bytes],
@@ -315,7 +315,7 @@ class Replica:
             self._lease_fault = None
         return self._lease_fault
 
-    def _not_heard(self, resource: AnyResource, error: CallFailed) -> None:
+    def _not_heard(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         if resource.kind != LEASES.kind:
             # Without those of nodes' proxies slices are as right as with them.
             self._standing.trouble(resource, error)
@@ -323,12 +323,12 @@ class Replica:
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
         write("a list or watch broke off", kind=resource.plural, reason=_kind(error), error=self._said(error))
 
-    def _not_told(self, service: Key, error: CallFailed) -> None:
+    def _not_told(self, service: ObjectKey, error: CallFailed) -> None:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
         kind = EVENTS.plural if is_event else SERVICES.plural
         self._controller.metrics.call_failed(error, kind=kind)
-        outcome = outcome_of(error)
-        if outcome in (Outcome.REFUSED, Outcome.TERMINATING):
+        outcome = write_outcome(error)
+        if outcome in (WriteOutcome.REFUSED, WriteOutcome.TERMINATING):
             self._refused_to_tell(service, error, kind, outcome)
             return
         self._log.warning(
@@ -338,14 +338,14 @@ class Replica:
             error=self._said(error),
         )
 
-    def _refused_to_tell(self, service: Key, error: CallFailed, kind: str, outcome: Outcome) -> None:
+    def _refused_to_tell(self, service: ObjectKey, error: CallFailed, kind: str, outcome: WriteOutcome) -> None:
         """What is refused for one Service is for most others too: one line tells of it, with one of them."""
         # Whose namespace is being deleted must not hide that permissions are missing.
-        what = "terminating namespace" if outcome is Outcome.TERMINATING else _kind(error)
+        what = "terminating namespace" if outcome is WriteOutcome.TERMINATING else _kind(error)
         verdict = self._refused_words.ask((kind, what), now=self._clock())
         if verdict.is_written:
             more = {"left_out": verdict.left_out} if verdict.left_out else {}
-            write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
+            write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
             write(
                 "Events or conditions are refused",
                 service="/".join(service),
@@ -354,7 +354,7 @@ class Replica:
                 **more,
             )
 
-    def _not_predicted(self, service: Key, error: Exception) -> None:
+    def _not_predicted(self, service: ObjectKey, error: Exception) -> None:
         self._log.warning("traffic could not be predicted", service="/".join(service), error=_worded(error))
 
     def _said(self, error: CallFailed) -> str:
@@ -369,7 +369,7 @@ class Replica:
             is_synced=self._controller.cache.synced.is_set(),
             watch_trouble=0.0 if lasting is None else self._clock() - lasting[0],
             contested=len(self._controller.contested),
-            unreadable=numbers(self._controller.unreadable, (each.kind for each in (*RESOURCES, LEASES))),
+            unreadable=numbers(self._controller.unreadable, (each.kind for each in (*CACHED_RESOURCES, LEASES))),
         )
 
     def _queue(self) -> Mapping[str, Any]:
@@ -380,14 +380,14 @@ class Replica:
         work = self._controller.deciding(namespace, name)
         return None if work is None else lambda: self._as_json(work())
 
-    def _predicting(self, service: Key) -> Callable[[], ByFamily] | None:
+    def _predicting(self, service: ObjectKey) -> Callable[[], ByFamily] | None:
         work = self._controller.deciding(*service)
         return None if work is None else lambda: predictions_of(work())
 
 
-def told(error: CallFailed, access: Access) -> str:
+def told(error: CallFailed, access: ClientConfig) -> str:
     """What is wrong, and what to do about it; without the server and the context, which no line needs again."""
-    return worded(error, access, now=datetime.now(UTC))
+    return log_message(error, access, now=datetime.now(UTC))
 
 
 def _worded(error: Exception) -> str:

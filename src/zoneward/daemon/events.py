@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import Event, EventSeries, Regarding, micro_time
+from zoneward.client.resources import Event, EventRegarding, EventSeries, micro_time
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing import events
 
@@ -121,7 +121,7 @@ class Recorder:
             reporting_instance=self._instance,
             action=self._action,
             reason=event.reason,
-            regarding=Regarding(
+            regarding=EventRegarding(
                 api_version=api_version,
                 kind=kind,
                 namespace=metadata.namespace,

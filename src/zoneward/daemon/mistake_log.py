@@ -1,6 +1,6 @@
 """Mistakes in the program, which end no worker: each is told once, with its place."""
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistakes import place_of
 
@@ -12,7 +12,7 @@ class MistakeLog:
         self._log = log
         self._places: set[str] = set()
 
-    def tell(self, event: str, service: Key, error: Exception) -> None:
+    def tell(self, event: str, service: ObjectKey, error: Exception) -> None:
         """``event`` says what came of it."""
         place = place_of(error)
         if place in self._places:

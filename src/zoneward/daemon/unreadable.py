@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from zoneward.client.list_watch_decoder import Unreadable
+from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.daemon.log import Log
 from zoneward.kube.objects import ObjectMeta, Service
 from zoneward.routing.events import Event
@@ -12,7 +12,7 @@ from zoneward.routing.events import Event
 UNREADABLE: Final = "ObjectUnreadable"
 
 
-def log_unreadable(log: Log, found: Unreadable) -> None:
+def log_unreadable(log: Log, found: UnreadableObject) -> None:
     log.error(
         "an object cannot be read and is set aside",
         kind=found.resource.kind,
@@ -21,11 +21,11 @@ def log_unreadable(log: Log, found: Unreadable) -> None:
     )
 
 
-def unreadable_event(found: Unreadable) -> Event:
+def unreadable_event(found: UnreadableObject) -> Event:
     return Event("Warning", UNREADABLE, f"This {found.resource.kind} cannot be read and is set aside: {found.problem}")
 
 
-def stand_in(found: Unreadable) -> Service:
+def stand_in(found: UnreadableObject) -> Service:
     """All that is known of the object, in the form that `zoneward.daemon.events.Recorder` takes."""
     return Service(
         metadata=ObjectMeta(
@@ -34,11 +34,11 @@ def stand_in(found: Unreadable) -> Service:
     )
 
 
-def regarding(found: Unreadable) -> dict[str, str]:
+def regarding(found: UnreadableObject) -> dict[str, str]:
     return {"api_version": found.resource.api, "kind": found.resource.kind}
 
 
-def numbers(unreadable: Iterable[Unreadable], kinds: Iterable[str]) -> dict[str, int]:
+def numbers(unreadable: Iterable[UnreadableObject], kinds: Iterable[str]) -> dict[str, int]:
     """How many there are of each kind."""
     counted = Counter(dict.fromkeys(kinds, 0))
     counted.update(each.resource.kind for each in unreadable)

@@ -20,12 +20,12 @@ BEFORE_ANNOTATION: Final = "zoneward.dev/before-adoption"
 to the last one of releasing."""
 ENDPOINTS_ANNOTATION: Final = "zoneward.dev/endpoints"
 """What becomes of the Endpoints object while the Service is adopted: ``keep`` (current) or ``delete``."""
-MARKS: Final = (SELECTOR_ANNOTATION, BEFORE_ANNOTATION, ENDPOINTS_ANNOTATION)
+ADOPTION_MARKS: Final = (SELECTOR_ANNOTATION, BEFORE_ANNOTATION, ENDPOINTS_ANNOTATION)
 SKIP_MIRROR_LABEL: Final = "endpointslice.kubernetes.io/skip-mirror"
 """On an Endpoints object, ``true``: no EndpointSlices are made of it. The Endpoints controller copies it there."""
 
 
-class Course(StrEnum):
+class AdoptionAction(StrEnum):
     """What a controller that serves only marked Services does about one."""
 
     LEAVE = "leave"
@@ -41,12 +41,12 @@ class Course(StrEnum):
     are."""
 
 
-def is_marked(service: Service) -> bool:
+def has_selector_annotation(service: Service) -> bool:
     """Whether a Service says that it is ours, be it taken over or about to be given back."""
     return SELECTOR_ANNOTATION in (service.metadata.annotations or {})
 
 
-def selector_of(service: Service) -> Mapping[str, str] | None:
+def effective_selector(service: Service) -> Mapping[str, str] | None:
     """What a Service selects: by its spec, else by its mark; None where it says nothing, or nothing that can be read.
 
     A selector in the spec wins: every other controller goes by that one.
@@ -54,27 +54,27 @@ def selector_of(service: Service) -> Mapping[str, str] | None:
     return service.spec.selector or _marked_selector(service)
 
 
-def with_selector(service: Service) -> Service:
+def with_effective_selector(service: Service) -> Service:
     """The Service as it would be with its selector in its spec, as planning reads it."""
-    selector = selector_of(service)
+    selector = effective_selector(service)
     if not selector or service.spec.selector:
         return service
     return replace(service, spec=replace(service.spec, selector=dict(selector)))
 
 
-def course_of(service: Service, *, has_own: bool) -> Course:
+def adoption_action(service: Service, *, has_own: bool) -> AdoptionAction:
     """What to do about a Service. ``has_own``: whether there are slices of ours that name it.
 
     A selector that comes back, by GitOps say, is a release: whether the marks are still there or went with it.
     """
     if service.spec.selector:
-        return Course.RELEASE if has_own or is_marked(service) else Course.LEAVE
-    if not is_marked(service):
-        return Course.ORPHANED if has_own else Course.LEAVE
-    return Course.SERVE if selector_of(service) else Course.BROKEN
+        return AdoptionAction.RELEASE if has_own or has_selector_annotation(service) else AdoptionAction.LEAVE
+    if not has_selector_annotation(service):
+        return AdoptionAction.ORPHANED if has_own else AdoptionAction.LEAVE
+    return AdoptionAction.SERVE if effective_selector(service) else AdoptionAction.BROKEN
 
 
-def as_mark(selector: Mapping[str, str]) -> str:
+def encode_selector(selector: Mapping[str, str]) -> str:
     """A selector as the mark has it."""
     return msgspec.json.encode(dict(selector), order="sorted").decode()
 

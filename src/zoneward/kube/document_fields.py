@@ -8,7 +8,7 @@ from typing import Any
 from zoneward.kube.input_error import InputError, show
 
 
-class Fields:
+class DocumentFields:
     """A mapping at a place in a file. A field that is null is the same as one that is absent.
 
     Every method raises InputError with file, field, what was expected and what was there.
@@ -63,9 +63,9 @@ class Fields:
         except (binascii.Error, ValueError):
             raise self.error(name, "base64", "something else") from None
 
-    def inner(self, name: str) -> "Fields":
+    def inner(self, name: str) -> "DocumentFields":
         """A mapping; empty where absent."""
-        return Fields(self._values.get(name), source=self.source, place=self.at(name))
+        return DocumentFields(self._values.get(name), source=self.source, place=self.at(name))
 
     def names(self) -> Iterator[str]:
         for name in self._values:
@@ -81,10 +81,10 @@ class Fields:
                 raise self.error(f"{name}[{index}]", "a string", show(item))
         return tuple(str(item) for item in items)
 
-    def items(self, name: str) -> Iterator["Fields"]:
+    def items(self, name: str) -> Iterator["DocumentFields"]:
         """A list of mappings; empty where absent."""
         for index, item in enumerate(self._list(name)):
-            yield Fields(item, source=self.source, place=self.at(f"{name}[{index}]"))
+            yield DocumentFields(item, source=self.source, place=self.at(f"{name}[{index}]"))
 
     def _list(self, name: str) -> list[object]:
         value = self._values.get(name)

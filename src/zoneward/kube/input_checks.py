@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from zoneward.kube import names, quantity
 from zoneward.kube.formats import label_value_problems
-from zoneward.kube.input_error import Misfit, show
+from zoneward.kube.input_error import FieldMismatch, show
 from zoneward.kube.objects import EndpointSlice, Node, Object, ObjectMeta, Pod, PodMeta, Service
 from zoneward.kube.validation import ADDRESS_TYPES
 
@@ -25,10 +25,10 @@ _QUANTITY: Final = "a quantity such as 4, 3920m, 3.92 or 1e3"
 _LABEL_VALUE: Final = "a label value: at most 63 letters, digits and inner '-', '_' or '.'"
 
 
-def checked(thing: Object) -> Object:
-    """The object, with the namespace ``default`` where it has none and should have one. Raises Misfit."""
+def check_object(thing: Object) -> Object:
+    """The object, with the namespace ``default`` where it has none and should have one. Raises FieldMismatch."""
     if not thing.metadata.name:
-        raise Misfit("metadata.name", "a name", "nothing")
+        raise FieldMismatch("metadata.name", "a name", "nothing")
     match thing:
         case Pod():
             _check_pod(thing)
@@ -59,13 +59,13 @@ def _check_pod(pod: Pod) -> None:
     addresses.extend((f"podIPs[{index}].ip", each.ip) for index, each in enumerate(pod.status.pod_ips or ()))
     for field, address in addresses:
         if not _ADDRESS.fullmatch(address):
-            raise Misfit(f"status.{field}", "an IP address", show(address))
+            raise FieldMismatch(f"status.{field}", "an IP address", show(address))
     for field, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
         for i, container in enumerate(containers or ()):
             for j, port in enumerate(container.ports or ()):
                 if not 0 <= port.container_port <= _MAX_PORT:
                     where = f"spec.{field}[{i}].ports[{j}].containerPort"
-                    raise Misfit(where, _PORT, show(port.container_port))
+                    raise FieldMismatch(where, _PORT, show(port.container_port))
 
 
 def _check_service(service: Service) -> None:
@@ -73,13 +73,13 @@ def _check_service(service: Service) -> None:
         numbers = (("port", port.port), ("targetPort", port.target_port), ("nodePort", port.node_port))
         for field, number in numbers:
             if isinstance(number, int) and not 0 <= number <= _MAX_PORT:
-                raise Misfit(f"spec.ports[{index}].{field}", _PORT, show(number))
+                raise FieldMismatch(f"spec.ports[{index}].{field}", _PORT, show(number))
 
 
 def _check_slice(slice_: EndpointSlice) -> None:
     if slice_.address_type not in ADDRESS_TYPES:
         got = show(slice_.address_type) if slice_.address_type else "nothing"
-        raise Misfit("addressType", "IPv4, IPv6 or FQDN", got)
+        raise FieldMismatch("addressType", "IPv4, IPv6 or FQDN", got)
     for index, endpoint in enumerate(slice_.endpoints or ()):
         if endpoint.hints is not None:
             for number, zone in enumerate(endpoint.hints.for_zones or ()):
@@ -95,14 +95,14 @@ def _check_node(node: Node) -> None:
     try:
         amount = quantity.parse(cpu)
     except ValueError:
-        raise Misfit(field, _QUANTITY, show(cpu)) from None
+        raise FieldMismatch(field, _QUANTITY, show(cpu)) from None
     if amount < 0:
-        raise Misfit(field, "a quantity that is not negative", show(cpu))
+        raise FieldMismatch(field, "a quantity that is not negative", show(cpu))
 
 
 def _check_zone(zone: str | None, field: str, *indices: int) -> None:
     if zone and not _is_label_value(zone):
-        raise Misfit(field.format(*indices), _LABEL_VALUE, show(zone))
+        raise FieldMismatch(field.format(*indices), _LABEL_VALUE, show(zone))
 
 
 @lru_cache(maxsize=1024)

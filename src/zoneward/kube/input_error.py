@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from zoneward.kube.safe_text import visible
+from zoneward.kube.safe_text import printable
 
 MAX_LENGTH: Final = 300
 """Longest message, in characters: a line that a terminal still shows as a few rows."""
@@ -10,7 +10,7 @@ _LONGEST_VALUE: Final = 60
 
 
 class InputError(Exception):
-    """Input that cannot be used. ``str(error)`` is always one printable line of at most 300 characters.
+    """Input that cannot be used. ``str(error)`` is always one visible line of at most 300 characters.
 
     The parts, a few, go from the large to the small and are joined with ``: ``; empty ones are left out::
 
@@ -24,10 +24,10 @@ class InputError(Exception):
         limit = next((limit for limit in range(MAX_LENGTH, 1, -1) if sum(min(len(p), limit) for p in told) <= room), 1)
         line = ": ".join(_cut(part, limit) for part in told)
         # Names in a file may hold anything, sequences that steer a terminal included.
-        super().__init__(visible(line))
+        super().__init__(printable(line))
 
 
-class Misfit(Exception):  # noqa: N818  (never leaves the package: readers turn it into an InputError with its place)
+class FieldMismatch(Exception):  # noqa: N818  (never leaves the package: readers turn it into an InputError with its place)
     """A value that does not fit its field, as it is found by code that does not know the value's place."""
 
     def __init__(self, field: str, expected: str, got: str, *, subject: str = "", place: str = "") -> None:
@@ -38,7 +38,7 @@ class Misfit(Exception):  # noqa: N818  (never leaves the package: readers turn 
         self.place = place
         """Where in its document the object stands, such as ``items[3]``; empty for the document itself."""
 
-    def inside(self, place: str) -> "Misfit":
+    def inside(self, place: str) -> "FieldMismatch":
         """The same, seen from one level further out."""
         self.place = f"{place}.{self.place}" if self.place else place
         return self

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
 from zoneward.kube.input_error import InputError
-from zoneward.kube.text_encoding import BLOCK, MAX_BYTES, sniff, too_large
+from zoneward.kube.text_encoding import BLOCK, MAX_BYTES, detect_encoding, too_large
 
 STDIN: Final = "-"
 STDIN_NAME: Final = "standard input"
@@ -122,7 +122,7 @@ def _content(name: str, stream: BinaryIO, *, size: int | None = None) -> bytes |
     head = stream.read(BLOCK)
     while 0 < len(head) < BLOCK and (more := stream.read(BLOCK - len(head))):
         head += more
-    sniff(name, head)
+    detect_encoding(name, head)
     if size is not None:
         if size > MAX_BYTES:
             raise too_large(name)

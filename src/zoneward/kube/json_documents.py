@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.malformed import MalformedText
 
 _AT: Final = re.compile(r"(?:JSON is malformed: )?(.*) \(byte ([0-9]+)\)", re.DOTALL)
 _SURROGATES: Final = ("invalid utf-16 surrogate pair", "unexpected end of hex escape")
@@ -19,7 +19,7 @@ _DOCUMENT: Final = msgspec.json.Decoder(msgspec.Raw)
 def next_document(data: bytes | bytearray, start: int) -> tuple[msgspec.Raw, int]:
     """The document that starts at an offset, undecoded, and an offset from which nothing or the next one comes.
 
-    The document refers to ``data`` and holds no copy. Raises Malformed, or RecursionError for what is nested too deep.
+    The document refers to ``data`` and holds no copy. Raises MalformedText, or RecursionError where it nests too deep.
     """
     rest = memoryview(data)[start:]
     try:
@@ -31,11 +31,11 @@ def next_document(data: bytes | bytearray, start: int) -> tuple[msgspec.Raw, int
         # Where one ends the text, msgspec takes the document for cut short.
         half = next((each for each in _ESCAPE.finditer(data, start) if each[1]), None)
         if half is not None:
-            raise Malformed.at(data, half.start(), "malformed JSON: half of a surrogate pair")
+            raise MalformedText.at(data, half.start(), "malformed JSON: half of a surrogate pair")
     if match is None:
-        raise Malformed.at(data, len(data), "malformed JSON: the document is cut short")
+        raise MalformedText.at(data, len(data), "malformed JSON: the document is cut short")
     problem, offset = match[1], int(match[2])
     if problem == "trailing characters":
         # For this one problem msgspec counts past the character. The document ends right before it, or after a blank.
         return _DOCUMENT.decode(rest[: offset - 1]), start + offset - 1
-    raise Malformed.at(data, start + offset, f"malformed JSON: {problem}")
+    raise MalformedText.at(data, start + offset, f"malformed JSON: {problem}")

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from zoneward.kube.input_error import InputError
-from zoneward.kube.text_encoding import unpack
+from zoneward.kube.text_encoding import decode_text
 
 API_VERSION: Final = "zoneward.dev/v1alpha1"
 KIND: Final = "MeasuredTraffic"
@@ -69,7 +69,7 @@ def read_measured_traffic(source: str, data: bytes | bytearray) -> Iterator[Meas
 
     ``source`` is what errors call the data.
     """
-    text = bytes(unpack(source, data)).strip()
+    text = bytes(decode_text(source, data)).strip()
     if not text:
         raise InputError(source, f"expected a document of kind {KIND}, got nothing")
     first, _, others = text.partition(b"\n")

@@ -13,16 +13,16 @@ from typing import Final
 import msgspec
 
 from zoneward.kube import json_documents, yaml_documents
-from zoneward.kube.input_checks import checked
-from zoneward.kube.input_error import InputError, Misfit, show
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.input_checks import check_object
+from zoneward.kube.input_error import FieldMismatch, InputError, show
+from zoneward.kube.malformed import MalformedText
 from zoneward.kube.objects import KINDS, Object
-from zoneward.kube.readable_json import readable
-from zoneward.kube.shapes import Shape, shape_of, united
-from zoneward.kube.struct_decoder import decode, head_of, items_of, title
-from zoneward.kube.text_encoding import unpack
+from zoneward.kube.readable_json import simplify_json
+from zoneward.kube.shapes import FieldTree, field_tree, merge_trees
+from zoneward.kube.struct_decoder import array_items, decode_object, object_head, object_title
+from zoneward.kube.text_encoding import decode_text
 
-__all__ = ["InputError", "read", "title"]
+__all__ = ["InputError", "object_title", "read_objects"]
 
 _Kind = tuple[str | None, str | None]
 """apiVersion and kind."""
@@ -34,14 +34,14 @@ _NOT_JSON_AFTER: Final = 1 << 20
 """A mistake further inside a document that looks like JSON is one: YAML is not tried, which would take a while."""
 
 
-def read(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[Object]:
+def read_objects(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iterator[Object]:
     """The Services, Nodes, Pods and EndpointSlices in the data, in the order in which they stand there.
 
     JSON and YAML, single or many documents, any ``List`` and lists of lists, UTF-8 or UTF-16, gzipped or not.
     ``source`` is what errors call the data. Objects of any other kind or version are counted in ``skipped``, as
     ``apps/v1/Deployment``. Raises InputError, after what stands before the mistake.
     """
-    text = unpack(source, data)
+    text = decode_text(source, data)
     del data  # a compressed original is of no more use
     number = 1
     try:
@@ -51,9 +51,9 @@ def read(source: str, data: bytes | bytearray, *, skipped: Counter[str]) -> Iter
             elif document is not None:
                 yield from _objects(document, (None, None), skipped)
             number += 1
-    except Misfit as misfit:
+    except FieldMismatch as misfit:
         raise misfit.error(source, number) from None
-    except Malformed as error:
+    except MalformedText as error:
         place = f"line {error.line}, column {error.column}"
         raise InputError(source, f"document {number}", place, error.problem) from None
     except RecursionError:
@@ -69,21 +69,21 @@ def _documents(text: bytes | bytearray) -> Iterator[object]:
     while (start := _start(text, end)) < len(text):
         if text[start] not in b"{[":
             if end and not text.startswith((b"---", b"...", b"#"), start):
-                raise Malformed.at(text, start, "malformed JSON: trailing characters")
+                raise MalformedText.at(text, start, "malformed JSON: trailing characters")
             yield from yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
             return
         try:
             try:
                 document, end = json_documents.next_document(text, start)
             except RecursionError:
-                text = readable(text)
+                text = simplify_json(text)
                 document, end = json_documents.next_document(text, start)
-        except Malformed as error:
+        except MalformedText as error:
             if error.offset == len(text) or error.offset - start > _NOT_JSON_AFTER:
                 raise
             yield from _flow_style(text, start, error)
             return
-        yield items_of(document) if text[start] in b"[" else document
+        yield array_items(document) if text[start] in b"[" else document
 
 
 def _start(text: bytes | bytearray, end: int) -> int:
@@ -91,12 +91,12 @@ def _start(text: bytes | bytearray, end: int) -> int:
     return blank.end() if blank else end
 
 
-def _flow_style(text: bytes | bytearray, start: int, error: Malformed) -> Iterator[object]:
+def _flow_style(text: bytes | bytearray, start: int, error: MalformedText) -> Iterator[object]:
     """YAML that begins with a brace; if it is none, it was meant as JSON, and that error is told."""
     documents = yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
     try:
         first = next(documents)
-    except Malformed:
+    except MalformedText:
         raise error from None
     yield first
     yield from documents
@@ -106,18 +106,18 @@ def _flow_style(text: bytes | bytearray, start: int, error: Malformed) -> Iterat
 
 
 def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[Object]:
-    """``default`` is for items of lists such as ``PodList``, which need not say what they are. Raises Misfit."""
+    """``default`` is for items of lists such as ``PodList``, which need not say what they are. Raises FieldMismatch."""
     if isinstance(value, _STRUCTS):
         yield value
         return
-    if isinstance(value, Misfit):
+    if isinstance(value, FieldMismatch):
         raise value
-    head = head_of(value)
+    head = object_head(value)
     version, kind = head.api_version or default[0], head.kind or default[1]
     if not kind:
-        raise Misfit("kind", "a kind such as Service", "nothing")
+        raise FieldMismatch("kind", "a kind such as Service", "nothing")
     if not version:
-        raise Misfit("apiVersion", "a version such as v1", "nothing")
+        raise FieldMismatch("apiVersion", "a version such as v1", "nothing")
     if (version, kind) in KINDS:
         yield _struct(value, KINDS[version, kind])
         return
@@ -129,7 +129,7 @@ def _objects(value: object, default: _Kind, skipped: Counter[str]) -> Iterator[O
         if kind == "List" or item in KINDS:
             if head.items is msgspec.UNSET:
                 return
-            raise Misfit("items", "a list", show(head.items), subject=kind)
+            raise FieldMismatch("items", "a list", show(head.items), subject=kind)
     skipped[f"{version}/{kind}"] += 1
 
 
@@ -137,16 +137,16 @@ def _each(items: Iterable[object], field: str, default: _Kind, skipped: Counter[
     for index, item in enumerate(items):
         try:
             yield from _objects(item, default, skipped)
-        except Misfit as misfit:
+        except FieldMismatch as misfit:
             raise misfit.inside(f"{field}[{index}]") from None
 
 
 def _struct(value: object, kind: type[Object]) -> Object:
-    thing = decode(value, kind)
+    thing = decode_object(value, kind)
     try:
-        return checked(thing)
-    except Misfit as misfit:
-        misfit.subject = title(thing)
+        return check_object(thing)
+    except FieldMismatch as misfit:
+        misfit.subject = object_title(thing)
         raise
 
 
@@ -154,13 +154,13 @@ def _take(place: str, item: object) -> object:
     """An item of a YAML list in as little memory as it can have before the list's own kind is known.
 
     kubectl writes the kind of a list after its items, so what does not fit is told when it turns out to matter. A list
-    without a kind has nothing to wait for. Raises Misfit.
+    without a kind has nothing to wait for. Raises FieldMismatch.
     """
     try:
-        head = head_of(item)
+        head = object_head(item)
         kind = KINDS.get((head.api_version or "", head.kind or ""))
         return item if kind is None else _struct(item, kind)
-    except Misfit as misfit:
+    except FieldMismatch as misfit:
         if place.startswith("["):
             raise misfit.inside(place) from None
         return misfit
@@ -169,7 +169,7 @@ def _take(place: str, item: object) -> object:
 # --- the fields that are read -----------------------------------------------------------------------------------------
 
 # A document's kind may come last, so all fields of all kinds are kept until it does.
-_WANTED: Final[Shape] = reduce(
-    lambda one, kind: united(one, shape_of(kind)) or {}, _STRUCTS, {"apiVersion": None, "kind": None}
+_WANTED: Final[FieldTree] = reduce(
+    lambda one, kind: merge_trees(one, field_tree(kind)) or {}, _STRUCTS, {"apiVersion": None, "kind": None}
 )
 _WANTED["items"] = _WANTED

@@ -177,12 +177,12 @@ class Node(_Object, frozen=True, gc=False):
     status: NodeStatus | None = None
 
 
-def zone_of(node: Node) -> str | None:
+def node_zone(node: Node) -> str | None:
     """The zone of a Node, or None where its label is missing or empty."""
     return (node.metadata.labels or {}).get(ZONE_LABEL) or None
 
 
-def says_ready(conditions: tuple[NodeCondition, ...] | None) -> bool:
+def has_ready_condition(conditions: tuple[NodeCondition, ...] | None) -> bool:
     """Whether conditions of a Node or a Pod say that it is ready."""
     return any(condition.type == "Ready" and condition.status == "True" for condition in conditions or ())
 
@@ -284,10 +284,10 @@ class Endpoint(_Object, frozen=True, gc=False):
             msgspec.structs.force_setattr(self, "conditions", None)
 
 
-Identity = tuple[tuple[str, ...], str, str]
+EndpointIdentity = tuple[tuple[str, ...], str, str]
 
 
-def identity(endpoint: Endpoint) -> Identity:
+def identity(endpoint: Endpoint) -> EndpointIdentity:
     """What makes an endpoint the same one in another slice or at another time: its addresses and the Pod behind it."""
     addresses, target = endpoint.addresses or (), endpoint.target_ref
     if len(addresses) > 1:

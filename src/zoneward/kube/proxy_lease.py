@@ -9,41 +9,41 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.client.resources import Key, Lease, LeaseSpec, version_of
+from zoneward.client.resources import Lease, LeaseSpec, ObjectKey, parse_resource_version
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectMeta, OwnerReference
 
-RENEWED: Final = 60.0
+RENEW_INTERVAL: Final = 60.0
 """Seconds after which a proxy renews its Lease at the latest, give or take a tenth."""
-LIVES: Final = 180.0
+LEASE_DURATION: Final = 180.0
 """Seconds after the last renewal in which a proxy counts as alive."""
-QUERY: Final = {"labelSelector": f"{names.COMPONENT_LABEL}={names.PROXY_COMPONENT}"}
+PROXY_LEASE_QUERY: Final = {"labelSelector": f"{names.COMPONENT_LABEL}={names.PROXY_COMPONENT}"}
 """What selects these Leases."""
-MOST_REFUSED: Final = 50
+MAX_NOT_PROGRAMMED: Final = 50
 """Services that a Lease may name as not programmed."""
 _LONGEST_NAME: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
-class Programmed:
+class ProgrammedReport:
     """What a node has in its kernel: every Service and slice up to these versions, but for Services ``but``."""
 
     services: int
     slices: int
-    but: tuple[Key, ...] = ()
+    but: tuple[ObjectKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class NodeProxy:
+class ProxyStatus:
     """What a Lease says. ``programmed`` None: nothing that can be read. ``proxy_name`` empty: the node's own proxy, and
     not one for Services with ``service.kubernetes.io/service-proxy-name``."""
 
     node: str
     proxy_name: str
-    programmed: Programmed | None
+    programmed: ProgrammedReport | None
 
 
-def lease_name(node: str, proxy_name: str = "") -> str:
+def proxy_lease_name(node: str, proxy_name: str = "") -> str:
     """``zoneward-proxy-NODE``, as long as it fits. The proxy of another name has another one."""
     name = f"{names.PROXY_COMPONENT}-{node}"
     if not proxy_name and len(name) <= _LONGEST_NAME:
@@ -52,8 +52,14 @@ def lease_name(node: str, proxy_name: str = "") -> str:
     return f"{name[: _LONGEST_NAME - len(digest) - 1].rstrip('.-')}-{digest}"
 
 
-def lease_of(
-    node: str, programmed: Programmed, *, namespace: str, proxy_name: str, renewed: str, owner: OwnerReference | None
+def build_proxy_lease(
+    node: str,
+    programmed: ProgrammedReport,
+    *,
+    namespace: str,
+    proxy_name: str,
+    renewed: str,
+    owner: OwnerReference | None,
 ) -> Lease:
     """A new Lease. ``renewed`` is a time of the API; ``owner`` the Node, with which it goes."""
     annotations = {
@@ -66,28 +72,28 @@ def lease_of(
         annotations[names.PROXY_NAME_ANNOTATION] = proxy_name
     return Lease(
         metadata=ObjectMeta(
-            name=lease_name(node, proxy_name),
+            name=proxy_lease_name(node, proxy_name),
             namespace=namespace,
             labels={names.COMPONENT_LABEL: names.PROXY_COMPONENT},
             annotations=annotations,
             owner_references=None if owner is None else (owner,),
         ),
-        spec=LeaseSpec(holder_identity=node, lease_duration_seconds=round(LIVES), renew_time=renewed),
+        spec=LeaseSpec(holder_identity=node, lease_duration_seconds=round(LEASE_DURATION), renew_time=renewed),
     )
 
 
-def read(lease: Lease) -> NodeProxy:
+def parse_proxy_lease(lease: Lease) -> ProxyStatus:
     """What a Lease says, whoever wrote it."""
     said = lease.metadata.annotations or {}
-    services = version_of(said.get(names.PROGRAMMED_SERVICES_ANNOTATION))
-    slices = version_of(said.get(names.PROGRAMMED_SLICES_ANNOTATION))
+    services = parse_resource_version(said.get(names.PROGRAMMED_SERVICES_ANNOTATION))
+    slices = parse_resource_version(said.get(names.PROGRAMMED_SLICES_ANNOTATION))
     programmed = None
     if services is not None and slices is not None:
-        programmed = Programmed(services, slices, tuple(_keys(said.get(names.NOT_PROGRAMMED_ANNOTATION, ""))))
-    return NodeProxy(lease.spec.holder_identity or "", said.get(names.PROXY_NAME_ANNOTATION, ""), programmed)
+        programmed = ProgrammedReport(services, slices, tuple(_keys(said.get(names.NOT_PROGRAMMED_ANNOTATION, ""))))
+    return ProxyStatus(lease.spec.holder_identity or "", said.get(names.PROXY_NAME_ANNOTATION, ""), programmed)
 
 
-def _keys(text: str) -> Iterable[Key]:
+def _keys(text: str) -> Iterable[ObjectKey]:
     for each in text.split(","):
         namespace, slash, name = each.partition("/")
         if slash:

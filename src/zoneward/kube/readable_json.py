@@ -18,20 +18,20 @@ _ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 _REPLACEMENT: Final = rb"\ufffd"
-FAILURES: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises for what does not fit."""
 _T = TypeVar("_T")
 
 
-def decode(data: bytes | msgspec.Raw, type_: type[_T]) -> _T:
-    """One document. Raises what is in `FAILURES`."""
+def decode_json(data: bytes | msgspec.Raw, type_: type[_T]) -> _T:
+    """One document. Raises what is in `DECODE_ERRORS`."""
     try:
         return msgspec.json.decode(data, type=type_)
-    except FAILURES:
-        return msgspec.json.decode(readable(bytes(data)), type=type_)
+    except DECODE_ERRORS:
+        return msgspec.json.decode(simplify_json(bytes(data)), type=type_)
 
 
-def readable(data: bytes | bytearray | memoryview) -> bytes:
+def simplify_json(data: bytes | bytearray | memoryview) -> bytes:
     """The same JSON, of the same length: nested deeper than `DEEPEST`, lists and mappings are empty, and half a
     character (``\\ud800`` alone) is U+FFFD, as Go's decoder has it.
 

@@ -8,10 +8,10 @@ import re
 from typing import Final
 
 _UNSEEN: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0]")
-"""What Python takes for printable, and nobody sees: fillers, joiners and selectors of a form."""
+"""What Python takes for visible, and nobody sees: fillers, joiners and selectors of a form."""
 
 
-def visible(text: str) -> str:
+def printable(text: str) -> str:
     """The text in one line, with a question mark for each character that is none to be seen."""
     if not text.isprintable():
         text = "".join(each if each.isprintable() else "?" for each in text)

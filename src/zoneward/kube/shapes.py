@@ -5,19 +5,19 @@ from typing import get_args
 import msgspec
 from msgspec.structs import fields
 
-Shape = dict[str, "Shape | None"]
+FieldTree = dict[str, "FieldTree | None"]
 """The fields that are read of a mapping, or of each mapping in a list, and what is read of them; None: all of it."""
 
 
-def shape_of(annotation: object) -> Shape | None:
+def field_tree(annotation: object) -> FieldTree | None:
     """The fields of the struct that a type is or holds, by their names on the wire."""
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        return {field.encode_name: shape_of(field.type) for field in fields(annotation)}
-    return next((shape for part in get_args(annotation) if (shape := shape_of(part)) is not None), None)
+        return {field.encode_name: field_tree(field.type) for field in fields(annotation)}
+    return next((shape for part in get_args(annotation) if (shape := field_tree(part)) is not None), None)
 
 
-def united(one: Shape | None, other: Shape | None) -> Shape | None:
+def merge_trees(one: FieldTree | None, other: FieldTree | None) -> FieldTree | None:
     """What is read where a mapping may be of either shape."""
     if one is None or other is None:
         return None
-    return one | {name: united(one[name], shape) if name in one else shape for name, shape in other.items()}
+    return one | {name: merge_trees(one[name], shape) if name in one else shape for name, shape in other.items()}

@@ -6,13 +6,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from zoneward.kube.input_error import Misfit, show
+from zoneward.kube.input_error import FieldMismatch, show
 from zoneward.kube.objects import KINDS, Node, Object
-from zoneward.kube.shapes import Shape, shape_of
+from zoneward.kube.shapes import FieldTree, field_tree
 from zoneward.kube.text_encoding import is_half_a_pair
 
 
-class Head(NamedTuple):
+class ObjectHead(NamedTuple):
     """What has to be known of a value before it can be decoded."""
 
     api_version: str | None
@@ -21,52 +21,52 @@ class Head(NamedTuple):
     """Of a ``List``, its undecoded items; ``msgspec.UNSET`` where there is no such field."""
 
 
-class _Head(msgspec.Struct, gc=False, rename="camel"):
+class _KindAndItems(msgspec.Struct, gc=False, rename="camel"):
     api_version: str | None = None
     kind: str | None = None
     items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-_HEAD: Final = msgspec.json.Decoder(_Head)
+_HEAD: Final = msgspec.json.Decoder(_KindAndItems)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECTS: Final[dict[type[Object], msgspec.json.Decoder[Object]]] = {
     kind: msgspec.json.Decoder(kind) for kind in KINDS.values()
 }
-_SHAPES: Final = {kind: shape_of(kind) for kind in KINDS.values()}
+_SHAPES: Final = {kind: field_tree(kind) for kind in KINDS.values()}
 _TOP: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _COLON: Final = re.compile(rb"\\u003[aA]")
 _LARGE_BLOCK: Final = 1 << 20
 _DIGITS_OF_64_BITS: Final = 19
 
 
-def head_of(value: object) -> Head:
-    """Raises Misfit where the value is no mapping, or what its head holds is no text."""
+def object_head(value: object) -> ObjectHead:
+    """Raises FieldMismatch where the value is no mapping, or what its head holds is no text."""
     if isinstance(value, msgspec.Raw):
         try:
             head = _HEAD.decode(value)
             if head.items and _loses_a_field(value):
-                raise Misfit("", "each field once", "one twice", subject=head.kind or "")
-            return Head(head.api_version, head.kind, head.items)
+                raise FieldMismatch("", "each field once", "one twice", subject=head.kind or "")
+            return ObjectHead(head.api_version, head.kind, head.items)
         except msgspec.ValidationError:
             value = _untyped(value)
         except UnicodeDecodeError as error:
             raise _not_utf8(error, "") from None
     if not isinstance(value, dict):
-        raise Misfit("", "a mapping", show(value))
+        raise FieldMismatch("", "a mapping", show(value))
     for field in ("apiVersion", "kind"):
         text = value.get(field)
         if text is not None and not isinstance(text, str):
-            raise Misfit(field, "a string", _got(text, "a string"))
-    return Head(value.get("apiVersion"), value.get("kind"), value.get("items", msgspec.UNSET))
+            raise FieldMismatch(field, "a string", _got(text, "a string"))
+    return ObjectHead(value.get("apiVersion"), value.get("kind"), value.get("items", msgspec.UNSET))
 
 
-def items_of(array: msgspec.Raw) -> list[msgspec.Raw]:
+def array_items(array: msgspec.Raw) -> list[msgspec.Raw]:
     """The undecoded items of a JSON array."""
     return _ITEMS.decode(array)
 
 
-def decode(value: object, kind: type[Object]) -> Object:
-    """The value as a struct. Raises Misfit, with the field and the object's name, where it does not fit."""
+def decode_object(value: object, kind: type[Object]) -> Object:
+    """The value as a struct. Raises FieldMismatch, with the field and the object's name, where it does not fit."""
     thing = _decoded(value, kind)
     if isinstance(value, msgspec.Raw):
         _check_keys(value, thing)
@@ -94,7 +94,7 @@ def _decoded(value: object, kind: type[Object]) -> Object:
         raise _misfit(str(error), kind, value) from None
 
 
-def title(thing: Object) -> str:
+def object_title(thing: Object) -> str:
     """``Kind namespace/name``, or ``Kind name`` of what is in no namespace."""
     namespace = None if isinstance(thing, Node) else thing.metadata.namespace
     return _title(type(thing), namespace, thing.metadata.name)
@@ -111,12 +111,12 @@ def _title(kind: type[msgspec.Struct], namespace: object, name: object) -> str:
 # --- keys that stand twice --------------------------------------------------------------------------------------------
 
 
-class _Pairs(list[tuple[str, object]]):
+class _KeyValuePairs(list[tuple[str, object]]):
     """A JSON object with all that it says."""
 
 
 def _check_keys(raw: msgspec.Raw, thing: Object) -> None:
-    """Refuse JSON that says a field twice, of which a decoder keeps the last. Raises Misfit.
+    """Refuse JSON that says a field twice, of which a decoder keeps the last. Raises FieldMismatch.
 
     A decoder that keeps one of two loses a colon at least, so colons are counted first: that takes little more than
     half of the time that looking at all keys does.
@@ -125,13 +125,15 @@ def _check_keys(raw: msgspec.Raw, thing: Object) -> None:
     try:
         if _is_whole(text):
             return
-        pairs = json.loads(text.decode("utf-8", "replace"), object_pairs_hook=_Pairs, parse_int=str, parse_float=str)
+        pairs = json.loads(
+            text.decode("utf-8", "replace"), object_pairs_hook=_KeyValuePairs, parse_int=str, parse_float=str
+        )
         field = _repeated(pairs, _SHAPES[type(thing)])
     except RecursionError:
         # What nobody reads may be nested deeper than is looked at.
         return
     if field is not None:
-        raise Misfit(field, "each key once", "it twice", subject=title(thing))
+        raise FieldMismatch(field, "each key once", "it twice", subject=object_title(thing))
 
 
 def _is_whole(text: bytes) -> bool:
@@ -144,9 +146,9 @@ def _is_whole(text: bytes) -> bool:
     return text.count(b":") == again.count(b":") and not _COLON.search(text)
 
 
-def _repeated(value: object, shape: Shape | None) -> str | None:
+def _repeated(value: object, shape: FieldTree | None) -> str | None:
     """The path of the first key that stands twice, of those that are read."""
-    if isinstance(value, _Pairs):
+    if isinstance(value, _KeyValuePairs):
         seen: set[str] = set()
         for key, held in value:
             if shape is not None and key not in shape:
@@ -192,12 +194,12 @@ _WORDS: Final = {
 }
 
 
-def misfit(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> Misfit:
+def field_mismatch(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> FieldMismatch:
     """What a struct's decoder found wrong with a value that is not at hand any more."""
     return _misfit(str(error), kind, msgspec.UNSET)
 
 
-def _misfit(message: str, kind: type[msgspec.Struct], value: object) -> Misfit:
+def _misfit(message: str, kind: type[msgspec.Struct], value: object) -> FieldMismatch:
     """``value`` UNSET: it could not be read as plain values, and the message has to do."""
     told = _told(message)
     steps, held = _follow(told["path"] or "", value)
@@ -207,16 +209,16 @@ def _misfit(message: str, kind: type[msgspec.Struct], value: object) -> Misfit:
     subject = _title(kind, names.get("namespace"), names.get("name")) if isinstance(value, dict) else kind.__name__
     if told["key"] and isinstance(held, dict):
         stray = next((key for key in held if not isinstance(key, str)), None)
-        return Misfit(field, "keys that are strings", _got(stray, "a string"), subject=subject)
+        return FieldMismatch(field, "keys that are strings", _got(stray, "a string"), subject=subject)
     words = [_WORDS.get(word, word) for word in (told["expected"] or "").split(" | ") if word not in ("", "null")]
     expected = _either(words) if words else "a number in range"
     if told["bound"]:
         expected = f"an integer of {32 if len(told['bound']) < _DIGITS_OF_64_BITS else 64} bits"
     got = _got(held, expected) if value is not msgspec.UNSET else _WORDS.get(told["got"] or "", "a very large number")
-    return Misfit(field, expected, got, subject=subject)
+    return FieldMismatch(field, expected, got, subject=subject)
 
 
-def _drop_nulls(value: object, shape: Shape | None) -> None:
+def _drop_nulls(value: object, shape: FieldTree | None) -> None:
     """Remove the nulls from all fields: to the API a null is the same as an absent field. Those in maps and lists stay,
     where they are mistakes.
     """
@@ -277,6 +279,6 @@ def _untyped(raw: msgspec.Raw) -> object:
         return msgspec.UNSET
 
 
-def _not_utf8(error: UnicodeDecodeError, subject: str) -> Misfit:
+def _not_utf8(error: UnicodeDecodeError, subject: str) -> FieldMismatch:
     got = "half of a surrogate pair" if is_half_a_pair(error) else f"0x{error.object[error.start]:02x}"
-    return Misfit("", "UTF-8 text", got, subject=subject)
+    return FieldMismatch("", "UTF-8 text", got, subject=subject)

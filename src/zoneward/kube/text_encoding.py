@@ -11,7 +11,7 @@ from typing import Final
 from zoneward.kube.input_error import InputError, show
 
 BLOCK: Final = 1 << 16
-"""As many bytes as `sniff` wants to see, where there are as many."""
+"""As many bytes as `detect_encoding` wants to see, where there are as many."""
 MAX_BYTES: Final = 4 << 30
 """Largest input, unpacked: three times what the largest clusters have. It stops bombs and endless pipes."""
 MAX_RATIO: Final = 200
@@ -30,7 +30,7 @@ _KEY: Final = rb"""\"(?:[^"\\\n]|\\.)*\"|'[^'\n]*'|[^\s\-?:,\[\]{}#&*!|>'"%@`][^
 _YAML_OR_JSON: Final = re.compile(rb"(?:-[ \t]+)*+(?:-?(?:\s|$)|[{\[&!#]|(?:" + _KEY + rb")[ \t]*:(?:\s|$))")
 
 
-def sniff(source: str, head: bytes) -> str:
+def detect_encoding(source: str, head: bytes) -> str:
     """Refuse what cannot be YAML or JSON, by its first block, as it lies in the file (gzip and UTF-16 included).
 
     Returns the text's encoding: ``utf-8``, ``utf-16-le`` or ``utf-16-be``. Raises InputError.
@@ -63,9 +63,9 @@ def sniff(source: str, head: bytes) -> str:
     return encoding
 
 
-def unpack(source: str, data: bytes | bytearray) -> bytes | bytearray:
+def decode_text(source: str, data: bytes | bytearray) -> bytes | bytearray:
     """The data as UTF-8 without a byte order mark; the same object where it is that already. Raises InputError."""
-    encoding = sniff(source, bytes(data[:BLOCK]))
+    encoding = detect_encoding(source, bytes(data[:BLOCK]))
     if data.startswith(_GZIP):
         data = _decompress(source, data, may_hold_zeros=encoding != "utf-8")
     if encoding != "utf-8":

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from zoneward.kube.input_error import InputError, Misfit, show
+from zoneward.kube.input_error import FieldMismatch, InputError, show
 from zoneward.lab.csv_lines import BLANK, NOTHING, Stretch, blocks, extent, stretches
 from zoneward.lab.csv_rows import Rows, cells_of, parsed
 from zoneward.lab.datasets import MOST_ZONES, ROWS_PER_CHUNK, Chunk, Held, Inputs, stratified
@@ -140,7 +140,7 @@ def _zones(path: str, file: BinaryIO) -> tuple[str, ...]:
         raise InputError(path, f"expected {_HEADER}, got an empty file")
     try:
         name, *zones = (cell.strip() for cell in cells_of(line.removeprefix(_BOM).rstrip(BLANK), most=_MOST_HEADER))
-    except Misfit as misfit:
+    except FieldMismatch as misfit:
         raise _error(path, 1, misfit) from None
     if name != "name":
         raise InputError(path, "row 1", f"expected {_HEADER}, got {show(name)} first")
@@ -152,5 +152,5 @@ def _zones(path: str, file: BinaryIO) -> tuple[str, ...]:
     return tuple(zones)
 
 
-def _error(path: str, row: int, misfit: Misfit) -> InputError:
+def _error(path: str, row: int, misfit: FieldMismatch) -> InputError:
     return InputError(path, f"row {row}", misfit.field, f"expected {misfit.expected}, got {misfit.got}")

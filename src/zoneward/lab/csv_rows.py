@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from zoneward.kube.input_error import Misfit, show
+from zoneward.kube.input_error import FieldMismatch, show
 from zoneward.lab.datasets import MOST_PER_ZONE, Integers
 from zoneward.lab.scoring import kept_in
 from zoneward.routing.compiled import compiled
@@ -37,11 +37,11 @@ class Rows:
     demand: Integers
     supply: Integers
     lines: Integers
-    bad: tuple[int, Misfit] | None
+    bad: tuple[int, FieldMismatch] | None
 
 
 def row_of(line: bytes, zones: Sequence[str]) -> tuple[str, list[int]]:
-    """A row's name, and the nodes of each zone followed by the endpoints of each. Raises `Misfit`.
+    """A row's name, and the nodes of each zone followed by the endpoints of each. Raises `FieldMismatch`.
 
     Cells are cut at commas and may be quoted as in RFC 4180, but for line ends in quotes. Spaces before a cell don't
     count, and any number of them may stand between nodes and endpoints and after them, as for the proposal's tool.
@@ -50,42 +50,42 @@ def row_of(line: bytes, zones: Sequence[str]) -> tuple[str, list[int]]:
     columns = len(zones) + 1
     if len(cells) < columns:
         got = str(len(cells)) if line.strip() else "an empty line"
-        raise Misfit(zones[len(cells) - 1], f"{columns} columns", got)
+        raise FieldMismatch(zones[len(cells) - 1], f"{columns} columns", got)
     if len(cells) > columns:
-        raise Misfit("", f"{columns} columns", str(len(cells)))
+        raise FieldMismatch("", f"{columns} columns", str(len(cells)))
     demand, supply = [], []
     for zone, cell in zip(zones, cells[1:], strict=True):
         numbers = cell.split()
         if len(numbers) != 2:
-            raise Misfit(zone, "nodes and endpoints with a space between", show(cell))
+            raise FieldMismatch(zone, "nodes and endpoints with a space between", show(cell))
         demand.append(_count(zone, "nodes", numbers[0]))
         supply.append(_count(zone, "endpoints", numbers[1]))
     if not any(demand):
-        raise Misfit("", "a node in one of the zones", "none")
+        raise FieldMismatch("", "a node in one of the zones", "none")
     return cells[0].lstrip(" "), demand + supply
 
 
 def _count(zone: str, what: str, written: str) -> int:
     number = int(written) if _NUMBER.fullmatch(written) else -1
     if not 0 <= number <= MOST_PER_ZONE:
-        raise Misfit(zone, f"{what} as a whole number from 0 to {MOST_PER_ZONE:,}", show(written))
+        raise FieldMismatch(zone, f"{what} as a whole number from 0 to {MOST_PER_ZONE:,}", show(written))
     return number
 
 
 def cells_of(line: bytes, *, most: int = MOST_BYTES) -> list[str]:
-    """A line cut at its commas; quoted cells without their quotes. Raises `Misfit`."""
+    """A line cut at its commas; quoted cells without their quotes. Raises `FieldMismatch`."""
     if len(line) > most:
-        raise Misfit("", f"at most {most:,} bytes", "more")
+        raise FieldMismatch("", f"at most {most:,} bytes", "more")
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        raise Misfit("", "UTF-8", f"byte 0x{line[error.start]:02x}") from None
+        raise FieldMismatch("", "UTF-8", f"byte 0x{line[error.start]:02x}") from None
     if '"' not in text:
         return text.split(",")
     try:
         return next(csv.reader([text], strict=True, skipinitialspace=True))
     except csv.Error:
-        raise Misfit("", "quotes in pairs around cells, and doubled within", show(text)) from None
+        raise FieldMismatch("", "quotes in pairs around cells, and doubled within", show(text)) from None
 
 
 def parsed(lines: bytes, ends: Integers, zones: Sequence[str]) -> Rows:
@@ -97,7 +97,7 @@ def parsed(lines: bytes, ends: Integers, zones: Sequence[str]) -> Rows:
         line = lines[ends[row - 1] if row else 0 : ends[row] - 1].removesuffix(b"\r")
         try:
             names[row], numbers[row] = row_of(line, zones)
-        except Misfit as misfit:
+        except FieldMismatch as misfit:
             good[row] = False
             bad = bad or (row, misfit)
     kept = np.flatnonzero(good)

@@ -11,7 +11,7 @@ from typing import IO, Final
 import numpy as np
 import polars as pl
 
-from zoneward.kube.csv_cells import FORMULA
+from zoneward.kube.csv_cells import CSV_FORMULA
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import FATE, SCORED, Reals, slices_share, totals
@@ -70,7 +70,7 @@ class LikeTopologySimulator:
         # By way of memory: polars would write past the buffer of a file.
         text = BytesIO()
         # Names are somebody's text.
-        names = names.str.replace(FORMULA, "'${1}")
+        names = names.str.replace(CSV_FORMULA, "'${1}")
         written.insert_column(0, names).write_csv(text, include_header=False, null_value=INVALID)
         self._file.write(text.getbuffer())
 

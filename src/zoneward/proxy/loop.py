@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.netlink.messages import FAMILIES, Family
@@ -37,8 +37,8 @@ _AT_ONCE: Final = 200
 class Table(Protocol):
     """Where the Services of one family are put; `zoneward.proxy.kernel.programming.FamilyTable` is one."""
 
-    def put(self, service: Key, served: Served | None) -> None: ...
-    def waits(self, service: Key) -> bool: ...
+    def put(self, service: ObjectKey, served: Served | None) -> None: ...
+    def waits(self, service: ObjectKey) -> bool: ...
 
 
 class ProxyLoop:
@@ -57,10 +57,10 @@ class ProxyLoop:
         *,
         metrics: Metrics,
         log: Log | None = None,
-        after: Callable[[Key, Served | None, Served | None], None] = lambda *_: None,
-        on_too_large: Callable[[Key, TooLarge], None] = lambda *_: None,
-        on_lost: Callable[[Family, Key, tuple[str, ...]], None] = lambda *_: None,
-        on_selection_failed: Callable[[Key, str], None] = lambda _service, _why: None,
+        after: Callable[[ObjectKey, Served | None, Served | None], None] = lambda *_: None,
+        on_too_large: Callable[[ObjectKey, TooLarge], None] = lambda *_: None,
+        on_lost: Callable[[Family, ObjectKey, tuple[str, ...]], None] = lambda *_: None,
+        on_selection_failed: Callable[[ObjectKey, str], None] = lambda _service, _why: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -75,35 +75,35 @@ class ProxyLoop:
         self._mistakes = MistakeLog(log or Silent())
         self.tables: Final[dict[Family, Table]] = {}
         self._begun = now()
-        self._changed: dict[Key, float] = {}
+        self._changed: dict[ObjectKey, float] = {}
         """Not selected anew yet, and since when."""
-        self._put: dict[Family, dict[Key, float]] = {family: {} for family in FAMILIES}
+        self._put: dict[Family, dict[ObjectKey, float]] = {family: {} for family in FAMILIES}
         """On the way to the kernel, and since when."""
-        self._triggers: dict[Key, datetime] = {}
+        self._triggers: dict[ObjectKey, datetime] = {}
         self._claims = {family: Claims() for family in FAMILIES}
-        self.lost: Final[dict[Family, dict[Key, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
+        self.lost: Final[dict[Family, dict[ObjectKey, tuple[str, ...]]]] = {family: {} for family in FAMILIES}
         """What other Services have of all that one asks for, in words (`Claims.lost`)."""
-        self._served: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+        self._served: dict[Family, dict[ObjectKey, Served]] = {family: {} for family in FAMILIES}
         """As last put."""
-        self._programmed: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
+        self._programmed: dict[Family, dict[ObjectKey, Served]] = {family: {} for family in FAMILIES}
         """As the kernel has it."""
         self._something = asyncio.Event()
-        self.left_out: Final[set[Key]] = set()
+        self.left_out: Final[set[ObjectKey]] = set()
         """Services that could not be selected for, and are in the kernel as they were before."""
-        self._tries: dict[Key, int] = {}
+        self._tries: dict[ObjectKey, int] = {}
         """Of these, in a row."""
-        self.too_large: Final[dict[Key, TooLarge]] = {}
+        self.too_large: Final[dict[ObjectKey, TooLarge]] = {}
         """Services that are in the kernel as they were before, but for endpoints that are gone."""
         self.selected: Final = asyncio.Event()
         """Set once all Services that were listed are put into the tables; it stays set."""
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
-    def served(self, family: Family) -> Mapping[Key, Served]:
+    def served(self, family: Family) -> Mapping[ObjectKey, Served]:
         """All Services as they are served."""
         return self._served[family]
 
-    def waits(self, service: Key) -> bool:
+    def waits(self, service: ObjectKey) -> bool:
         """Whether a Service is on its way to the kernel."""
         return service in self._changed or any(table.waits(service) for table in self.tables.values())
 
@@ -119,7 +119,7 @@ class ProxyLoop:
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
-    def changed(self, service: Key, trigger: str | None = None) -> None:
+    def changed(self, service: ObjectKey, trigger: str | None = None) -> None:
         """A Service or what belongs to it is another one now. ``trigger``: since when, as a slice tells it."""
         if service not in self._changed:
             self._changed[service] = self._clock()
@@ -155,7 +155,7 @@ class ProxyLoop:
             if before is not after:
                 self._after(service, before, after)
 
-    def refused(self, family: Family, service: Key) -> None:
+    def refused(self, family: Family, service: ObjectKey) -> None:
         """The kernel does not take a Service as it is: that is told, and nothing waits for it."""
         self._put[family].pop(service, None)
         self._triggers.pop(service, None)
@@ -187,7 +187,7 @@ class ProxyLoop:
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _put_one(self, service: Key, since: float) -> None:
+    def _put_one(self, service: ObjectKey, since: float) -> None:
         try:
             found = self._known.served(service)
         except TooLarge as error:
@@ -210,7 +210,7 @@ class ProxyLoop:
         if not any(service in put for put in self._put.values()):
             self._triggers.pop(service, None)
 
-    def _left(self, service: Key, error: TooLarge) -> dict[Family, Served]:
+    def _left(self, service: ObjectKey, error: TooLarge) -> dict[Family, Served]:
         """What stays of one that is too large: the ports and addresses that it had, and those of its endpoints that are
         still there."""
         is_new = service not in self.too_large
@@ -223,7 +223,7 @@ class ProxyLoop:
             if (asked := claims.asked(service)) is not None
         }
 
-    def _put_in(self, family: Family, found: Mapping[Key, Served | None], since: float) -> None:
+    def _put_in(self, family: Family, found: Mapping[ObjectKey, Served | None], since: float) -> None:
         """Services as they are served from now on, in one family."""
         before, table = self._served[family], self.tables[family]
         for service, served in found.items():
@@ -238,7 +238,7 @@ class ProxyLoop:
             self._put[family].setdefault(service, since)
             table.put(service, served)
 
-    def _look_at_lost(self, family: Family, service: Key) -> None:
+    def _look_at_lost(self, family: Family, service: ObjectKey) -> None:
         before, what = self.lost[family], self._claims[family].lost(service)
         if what == before.get(service, ()):
             return

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
 from zoneward.client.resources import LEASES, micro_time
-from zoneward.client.writer import Sender, Writer
+from zoneward.client.writer import Writer, WriteTransport
 from zoneward.kube.objects import ObjectMeta, OwnerReference
-from zoneward.kube.proxy_lease import RENEWED, Programmed, lease_of
+from zoneward.kube.proxy_lease import RENEW_INTERVAL, ProgrammedReport, build_proxy_lease
 
 LEAST: Final = 10.0
 """Seconds between two writes."""
@@ -36,12 +36,12 @@ class NodeLease:
 
     def __init__(
         self,
-        connection: Sender,
+        connection: WriteTransport,
         *,
         namespace: str,
         node: str,
         proxy_name: str = "",
-        programmed: Callable[[], Programmed | None],
+        programmed: Callable[[], ProgrammedReport | None],
         owner: Callable[[], OwnerReference | None] = lambda: None,
         on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
         clock: Callable[[], float] | None = None,
@@ -56,7 +56,7 @@ class NodeLease:
         self._now, self._sleep, self._chance = now, sleep, chance
         self._there: ObjectMeta | None = None
         """Of the Lease as we last wrote or read it; None: it has to be looked for."""
-        self._told: Programmed | None = None
+        self._told: ProgrammedReport | None = None
         self._renewed = 0.0
 
     async def run(self) -> NoReturn:
@@ -64,14 +64,14 @@ class NodeLease:
         while (programmed := self._programmed()) is None:
             await self._sleep(_LOOK)
         while True:
-            due = self._clock() - self._renewed >= RENEWED - LEAST / 2
+            due = self._clock() - self._renewed >= RENEW_INTERVAL - LEAST / 2
             pause = LEAST
             if programmed is not None and (due or programmed != self._told):
                 pause = await self._renew(programmed)
             await self._sleep(pause * (1 + _SPREAD * self._chance()))
             programmed = self._programmed() or self._told
 
-    async def _renew(self, programmed: Programmed) -> float:
+    async def _renew(self, programmed: ProgrammedReport) -> float:
         """Seconds, at least, until the next write."""
         started = self._clock()
         try:
@@ -84,8 +84,8 @@ class NodeLease:
         self._told, self._renewed = programmed, started
         return LEAST
 
-    async def _write(self, programmed: Programmed) -> None:
-        lease = lease_of(
+    async def _write(self, programmed: ProgrammedReport) -> None:
+        lease = build_proxy_lease(
             self._node,
             programmed,
             namespace=self._namespace,

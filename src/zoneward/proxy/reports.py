@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.list_watch_decoder import Unreadable
-from zoneward.client.resources import AnyResource, Key
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import AnyWatchedResource, ObjectKey
 from zoneward.daemon.log import Log
 from zoneward.daemon.unreadable import log_unreadable
 from zoneward.kube.input_error import show
@@ -24,27 +24,27 @@ class Reports:
         *,
         log: Log,
         teller: Teller,
-        service: Callable[[Key], Service | None],
+        service: Callable[[ObjectKey], Service | None],
         said: Callable[[CallFailed], str],
     ) -> None:
         self._metrics, self._log, self._teller, self._service, self._said = metrics, log, teller, service, said
 
     # --- Services -----------------------------------------------------------------------------------------------------
 
-    def refused(self, family: Family, service: Key, why: str) -> None:
+    def refused(self, family: Family, service: ObjectKey, why: str) -> None:
         """The kernel does not take one."""
         self._metrics.refused[family] += 1
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
         self._tell(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
-    def too_large(self, service: Key, error: TooLarge) -> None:
+    def too_large(self, service: ObjectKey, error: TooLarge) -> None:
         """One asks for more than one may have."""
         self._metrics.refused[error.family] += 1
         why = f"it is too large: {error}"
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
         self._tell(service, NOT_PROGRAMMED, why)
 
-    def lost(self, family: Family, service: Key, what: tuple[str, ...]) -> None:
+    def lost(self, family: Family, service: ObjectKey, what: tuple[str, ...]) -> None:
         """What a Service asks for and other Services have; nothing: it has all of it by now."""
         if what:
             taken = ", ".join(what)
@@ -53,25 +53,25 @@ class Reports:
             )
             self._tell(service, ADDRESS_CONTESTED, f"it does not get what is another Service's: {taken}")
 
-    def left_out(self, service: Key, what: tuple[str, ...]) -> None:
+    def left_out(self, service: ObjectKey, what: tuple[str, ...]) -> None:
         """What of a Service cannot be served; nothing: all of it can by now."""
         if what:
             values = "; ".join(what)
             self._log.warning("a part of a Service is left out", service="/".join(service), values=values)
             self._tell(service, PARTLY_PROGRAMMED, f"not programmed: {values}")
 
-    def selection_failed(self, service: Key, why: str) -> None:
+    def selection_failed(self, service: ObjectKey, why: str) -> None:
         """A mistake in the program: the log has its place."""
         self._tell(service, NOT_PROGRAMMED, f"a mistake in the program: {why}; it stays as it was, and is tried again")
 
     def node_address_left_out(self, address: str) -> None:
         self._log.warning("an address of the Node is left out, being no IP address", address=show(address))
 
-    def no_health_port(self, service: Key, port: int, why: str) -> None:
+    def no_health_port(self, service: ObjectKey, port: int, why: str) -> None:
         self._log.warning("a health check node port can't be served", service="/".join(service), port=port, error=why)
         self._tell(service, NO_HEALTH_PORT, f"the health check node port {port} can't be served: {why}")
 
-    def _tell(self, key: Key, reason: str, note: str) -> None:
+    def _tell(self, key: ObjectKey, reason: str, note: str) -> None:
         service = self._service(key)
         if service is not None:
             self._teller.tell(service, reason, note)
@@ -94,7 +94,7 @@ class Reports:
     def connections_not_seen(self, why: str) -> None:
         self._log.warning("connections could not be counted", error=why)
 
-    def unreadable(self, found: Unreadable) -> None:
+    def unreadable(self, found: UnreadableObject) -> None:
         """An object cannot be read, and what was there of it stays in force."""
         log_unreadable(self._log, found)
         if found.name:
@@ -102,7 +102,7 @@ class Reports:
 
     # --- the API server -----------------------------------------------------------------------------------------------
 
-    def not_heard(self, resource: AnyResource, error: CallFailed) -> None:
+    def not_heard(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         """A list or watch broke off."""
         self._metrics.watch_failed(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning

@@ -11,15 +11,15 @@ from msgspec.json import encode
 
 from zoneward import __version__
 from zoneward.client.api_errors import CallFailed, NotFound
-from zoneward.client.auth.client_config import Access
-from zoneward.client.error_messages import complaint, worded
-from zoneward.client.informers import follow
-from zoneward.client.list_watch_decoder import Unreadable
-from zoneward.client.reflector import Timing
-from zoneward.client.resources import NODES, SERVICES, AnyResource, Key, LiveNode
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.error_messages import log_message, to_input_error
+from zoneward.client.informers import run_informers
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.reflector import ReflectorTiming
+from zoneward.client.resources import NODES, SERVICES, AnyWatchedResource, LiveNode, ObjectKey
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import Standing
-from zoneward.client.writer import Outcome, Writer, outcome_of
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.garbage import collected_seldom
 from zoneward.daemon.health import Check, Health, Heartbeat, running, synced
 from zoneward.daemon.listening import Listen
@@ -29,7 +29,7 @@ from zoneward.daemon.status_server import StatusServer
 from zoneward.daemon.unreadable import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
+from zoneward.kube.objects import NodeAddress, OwnerReference, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.exposition import MetricsPage, Moment
 from zoneward.proxy.health.health_ports import HealthPorts
@@ -70,7 +70,7 @@ class NodeProxy:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
         node: str,
         configuration: Configuration,
@@ -119,8 +119,8 @@ class NodeProxy:
                 expected = f"expected the name of a Node of the cluster, got {self._node!r}"
                 raise InputError("--node", expected, str(error)) from None
             except CallFailed as error:
-                if outcome_of(error) is Outcome.REFUSED:
-                    raise complaint(error, self._access, now=datetime.now(UTC)) from error
+                if write_outcome(error) is WriteOutcome.REFUSED:
+                    raise to_input_error(error, self._access, now=datetime.now(UTC)) from error
                 self._log.warning("the API server does not answer", error=self._said(error))
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
@@ -129,13 +129,13 @@ class NodeProxy:
 
     def _compose(self, transport: Transport) -> None:
         settings, gates, log = self._settings, self._configuration.gates, self._log
-        self._standing = Standing(transport, clock=self._clock)
+        self._standing = WatchHealth(transport, clock=self._clock)
         self._watermark = Watermark()
         self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=lambda family: self._loop.waiting_since(family))
         self._health.node(is_eligible(self._own))
         self._known = Known(
             self._node,
-            zone=zone_of(self._own) if self._own is not None else None,
+            zone=node_zone(self._own) if self._own is not None else None,
             gates=gates,
             proxy_name=settings.proxy_name,
             max_entries=settings.max_service_entries,
@@ -229,11 +229,11 @@ class NodeProxy:
     async def _work(self, stop: asyncio.Event) -> None:
         self._begin(
             "the watches",
-            follow(
+            run_informers(
                 self._standing,
                 self._known,
                 queries=self._known.queries,
-                timing=Timing(longest_pause=LONGEST_PAUSE),
+                timing=ReflectorTiming(longest_pause=LONGEST_PAUSE),
                 on_trouble=self._not_heard,
                 on_current=lambda resource, version: self._watermark.received(resource.kind, version),
             ),
@@ -331,7 +331,7 @@ class NodeProxy:
             on_trouble=self._reports.not_programmed,
         )
 
-    def _changed(self, service: Key, trigger: str | None) -> None:
+    def _changed(self, service: ObjectKey, trigger: str | None) -> None:
         self._watermark.changed(service)
         self._loop.changed(service, trigger)
 
@@ -356,7 +356,7 @@ class NodeProxy:
         self._loop.programmed(family, done)
         self._health.programmed(self._clock(), family)
 
-    def _is_programmed(self, service: Key, before: Served | None, after: Served | None) -> None:
+    def _is_programmed(self, service: ObjectKey, before: Served | None, after: Served | None) -> None:
         one = after or before
         if self._counting is not None and one is not None:
             self._counting.programmed(service, one.family, after)
@@ -366,11 +366,11 @@ class NodeProxy:
             port = next((each.health_check_port for each in families if each.health_check_port is not None), None)
             self._health_ports.put(service, port, max((each.healthy for each in families), default=0))
 
-    def _refused(self, family: Family, service: Key, why: str) -> None:
+    def _refused(self, family: Family, service: ObjectKey, why: str) -> None:
         self._loop.refused(family, service)
         self._reports.refused(family, service, why)
 
-    def _not_heard(self, resource: AnyResource, error: CallFailed) -> None:
+    def _not_heard(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         self._standing.trouble(resource, error)
         self._reports.not_heard(resource, error)
 
@@ -431,14 +431,14 @@ class NodeProxy:
         )
 
     def _said(self, error: CallFailed) -> str:
-        return worded(error, self._access, now=datetime.now(UTC))
+        return log_message(error, self._access, now=datetime.now(UTC))
 
 
 def _addresses(node: LiveNode) -> tuple[NodeAddress, ...]:
     return (node.status.addresses if node.status is not None else None) or ()
 
 
-def _service_of(found: Unreadable) -> Key:
+def _service_of(found: UnreadableObject) -> ObjectKey:
     """The Service that an object that cannot be read is, or belongs to; with an empty name where it does not say."""
     if found.resource.kind == SERVICES.kind:
         return found.key

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from zoneward.client.api_errors import ApiError, CallFailed
-from zoneward.client.list_watch_decoder import Unreadable
+from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import EVENTS
 from zoneward.client.resources import Event as Written
-from zoneward.client.writer import Outcome, Writer, outcome_of
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
@@ -72,7 +72,7 @@ class Teller:
         """At once, and without waiting for anything."""
         self._tell(service, Event("Warning", reason, f"Node {self._node}: {note}"))
 
-    def tell_unreadable(self, found: Unreadable) -> None:
+    def tell_unreadable(self, found: UnreadableObject) -> None:
         """As `tell`, of an object of any kind."""
         event = unreadable_event(found)
         note = replace(event, message=f"Node {self._node}: {event.message}")
@@ -109,14 +109,14 @@ class Teller:
             try:
                 await self._writer.create(EVENTS, event)
             except CallFailed as error:
-                outcome = outcome_of(error)
-                if outcome is Outcome.EXISTS:
+                outcome = write_outcome(error)
+                if outcome is WriteOutcome.EXISTS:
                     # Nobody else has this name: an answer was lost.
                     return
                 about = event.regarding
-                is_over = outcome in (Outcome.REFUSED, Outcome.MISSING, Outcome.TERMINATING)
+                is_over = outcome in (WriteOutcome.REFUSED, WriteOutcome.MISSING, WriteOutcome.TERMINATING)
                 # Events of a namespace that is being deleted are nobody's loss.
-                write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
+                write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
                 write(
                     "an Event could not be written",
                     service=f"{about.namespace}/{about.name}",

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Group, RenderableType
 
-from zoneward.kube.csv_cells import safe_cell
+from zoneward.kube.csv_cells import safe_csv_cell
 from zoneward.report.tables import aligned, in_short
 from zoneward.report.text import AnyText, Text, as_they_come
 from zoneward.routing.request.approach import NO_APPROACH
@@ -101,7 +101,7 @@ def comparison_csv(comparisons: Iterable[Comparison]) -> str:
         for candidate in view.approaches:
             values = msgspec.structs.astuple(candidate)
             cells = [*service, *map(_cell, values), _cell(candidate.approach == view.best)]
-            writer.writerow(map(safe_cell, cells))
+            writer.writerow(map(safe_csv_cell, cells))
     return text.getvalue()
 
 

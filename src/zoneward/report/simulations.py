@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rich.console import Group, RenderableType
 
-from zoneward.kube.csv_cells import safe_cell
+from zoneward.kube.csv_cells import safe_csv_cell
 from zoneward.report.tables import aligned
 from zoneward.report.text import AnyText, Text, as_they_come
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
@@ -224,7 +224,7 @@ def simulation_csv(simulation: Simulation) -> str:
             counts = (each.wins, each.ties, each.fell_back)
             partial = str(simulation.partial).lower()
             cells = (band.name, band.rows, each.algorithm, each.encoding, *values, *counts, partial)
-            writer.writerow(map(safe_cell, cells))
+            writer.writerow(map(safe_csv_cell, cells))
     return text.getvalue()
 
 

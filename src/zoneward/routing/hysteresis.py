@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from zoneward.kube.objects import Identity
+from zoneward.kube.objects import EndpointIdentity
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.placement.groups import Group
 
@@ -19,7 +19,7 @@ class Previous:
     """
 
     in_force: str | None = None
-    placement: Mapping[Identity, Group] = field(default_factory=dict)
+    placement: Mapping[EndpointIdentity, Group] = field(default_factory=dict)
 
 
 NOTHING_BEFORE = Previous()

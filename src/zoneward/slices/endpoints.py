@@ -9,15 +9,15 @@ from zoneward.kube.formats import endpoint_address
 from zoneward.kube.objects import (
     Endpoint,
     EndpointConditions,
+    EndpointIdentity,
     EndpointPort,
     EndpointSlice,
-    Identity,
     ObjectReference,
     Pod,
     PodIP,
     Service,
+    has_ready_condition,
     identity,
-    says_ready,
 )
 from zoneward.routing.placement.groups import Group
 from zoneward.slices.ports import PortKey, has_named_targets, port_key, ports_of
@@ -42,8 +42,8 @@ class PortGroup:
     """
 
     ports: tuple[EndpointPort, ...]
-    endpoints: dict[Identity, Endpoint]
-    slice_groups: dict[Identity, Group | None] = field(default_factory=dict)
+    endpoints: dict[EndpointIdentity, Endpoint]
+    slice_groups: dict[EndpointIdentity, Group | None] = field(default_factory=dict)
 
 
 def address_types(service: Service, pods: Iterable[Pod] | None = None) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def endpoint_of(pod: Pod, service: Service, *, zone: str | None, address_type: s
     if not addresses:
         return None
     meta, spec = pod.metadata, pod.spec
-    serving = says_ready(pod.status.conditions)
+    serving = has_ready_condition(pod.status.conditions)
     terminating = meta.deletion_timestamp is not None
     ready = service.spec.publish_not_ready_addresses is True or (serving and not terminating)
     named = spec.hostname and spec.subdomain == service.metadata.name
@@ -139,7 +139,7 @@ class Recipe:
 def endpoints_of_slices(slices: Iterable[EndpointSlice]) -> dict[PortKey, PortGroup]:
     """The endpoints that slices hold already, for snapshots without Pods: each once, without its hints."""
     groups: dict[PortKey, PortGroup] = {}
-    seen: set[Identity] = set()
+    seen: set[EndpointIdentity] = set()
     for each in sorted(slices, key=lambda each: each.metadata.name):
         for endpoint in each.endpoints or ():
             key = identity(endpoint)

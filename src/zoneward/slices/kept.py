@@ -9,7 +9,7 @@ Service's ports and families, settings) is rare, and costs as much as a start. S
 
 from collections.abc import Container, Hashable, Iterable, Mapping
 
-from zoneward.kube.adoption_marks import selector_of
+from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing.conditions import conditions_of
 from zoneward.routing.events import events_of, upstream_events_of
@@ -136,7 +136,7 @@ class KeptService:
         service, surroundings = self._service, self._surroundings
         if service.spec.type == "ExternalName":
             return ServicePlan(service, (), (), (), surplus=self._by_manager()[0])
-        if not selector_of(service):
+        if not effective_selector(service):
             return plan_unmanaged(service, *self._by_manager(), surroundings)
         if self._families is None:
             self._families = self._made()

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Identity, Pod, identity
+from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointPort, EndpointSlice, Pod, identity
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.crowd import Cell, Crowd, Member
 from zoneward.routing.placement.groups import Group
@@ -28,7 +28,7 @@ class KeptEndpoint(Member):
 
     __slots__ = ("ports",)
 
-    def __init__(self, endpoint: Endpoint, key: Identity, before: Group | None, ports: PortKey) -> None:
+    def __init__(self, endpoint: Endpoint, key: EndpointIdentity, before: Group | None, ports: PortKey) -> None:
         # Not by the other `__init__`: there are tens of thousands.
         self.endpoint = endpoint
         self.identity = key
@@ -67,7 +67,7 @@ class KeptFamily:
         self.crowd: Final = Crowd(apart=apart, members=self._in_order)
         self._recipe = recipe
         self._portless = portless
-        self._members: dict[Identity, KeptEndpoint] = {}
+        self._members: dict[EndpointIdentity, KeptEndpoint] = {}
         self._loose: set[KeptEndpoint] = set()
         self._unsettled: dict[str, KeptSlice] = dict(slices.own)
         self._told: Mapping[Cell, Group | None] = {}
@@ -129,7 +129,7 @@ class KeptFamily:
         self._unsettled.pop(name, None)
         self._told_anew(self.slices.drop(name))
 
-    def _enter(self, pod: Pod, placement: Mapping[Identity, Group] | None) -> None:
+    def _enter(self, pod: Pod, placement: Mapping[EndpointIdentity, Group] | None) -> None:
         if not has_endpoint(pod):
             return
         recipe = self._recipe
@@ -188,7 +188,7 @@ class KeptFamily:
         if counted:
             self.crowd.add(member)
 
-    def _told_anew(self, keys: Iterable[Identity]) -> None:
+    def _told_anew(self, keys: Iterable[EndpointIdentity]) -> None:
         """What slices say of some endpoints may have changed."""
         members = [member for key in keys if (member := self._members.get(key)) is not None]
         if not members:

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointSlice, Identity, Service, identity
+from zoneward.kube.objects import EndpointIdentity, EndpointSlice, Service, identity
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.placement.groups import Group
 from zoneward.slices.packing import is_owned
@@ -31,7 +31,7 @@ class KeptSlice:
     def __init__(self, rank: int, slice_: EndpointSlice) -> None:
         self.rank = rank
         self.slice = slice_
-        self.identities: list[Identity] = []
+        self.identities: list[EndpointIdentity] = []
         self.group: Group | None = None
         self.counts = self.says = False
         self.settled: tuple[PortKey, tuple[str, ...]] | None = None
@@ -50,7 +50,7 @@ class KeptSlices:
         self.own: dict[str, KeptSlice] = {}
         self.replaced: dict[str, KeptSlice] = {}
         self.others: dict[str, KeptSlice] = {}
-        self.doubled: set[Identity] = set()
+        self.doubled: set[EndpointIdentity] = set()
         """Endpoints that are listed twice, be it in one slice."""
         self.said: Counter[str | None] = Counter()
         """What slices of ours with endpoints were written for, each with the number of slices that say so."""
@@ -59,20 +59,20 @@ class KeptSlices:
         self._manager = configuration.manager
         self._once = once
         # Those that count alone, for they tell where an endpoint was.
-        self._listed: dict[Identity, KeptSlice | list[KeptSlice]] = {}
+        self._listed: dict[EndpointIdentity, KeptSlice | list[KeptSlice]] = {}
         self._known = KnownGroups()
 
     def of(self, name: str) -> KeptSlice | None:
         return self.own.get(name) or self.replaced.get(name) or self.others.get(name)
 
-    def listing(self, key: Identity) -> tuple[KeptSlice, ...]:
+    def listing(self, key: EndpointIdentity) -> tuple[KeptSlice, ...]:
         """The slices that list an endpoint."""
         there = self._listed.get(key)
         if there is None:
             return ()
         return tuple(there) if isinstance(there, list) else (there,)
 
-    def placement(self, keys: Iterable[Identity] | None = None) -> dict[Identity, Group]:
+    def placement(self, keys: Iterable[EndpointIdentity] | None = None) -> dict[EndpointIdentity, Group]:
         """The group that each endpoint was in, of those that are listed: of some, or of all."""
         slices: Iterable[KeptSlice]
         if keys is None:
@@ -82,7 +82,7 @@ class KeptSlices:
             own = self.own.keys()
             listing = {each for key in keys for each in self.listing(key)}
             slices = sorted(listing, key=lambda each: (each.slice.metadata.name in own, each.rank))
-        found: dict[Identity, Group] = {}
+        found: dict[EndpointIdentity, Group] = {}
         for each in slices:
             if each.counts:
                 keys = each.identities
@@ -93,7 +93,7 @@ class KeptSlices:
                             found[keys[number] if keys else identity(endpoint)] = placed
         return found
 
-    def put(self, slice_: EndpointSlice, rank: int) -> list[Identity]:
+    def put(self, slice_: EndpointSlice, rank: int) -> list[EndpointIdentity]:
         """Take a slice in, in place of one of the same name; the endpoints of which it may tell something new."""
         name = slice_.metadata.name
         manager = (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
@@ -101,7 +101,7 @@ class KeptSlices:
         if manager in _REPLACED and kind is self.others:
             kind = self.replaced
         each = kind.get(name)
-        dropped: list[Identity] = []
+        dropped: list[EndpointIdentity] = []
         if each is None:
             dropped = self.drop(name)
             each = kind[name] = KeptSlice(rank, slice_)
@@ -109,7 +109,7 @@ class KeptSlices:
         told = self._renew(each, slice_, own=kind is self.own, counts=counts and is_owned(slice_, self._service))
         return dropped + told
 
-    def drop(self, name: str) -> list[Identity]:
+    def drop(self, name: str) -> list[EndpointIdentity]:
         """Forget a slice; the endpoints that it listed."""
         for kind in (self.own, self.replaced, self.others):
             each = kind.pop(name, None)
@@ -121,7 +121,7 @@ class KeptSlices:
                 return each.identities
         return []
 
-    def _renew(self, each: KeptSlice, slice_: EndpointSlice, *, own: bool, counts: bool) -> list[Identity]:
+    def _renew(self, each: KeptSlice, slice_: EndpointSlice, *, own: bool, counts: bool) -> list[EndpointIdentity]:
         was, before, group = each.slice, each.identities, each.group
         counted = each.counts
         if each.says:

@@ -13,7 +13,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.kube import names
-from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, OwnerReference, Service, identity
+from zoneward.kube.objects import (
+    Endpoint,
+    EndpointIdentity,
+    EndpointSlice,
+    ObjectMeta,
+    OwnerReference,
+    Service,
+    identity,
+)
 from zoneward.routing.placement.groups import Group
 from zoneward.routing.selection.slice_groups import group_of_slice, zones_annotation
 from zoneward.slices.endpoints import PortGroup, without_hints
@@ -196,7 +204,9 @@ def _pack_group(
     packed.unchanged.extend(unchanged.values())
 
 
-def _keep(each: EndpointSlice, wanted: dict[Identity, Endpoint], *, compare_hints: bool) -> tuple[list[Endpoint], bool]:
+def _keep(
+    each: EndpointSlice, wanted: dict[EndpointIdentity, Endpoint], *, compare_hints: bool
+) -> tuple[list[Endpoint], bool]:
     """The endpoints of a slice that are still wanted, as they should be; they are taken out of ``wanted``."""
     kept = []
     differs = False

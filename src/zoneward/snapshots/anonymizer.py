@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, as_mark
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
 from zoneward.kube.objects import (
     Condition,
     Container,
@@ -173,7 +173,7 @@ class _Rewriting:
             selector = msgspec.json.decode(value, type=dict[str, str])
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return self._name("unknown", value)
-        return as_mark(self._labels(selector) or {})
+        return encode_selector(self._labels(selector) or {})
 
     def _owner(self, owner: OwnerReference) -> OwnerReference:
         kind = _OWNERS.get(owner.kind)

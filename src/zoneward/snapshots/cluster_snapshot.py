@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import BinaryIO, Final
 
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import selector_of
+from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
-from zoneward.kube.object_reader import read, title
-from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, zone_of
+from zoneward.kube.object_reader import object_title, read_objects
+from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, node_zone
 from zoneward.snapshots.index import PodIndex
 
 MAX_WARNINGS: Final = 20
@@ -61,7 +61,7 @@ class Snapshot:
 
     def pods_of(self, service: Service) -> tuple[Pod, ...]:
         """The Pods that the Service selects, by its spec or by its mark; none where it has no selector."""
-        return self._pods.selected(service.metadata.namespace, selector_of(service))
+        return self._pods.selected(service.metadata.namespace, effective_selector(service))
 
     def slices_of(self, service: Service) -> tuple[EndpointSlice, ...]:
         """The EndpointSlices that say they belong to the Service, whoever manages them."""
@@ -84,7 +84,7 @@ class Snapshot:
     @cached_property
     def node_zones(self) -> Mapping[str, str | None]:
         """Zone by name of the Node; None for a Node without a zone. An empty label is none."""
-        zones = {node.metadata.name: zone_of(node) for node in self.nodes}
+        zones = {node.metadata.name: node_zone(node) for node in self.nodes}
         return MappingProxyType(zones)
 
     @cached_property
@@ -110,7 +110,7 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
         for file in expand(paths):
             sources.append(STDIN_NAME if file == STDIN else file)
             # No name is bound to the bytes: they are gone before the next file is read.
-            for thing in read(sources[-1], load(file, stdin=stdin), skipped=skipped):
+            for thing in read_objects(sources[-1], load(file, stdin=stdin), skipped=skipped):
                 gathering.add(thing, sources[-1])
     snapshot = gathering.snapshot(skipped)
     if not (snapshot.services or snapshot.nodes or snapshot.pods or snapshot.slices):
@@ -146,7 +146,9 @@ class _Gathering:
             warnings.append(f"{self._repeated - len(warnings)} more objects are given twice: the later ones count")
         warnings += more_warnings[:MAX_WARNINGS]
         if len(more_warnings) > MAX_WARNINGS:
-            warnings.append(f"left out, as they cannot be read: {len(more_warnings) - MAX_WARNINGS} more objects")
+            warnings.append(
+                f"left out, as they cannot be read: {len(more_warnings) - MAX_WARNINGS} more objects"
+            )
         return Snapshot(
             services=tuple(thing for thing in things if isinstance(thing, Service)),
             nodes=tuple(thing for thing in things if isinstance(thing, Node)),
@@ -165,7 +167,7 @@ class _Gathering:
             where = f", in {earlier} and in {later}: the one in {later} counts"
         else:
             where = f" in {later}: the later one counts" if later else ": the later one counts"
-        self._warnings.append(f"{title(thing)} is given twice{where}")
+        self._warnings.append(f"{object_title(thing)} is given twice{where}")
 
 
 @contextmanager

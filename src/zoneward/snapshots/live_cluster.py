@@ -4,16 +4,16 @@ import asyncio
 from datetime import UTC, datetime
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.auth.client_config import Access
-from zoneward.client.error_messages import complaint
-from zoneward.client.list_pager import list_kinds
-from zoneward.client.list_watch_decoder import Unreadable, left_out
-from zoneward.client.resources import RESOURCES
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.error_messages import to_input_error
+from zoneward.client.list_pager import list_resources
+from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
+from zoneward.client.resources import CACHED_RESOURCES
 from zoneward.client.transport import Transport
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
-def read_cluster(access: Access, *, namespace: str | None) -> Snapshot:
+def read_cluster(access: ClientConfig, *, namespace: str | None) -> Snapshot:
     """Every Node, and the Services, Pods and EndpointSlices of one namespace or of all. Raises InputError.
 
     Each kind is as of one moment, but not of the same one. An object that cannot be read is left out with a warning:
@@ -22,11 +22,13 @@ def read_cluster(access: Access, *, namespace: str | None) -> Snapshot:
     try:
         return asyncio.run(_read(access, namespace))
     except CallFailed as error:
-        raise complaint(error, access, now=datetime.now(UTC)) from error
+        raise to_input_error(error, access, now=datetime.now(UTC)) from error
 
 
-async def _read(access: Access, namespace: str | None) -> Snapshot:
+async def _read(access: ClientConfig, namespace: str | None) -> Snapshot:
     async with Transport(access) as transport:
-        unreadable: list[Unreadable] = []
-        objects = await list_kinds(transport, RESOURCES, namespace=namespace, on_unreadable=unreadable.append)
-        return Snapshot.of(objects, lists_pods=True, warnings=map(left_out, unreadable))
+        unreadable: list[UnreadableObject] = []
+        objects = await list_resources(
+            transport, CACHED_RESOURCES, namespace=namespace, on_unreadable=unreadable.append
+        )
+        return Snapshot.of(objects, lists_pods=True, warnings=map(skipped_message, unreadable))

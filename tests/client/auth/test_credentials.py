@@ -20,7 +20,13 @@ from tests.client.serving import access_to
 
 from zoneward.client.api_errors import NoCredentials
 from zoneward.client.auth import exec_plugin
-from zoneward.client.auth.client_config import Access, Exec, Impersonation, Pem, User
+from zoneward.client.auth.client_config import (
+    ClientConfig,
+    ExecPluginConfig,
+    ImpersonationConfig,
+    PemReference,
+    UserInfo,
+)
 from zoneward.client.auth.credentials import Credentials, impersonation_headers
 from zoneward.client.auth.exec_plugin import run_plugin
 from zoneward.client.auth.tls import ClientCertificate, TlsContexts, unlisted_file
@@ -32,15 +38,15 @@ V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
-def for_user(user: User, **cluster: Any) -> Access:
+def for_user(user: UserInfo, **cluster: Any) -> ClientConfig:
     return replace(access_to("https://h:6443", user=user, **cluster), environment=ENVIRONMENT)
 
 
-def credentials(user: User, *, now: Callable[[], datetime] = lambda: NOON) -> Credentials:
+def credentials(user: UserInfo, *, now: Callable[[], datetime] = lambda: NOON) -> Credentials:
     return Credentials(for_user(user), now=now, is_terminal=False)
 
 
-def authorization(user: User) -> str | None:
+def authorization(user: UserInfo) -> str | None:
     async def shown() -> str | None:
         return (await credentials(user).current()).authorization
 
@@ -60,9 +66,9 @@ def refusal(call: Callable[[], Awaitable[object]]) -> str:
 
 
 def test_a_token_is_a_bearer_and_a_password_is_basic() -> None:
-    assert authorization(User(token="t")) == "Bearer t"
-    assert authorization(User(basic=("jane", "pässword"))) == "Basic amFuZTpww6Rzc3dvcmQ="
-    assert authorization(User()) is None
+    assert authorization(UserInfo(token="t")) == "Bearer t"
+    assert authorization(UserInfo(basic=("jane", "pässword"))) == "Basic amFuZTpww6Rzc3dvcmQ="
+    assert authorization(UserInfo()) is None
 
 
 def test_a_token_file_is_read_again_when_it_changes_and_the_last_token_outlives_it(tmp_path: Path) -> None:
@@ -70,7 +76,7 @@ def test_a_token_file_is_read_again_when_it_changes_and_the_last_token_outlives_
     file.write_text("one\n")
 
     async def shown() -> list[str | None]:
-        found = credentials(User(token_file=str(file)))
+        found = credentials(UserInfo(token_file=str(file)))
         seen = [(await found.current()).authorization]
         # As the kubelet does it: another file takes the name.
         (tmp_path / "next").write_text("two\n")
@@ -88,7 +94,7 @@ def test_a_refused_token_is_replaced_by_what_its_file_says_by_now(tmp_path: Path
     file.write_text("one")
 
     async def tried() -> tuple[object, str | None]:
-        found = credentials(User(token_file=str(file)))
+        found = credentials(UserInfo(token_file=str(file)))
         first = await found.current()
         same = await found.other_than(first)
         file.write_text("another")
@@ -101,7 +107,7 @@ def test_a_refused_token_is_replaced_by_what_its_file_says_by_now(tmp_path: Path
 
 def test_a_token_file_goes_before_the_token_which_serves_while_there_is_no_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    user = User(token="written", token_file=str(file))
+    user = UserInfo(token="written", token_file=str(file))
     assert authorization(user) == "Bearer written"
     file.write_text("read")
     assert authorization(user) == "Bearer read"
@@ -111,15 +117,15 @@ def test_what_is_no_token_is_never_sent(tmp_path: Path) -> None:
     file = tmp_path / "token"
     for content in (b"a\r\nX-Other: b", b"\xff\xfe", "tökén".encode()):
         file.write_bytes(content)
-        line = refusal(credentials(User(name="u", token_file=str(file))).current)
+        line = refusal(credentials(UserInfo(name="u", token_file=str(file))).current)
         assert line == "kubeconfig.yaml: user u: tokenFile: expected a token, got something else"
     file.write_bytes(b" \n")
-    assert authorization(User(token_file=str(file))) is None
+    assert authorization(UserInfo(token_file=str(file))) is None
 
 
 def test_a_token_file_that_is_not_there_is_told() -> None:
     line = "kubeconfig.yaml: tokenFile: expected a readable file /none/token, got: No such file or directory"
-    assert refusal(credentials(User(token_file="/none/token")).current) == line
+    assert refusal(credentials(UserInfo(token_file="/none/token")).current) == line
 
 
 # --- plugins ----------------------------------------------------------------------------------------------------------
@@ -138,8 +144,11 @@ def answer(version: str = V1, **status: object) -> str:
     return f"cat <<END\n{json.dumps(document)}\nEND"
 
 
-def plugin(command: str, **fields: Any) -> User:
-    return User(name="u", exec_plugin=Exec(**{"api_version": V1, "command": command, "interactive": "Never"} | fields))
+def plugin(command: str, **fields: Any) -> UserInfo:
+    return UserInfo(
+        name="u",
+        exec_plugin=ExecPluginConfig(**{"api_version": V1, "command": command, "interactive": "Never"} | fields),
+    )
 
 
 def counted(tmp_path: Path) -> str:
@@ -154,7 +163,7 @@ def test_a_plugin_gets_arguments_environment_and_cluster_and_gives_a_token(tmp_p
     )
     user = plugin(command, api_version=version, arguments=("x y",), environment=(("A", "b"),), is_told_cluster=True)
     cluster = {
-        "ca": Pem("ca", data=b"PEM"),
+        "ca": PemReference("ca", data=b"PEM"),
         "tls_server_name": "name",
         "proxy": "http://p",
         "is_compressed": False,
@@ -179,7 +188,7 @@ def test_a_plugin_gets_arguments_environment_and_cluster_and_gives_a_token(tmp_p
     }
 
 
-def _plugin_of(user: User) -> Exec:
+def _plugin_of(user: UserInfo) -> ExecPluginConfig:
     assert user.exec_plugin is not None
     return user.exec_plugin
 
@@ -402,7 +411,9 @@ def test_certificate_files_are_read_again_and_half_a_new_pair_leaves_the_old_one
     chain, key = tmp_path / "chain", tmp_path / "key"
     first.cert_chain_pems[0].write_to_path(str(chain))
     first.private_key_pem.write_to_path(str(key))
-    access = for_user(User(certificate=Pem("client-certificate", str(chain)), key=Pem("client-key", str(key))))
+    access = for_user(
+        UserInfo(certificate=PemReference("client-certificate", str(chain)), key=PemReference("client-key", str(key)))
+    )
 
     async def made() -> list[ssl.SSLContext]:
         found, contexts = Credentials(access, now=lambda: NOON, is_terminal=False), TlsContexts(access)
@@ -458,13 +469,13 @@ def test_a_passphrase_is_not_asked_for_at_the_terminal(tmp_path: Path) -> None:
 _LOADING = """
 import fcntl, pathlib, sys, termios
 from zoneward.kube.input_error import InputError
-from zoneward.client.auth.client_config import Access, Cluster, User
+from zoneward.client.auth.client_config import ClientConfig, Cluster, User
 from zoneward.client.auth.tls import ClientCertificate, TlsContexts
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 folder = pathlib.Path(sys.argv[1])
 certificate = ClientCertificate((folder / "chain").read_bytes(), (folder / "key").read_bytes())
 try:
-    TlsContexts(Access(cluster=Cluster(server="https://h"), user=User())).context(certificate)
+    TlsContexts(ClientConfig(cluster=Cluster(server="https://h"), user=User())).context(certificate)
 except InputError:
     print("refused")
 """
@@ -480,7 +491,9 @@ def _locked(key: bytes) -> bytes:
 def test_authorities_that_are_none_are_told() -> None:
     block = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
     for data, got in (("nothing", "got none"), (block, "got ")):
-        access = access_to("https://h", ca=Pem("clusters[0].cluster.certificate-authority-data", data=data.encode()))
+        access = access_to(
+            "https://h", ca=PemReference("clusters[0].cluster.certificate-authority-data", data=data.encode())
+        )
         with pytest.raises(InputError) as caught:
             TlsContexts(access).context(None)
         place = "kubeconfig.yaml: clusters[0].cluster.certificate-authority-data: expected certificates in PEM, "
@@ -490,7 +503,7 @@ def test_authorities_that_are_none_are_told() -> None:
 def test_authorities_may_have_comments_in_any_writing(tmp_path: Path) -> None:
     ca = "# Unsere Autorität\n".encode() + trustme.CA().cert_pem.bytes()
     (tmp_path / "ca").write_bytes(ca)
-    context = TlsContexts(access_to("https://h", ca=Pem("ca", path=str(tmp_path / "ca")))).context(None)
+    context = TlsContexts(access_to("https://h", ca=PemReference("ca", path=str(tmp_path / "ca")))).context(None)
     assert len(context.get_ca_certs()) == 1
 
 
@@ -499,7 +512,7 @@ def test_authorities_may_have_comments_in_any_writing(tmp_path: Path) -> None:
 
 def test_impersonation_is_headers_with_escaped_names_of_extras() -> None:
     extra = (("acme.com/project", ("a", "b")), ("scopes", ("view",)))
-    whole = Impersonation(user="jane", uid="7", groups=("g", "h"), extra=extra)
+    whole = ImpersonationConfig(user="jane", uid="7", groups=("g", "h"), extra=extra)
     assert impersonation_headers(whole) == [
         ("Impersonate-User", "jane"),
         ("Impersonate-Uid", "7"),
@@ -509,4 +522,4 @@ def test_impersonation_is_headers_with_escaped_names_of_extras() -> None:
         ("Impersonate-Extra-acme.com%2Fproject", "b"),
         ("Impersonate-Extra-scopes", "view"),
     ]
-    assert impersonation_headers(Impersonation()) == []
+    assert impersonation_headers(ImpersonationConfig()) == []

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from zoneward.client.auth.client_config import Access, Exec, Impersonation, Pem
-from zoneward.client.auth.kubeconfig import find_access
+from zoneward.client.auth.client_config import ClientConfig, ExecPluginConfig, ImpersonationConfig, PemReference
+from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.kube.input_error import InputError
 
 
@@ -35,14 +35,14 @@ def write(path: Path, document: Any) -> str:
     return str(path)
 
 
-def find(*files: str, **options: Any) -> Access:
+def find(*files: str, **options: Any) -> ClientConfig:
     environment = {"KUBECONFIG": os.pathsep.join(files), **options.pop("environment", {})}
-    return find_access(environment=environment, **options)
+    return load_client_config(environment=environment, **options)
 
 
 def told(**options: Any) -> str:
     with pytest.raises(InputError) as caught:
-        find_access(**{"environment": {}, **options})
+        load_client_config(**{"environment": {}, **options})
     return str(caught.value)
 
 
@@ -51,7 +51,7 @@ def told(**options: Any) -> str:
 
 def test_without_kubeconfig_the_file_in_the_home_directory_is_read(tmp_path: Path) -> None:
     file = write(tmp_path / ".kube" / "config", config())
-    access = find_access(environment={"HOME": str(tmp_path)})
+    access = load_client_config(environment={"HOME": str(tmp_path)})
     assert (access.cluster.server, access.source, access.context) == ("https://one", file, "c")
 
 
@@ -90,15 +90,17 @@ def test_relative_paths_are_relative_to_the_file_that_has_them(tmp_path: Path, m
     write(tmp_path / "b" / "rest", config(cluster={"server": "https://x", "certificate-authority": "../ca.crt"}))
     access = find("a/users", "b/rest")
     assert access.user.token_file == str(tmp_path / "a" / "secrets" / "token")
-    assert access.cluster.ca == Pem("clusters[0].cluster.certificate-authority", path=str(tmp_path / "b" / "../ca.crt"))
+    assert access.cluster.ca == PemReference(
+        "clusters[0].cluster.certificate-authority", path=str(tmp_path / "b" / "../ca.crt")
+    )
 
 
 def test_data_goes_before_the_file_of_the_same_thing(tmp_path: Path) -> None:
     data = base64.b64encode(b"PEM").decode()
     user = {"client-certificate": "c", "client-certificate-data": data, "client-key": "/k"}
     user_ = find(write(tmp_path / "f", config(user=user))).user
-    assert user_.certificate == Pem("users[0].user.client-certificate-data", data=b"PEM")
-    assert user_.key == Pem("users[0].user.client-key", path="/k")
+    assert user_.certificate == PemReference("users[0].user.client-certificate-data", data=b"PEM")
+    assert user_.key == PemReference("users[0].user.client-key", path="/k")
 
 
 def test_a_context_is_chosen_by_name_and_has_a_namespace(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_all_fields_of_a_cluster_and_a_user_arrive(tmp_path: Path) -> None:
     found = access.cluster
     assert (found.insecure, found.tls_server_name, found.is_compressed) == (True, "name", False)
     assert (found.proxy, found.exec_config) == ("http://user:word@proxy:3128", {"audience": "x"})
-    assert access.user.exec_plugin == Exec(
+    assert access.user.exec_plugin == ExecPluginConfig(
         api_version="client.authentication.k8s.io/v1beta1",
         command=str(tmp_path / "bin" / "login"),
         arguments=("--now",),
@@ -168,7 +170,7 @@ def test_all_fields_of_a_cluster_and_a_user_arrive(tmp_path: Path) -> None:
         install_hint="Install it: apt install login",
     )
     extra = (("scopes", ("view", "edit")),)
-    assert access.user.impersonation == Impersonation(user="jane", uid="7", groups=("g",), extra=extra)
+    assert access.user.impersonation == ImpersonationConfig(user="jane", uid="7", groups=("g",), extra=extra)
 
 
 def test_a_plugin_without_a_slash_is_left_to_be_found_in_the_path(tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_a_plugin_without_a_slash_is_left_to_be_found_in_the_path(tmp_path: Path
 
 def test_whom_to_act_as_on_the_command_line_replaces_the_user_and_as_in_kubectl_nothing_else(tmp_path: Path) -> None:
     file = write(tmp_path / "f", config(user={"token": "t", "as": "jane", "as-groups": ["g"]}))
-    assert find(file, impersonate="joe").user.impersonation == Impersonation(user="joe", groups=("g",))
+    assert find(file, impersonate="joe").user.impersonation == ImpersonationConfig(user="joe", groups=("g",))
     assert told(kubeconfig=file, impersonate="a\r\nX: y").startswith("--as: expected the name of a user, got")
 
 
@@ -209,9 +211,9 @@ def test_without_any_context_the_service_account_of_the_pod_serves(tmp_path: Pat
     del without_context["current-context"]
     for files in ([], [write(tmp_path / "empty", "{}")], [write(tmp_path / "none", without_context)]):
         environment = {**POD, "KUBECONFIG": os.pathsep.join(files), "HOME": str(tmp_path)}
-        access = find_access(environment=environment, service_account=service_account, impersonate="joe")
+        access = load_client_config(environment=environment, service_account=service_account, impersonate="joe")
         assert access.cluster.server == "https://10.0.0.1:443"
-        assert access.cluster.ca == Pem("ca.crt", path=f"{service_account}/ca.crt")
+        assert access.cluster.ca == PemReference("ca.crt", path=f"{service_account}/ca.crt")
         assert (access.user.token_file, access.user.token) == (f"{service_account}/token", None)
         assert (access.namespace, access.user.impersonation.user) == ("shop", "joe")
         assert access.environment == environment
@@ -227,7 +229,7 @@ def test_a_kubeconfig_goes_before_the_service_account(tmp_path: Path, service_ac
 
 def test_an_address_of_ipv6_gets_its_brackets_and_the_environment_can_name_the_namespace(service_account: str) -> None:
     environment = {**POD, "KUBERNETES_SERVICE_HOST": "fd00::1", "POD_NAMESPACE": "other"}
-    access = find_access(environment=environment, service_account=service_account)
+    access = load_client_config(environment=environment, service_account=service_account)
     assert (access.cluster.server, access.namespace) == ("https://[fd00::1]:443", "other")
 
 

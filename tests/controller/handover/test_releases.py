@@ -9,7 +9,7 @@ from tests.contract.objects import an_endpoint_slice
 from tests.controller.a_built_in import KEPT, KEY, LABELS, Shop, a_shop
 from tests.controller.lines import Lines
 
-from zoneward.client.resources import SERVICES, Key
+from zoneward.client.resources import SERVICES, ObjectKey
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.releases import AT_ONCE, Releases
 from zoneward.kube import names
@@ -24,7 +24,7 @@ LIMIT = 20.0
 @dataclass
 class Site:
     shop: Shop
-    over: list[Key] = field(default_factory=list)
+    over: list[ObjectKey] = field(default_factory=list)
     log: Lines = field(default_factory=Lines)
     pauses: list[float] = field(default_factory=list)
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from tests.client.serving import speaking
 from tests.controller.leader.an_election import KEY
 
-from zoneward.client.auth.client_config import Access, Cluster, User
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.client.resources import SLICES
 from zoneward.client.transport import Transport
-from zoneward.client.writer import Withheld, Writer
+from zoneward.client.writer import Writer, WritesSuspended
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.election import Timing
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
@@ -32,7 +32,9 @@ SERVED = {
 
 @asynccontextmanager
 async def a_candidate(address: str, name: str) -> AsyncIterator[tuple[Candidate, "asyncio.Task[NoReturn]"]]:
-    async with Transport(Access(cluster=Cluster(server=address), user=User()), is_terminal=False) as transport:
+    async with Transport(
+        ClientConfig(cluster=ClusterInfo(server=address), user=UserInfo()), is_terminal=False
+    ) as transport:
         candidate = Candidate(transport, key=KEY, identity=name, timing=QUICK)
         running = asyncio.create_task(candidate.run())
         try:
@@ -79,18 +81,20 @@ def test_a_writer_that_asks_a_candidate_writes_only_while_it_leads() -> None:
     async def run() -> None:
         async with (
             Serving(begun()) as server,
-            Transport(Access(cluster=Cluster(server=server.address), user=User()), is_terminal=False) as transport,
+            Transport(
+                ClientConfig(cluster=ClusterInfo(server=server.address), user=UserInfo()), is_terminal=False
+            ) as transport,
             a_candidate(server.address, "first") as (candidate, running),
         ):
             writer = Writer(transport, limit=QUICK.write, may_write=candidate.may_write)
             slice_ = EndpointSlice(metadata=ObjectMeta(name="a", namespace="default"), address_type="IPv4")
-            with pytest.raises(Withheld):
+            with pytest.raises(WritesSuspended):
                 await writer.create(SLICES, slice_)
             await asyncio.wait_for(candidate.leading.wait(), 5)
             written = replace(slice_, metadata=await writer.create(SLICES, slice_))
             running.cancel()
             await asyncio.wait([running])
-            with pytest.raises(Withheld):
+            with pytest.raises(WritesSuspended):
                 await writer.delete(SLICES, written)
             assert await writer.read(SLICES, namespace="default", name="a")
 

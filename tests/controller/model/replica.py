@@ -13,14 +13,14 @@ from tests.controller.model.network import Link, Network
 from zoneward.client import api_errors
 from zoneward.client import list_pager as listing
 from zoneward.client import writer as writing
-from zoneward.client.resources import RESOURCES, Key
+from zoneward.client.resources import CACHED_RESOURCES, ObjectKey
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.election import Timing
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.telling import Teller
-from zoneward.kube.objects import Service, says_ready
+from zoneward.kube.objects import Service, has_ready_condition
 from zoneward.routing.configuration import Configuration
 
 TIMING: Final = Timing(lease_duration=9, renew_deadline=6, retry_period=2)
@@ -61,11 +61,11 @@ class _Telling(Teller):
         self._plans((service.metadata.namespace, service.metadata.name), self._replica.ready(service))
         return super().as_told(service)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         self._plans(key, frozenset())
         super().forget(key)
 
-    def _plans(self, key: Key, ready: frozenset[str]) -> None:
+    def _plans(self, key: ObjectKey, ready: frozenset[str]) -> None:
         slices = self._replica.controller.cache.slices_of(*key)
         versions = {each.metadata.name: int(each.metadata.resource_version or 0) for each in slices}
         self._replica.judge.planned(key, ready, versions)
@@ -150,7 +150,7 @@ class Replica:
             each.ip
             for pod in cache.pods
             if selector <= (pod.metadata.labels or {}).items()
-            and (publishes or (pod.spec.node_name in nodes and says_ready(pod.status.conditions)))
+            and (publishes or (pod.spec.node_name in nodes and has_ready_condition(pod.status.conditions)))
             and (publishes or pod.metadata.deletion_timestamp is None)
             and pod.status.phase not in ("Failed", "Succeeded")
             for each in pod.status.pod_ips or ()
@@ -159,7 +159,7 @@ class Replica:
 
     def _has_seen_all(self) -> bool:
         store, cache = self._network.registry.store, self.controller.cache
-        for resource in RESOURCES:
+        for resource in CACHED_RESOURCES:
             kind = self._network.registry.kinds[_full_name(resource)]
             held: Iterable[Any] = cache.store(resource)
             if {record.version for _, record in store.records(kind)} != {

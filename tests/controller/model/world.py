@@ -18,7 +18,7 @@ from tests.controller.model.schedules import LAGS, ROUGH, WEATHERS, Schedule, St
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.conditions import ours, says_the_same
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, zone_of
+from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.routing.events import DISABLED, ENABLED
@@ -250,7 +250,7 @@ class World:
         )
         surroundings = Surroundings(
             demand=demand_of(snapshot.nodes),
-            node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
+            node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
             configuration=self.configuration,
         )
         for service in snapshot.services:

@@ -12,17 +12,17 @@ from tests.controller.a_controller import PODS, Place, a_place, at_work, fill, s
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed, Forbidden
-from zoneward.client.list_watch_decoder import Unreadable
-from zoneward.client.resources import LEASES, Key
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import LEASES, ObjectKey
 from zoneward.client.transport import Transport
-from zoneward.client.writer import Writer, encoded
+from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.loop import Controller
 from zoneward.controller.status import honoring
 from zoneward.controller.status.telling import Teller
 from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import Service
-from zoneward.kube.proxy_lease import Programmed, lease_of
+from zoneward.kube.proxy_lease import ProgrammedReport, build_proxy_lease
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.store import Change
 
@@ -52,7 +52,7 @@ class Scene:
         self,
         *nodes: str,
         at: int | None = None,
-        but: tuple[Key, ...] = (),
+        but: tuple[ObjectKey, ...] = (),
         proxy_name: str = "",
     ) -> None:
         """Proxies renew their Leases, and have all there is up to a version: all there is now, unless told."""
@@ -60,15 +60,15 @@ class Scene:
         version = self.version if at is None else at
         for node in nodes:
             self.renewals += 1
-            lease = lease_of(
+            lease = build_proxy_lease(
                 node,
-                Programmed(version, version, but),
+                ProgrammedReport(version, version, but),
                 namespace=NAMESPACE,
                 proxy_name=proxy_name,
                 renewed=f"2026-01-01T12:00:00.{self.renewals:06}Z",
                 owner=None,
             )
-            thing = msgspec.json.decode(encoded(LEASES, lease))
+            thing = msgspec.json.decode(encode_object(LEASES, lease))
             name = lease.metadata.name
             if self.place.registry.find("leases.coordination.k8s.io", NAMESPACE, name) is None:
                 self.place.store.create(kind, NAMESPACE, thing, manager="proxy")
@@ -130,7 +130,7 @@ async def leading(scene: Scene, **options: Any) -> AsyncIterator[Controller]:
         yield controller
 
 
-PROGRAMMED: Final = ("True", "Programmed")
+PROGRAMMED: Final = ("True", "ProgrammedReport")
 PROGRAMMING: Final = ("Unknown", "Programming")
 
 
@@ -147,7 +147,7 @@ def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
         async with a_scene() as scene:
             log = Lines()
             async with leading(scene, log=log) as controller:
-                found = Unreadable(
+                found = UnreadableObject(
                     resource=LEASES,
                     namespace=NAMESPACE,
                     name="odd",

@@ -15,8 +15,8 @@ from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.resources import SERVICES, Key
-from zoneward.client.writer import Writer, encoded
+from zoneward.client.resources import SERVICES, ObjectKey
+from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.status import telling
 from zoneward.controller.status.conditions import ours, patch_of
@@ -63,7 +63,7 @@ class Scene:
 
     def __init__(self, writer: Writer, registry: Registry, **options: Any) -> None:
         self.writer, self.registry, self.noon = writer, registry, NOON
-        self.troubles: list[tuple[Key, CallFailed]] = []
+        self.troubles: list[tuple[ObjectKey, CallFailed]] = []
         self.log = Lines()
         self.writes: list[str] = []
         """The words of the second condition after each write of the Service."""
@@ -132,7 +132,7 @@ async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
     may_write = options.pop("may_write", lambda _seconds: True)
     async with a_writer(*faults, may_write=may_write) as (writer, registry):
         InProcess(registry).create(
-            registry.kinds["services"], NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they"
+            registry.kinds["services"], NAMESPACE, json.loads(encode_object(SERVICES, BALANCED)), manager="they"
         )
         scene = Scene(writer, registry, **options)
         workers = [asyncio.create_task(scene.teller.run()) for _ in range(2)]
@@ -157,7 +157,7 @@ def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_n
         scene.teller.tell(await scene.service(), conditions=ON)
         kind = scene.registry.kinds["services"]
         scene.registry.delete(kind, *KEY, Deletion())
-        InProcess(scene.registry).create(kind, NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they")
+        InProcess(scene.registry).create(kind, NAMESPACE, json.loads(encode_object(SERVICES, BALANCED)), manager="they")
         await scene.tell(())
         assert scene.conditions() == {}
 

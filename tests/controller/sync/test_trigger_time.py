@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.controller.sync.trigger_time import TriggerTimes
 
-SERVICE: Key = ("ns", "svc")
+SERVICE: ObjectKey = ("ns", "svc")
 
 
 def at(second: int) -> str:

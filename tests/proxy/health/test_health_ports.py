@@ -11,14 +11,14 @@ import aiohttp
 import pytest
 
 from zoneward.proxy.health.health_ports import HealthPorts
-from zoneward.proxy.model.served import Key
+from zoneward.proxy.model.served import ObjectKey
 
 CART, LIST = ("shop", "cart"), ("shop", "list")
 Test = Callable[[HealthPorts], Awaitable[None]]
 
 
-class Troubles(list[tuple[Key, int, str]]):
-    def __call__(self, service: Key, port: int, why: str) -> None:
+class Troubles(list[tuple[ObjectKey, int, str]]):
+    def __call__(self, service: ObjectKey, port: int, why: str) -> None:
         self.append((service, port, why))
 
 

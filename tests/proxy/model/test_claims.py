@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from zoneward.proxy.kernel.planning import whole
 from zoneward.proxy.model.claims import Claims, granted
-from zoneward.proxy.model.served import Key, Served, ServedPort, Target
+from zoneward.proxy.model.served import ObjectKey, Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 
 DNS: Final = "10.96.0.10"
@@ -29,7 +29,7 @@ def a_service(name: str, cluster_ip: str, *ports: int, created: str = "2026-01-0
     )
 
 
-def key(served: Served) -> Key:
+def key(served: Served) -> ObjectKey:
     return served.namespace, served.name
 
 
@@ -42,9 +42,9 @@ class Cluster:
     def __init__(self, *, node: frozenset[str] = frozenset()) -> None:
         self.claims = Claims()
         self.claims.set_node_addresses(node)
-        self.served: dict[Key, Served] = {}
+        self.served: dict[ObjectKey, Served] = {}
 
-    def take(self, found: Mapping[Key, Served | None]) -> None:
+    def take(self, found: Mapping[ObjectKey, Served | None]) -> None:
         for service, served in found.items():
             self.served.pop(service, None)
             if served is not None:

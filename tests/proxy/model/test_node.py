@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.client.resources import LiveNode, SealedSlice
+from zoneward.client.resources import LiveNode, RawEndpointSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import FAMILIES, Family
@@ -89,7 +89,7 @@ def metadata(name: str, version: int, **more: Any) -> dict[str, Any]:
     return {"namespace": "shop", "name": name, "resourceVersion": str(version), **more}
 
 
-def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> SealedSlice:
+def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> RawEndpointSlice:
     labels, annotations = {SERVICE_NAME_LABEL: of}, {}
     if drawn["zones"]:
         labels[ZONE_LABEL] = drawn["zones"][0]
@@ -110,7 +110,7 @@ def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> Sealed
             for number, ready in drawn["endpoints"]
         ],
     }
-    return msgspec.json.decode(msgspec.json.encode(document), type=SealedSlice)
+    return msgspec.json.decode(msgspec.json.encode(document), type=RawEndpointSlice)
 
 
 def node(zone: str, version: int) -> LiveNode:
@@ -139,7 +139,7 @@ def _no_pauses() -> Iterator[None]:
 
 
 def fresh(
-    family: Family, services: Mapping[str, Service], slices: Mapping[str, SealedSlice], zone: str
+    family: Family, services: Mapping[str, Service], slices: Mapping[str, RawEndpointSlice], zone: str
 ) -> dict[tuple[str, str], Served]:
     """What a node serves that sees all slices, and begins with them."""
     found = []
@@ -150,7 +150,7 @@ def fresh(
     return granted(found, lost=lambda _what: None)
 
 
-def opened(each: SealedSlice) -> EndpointSlice:
+def opened(each: RawEndpointSlice) -> EndpointSlice:
     return msgspec.json.decode(msgspec.json.encode(each), type=EndpointSlice)
 
 
@@ -171,7 +171,7 @@ def test_any_changes_end_as_a_fresh_start_would(
         known.nodes.keep_only({("", "n1")})
         running = [asyncio.create_task(each) for each in (loop.run(), *(table.run() for table in tables.values()))]
         services: dict[str, Service] = {}
-        slices: dict[str, SealedSlice] = {}
+        slices: dict[str, RawEndpointSlice] = {}
         zone = "a"
         try:
             await loop.selected.wait()

@@ -7,7 +7,7 @@ import pytest
 from tests.clusters import a_node, demand_in
 
 from zoneward.kube import names
-from zoneward.kube.objects import Node, NodeCondition, NodeMeta, NodeStatus, Number, zone_of
+from zoneward.kube.objects import Node, NodeCondition, NodeMeta, NodeStatus, Number, node_zone
 from zoneward.routing.demand.demand import Demand, NodeDemand, allocatable_cpu, counts, demand_of, is_ready
 
 
@@ -68,7 +68,7 @@ def test_ready_is_only_what_says_true(status: str) -> None:
 @pytest.mark.parametrize(("zone", "found"), [("a", "a"), ("", None), (None, None)])
 def test_an_empty_zone_label_is_none(zone: str | None, found: str | None) -> None:
     node = a_node("n1", zone)
-    assert zone_of(node) == found
+    assert node_zone(node) == found
     demand = demand_of([node])
     assert demand.nodes == (NodeDemand("n1", found, 4000),)
     assert demand.without_zone == (() if found else ("n1",))

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.clusters import an_endpoint
 from tests.properties.random_clusters import examples
 
-from zoneward.kube.objects import Endpoint, Identity, identity
+from zoneward.kube.objects import Endpoint, EndpointIdentity, identity
 from zoneward.routing.placement.crowd import Crowd, Member, crowd_of, named
 from zoneward.routing.placement.groups import Group, own_group
 
@@ -18,7 +18,7 @@ SECOND = an_endpoint("10.1.0.1", pod="b")
 UNREADY = an_endpoint("10.1.0.1", pod="0", ready=False)
 
 
-def nowhere(_: Identity) -> None:
+def nowhere(_: EndpointIdentity) -> None:
     return None
 
 

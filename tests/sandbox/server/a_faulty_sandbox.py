@@ -10,20 +10,20 @@ from typing import Any, Final
 from tests.sandbox.server.server_past import Past, Told
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.auth.client_config import Access, Cluster, User
-from zoneward.client.informer_cache import Cache
-from zoneward.client.informers import follow
-from zoneward.client.reflector import Timing
-from zoneward.client.resources import RESOURCES
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import run_informers
+from zoneward.client.reflector import ReflectorTiming
+from zoneward.client.resources import CACHED_RESOURCES
 from zoneward.client.transport import Transport
-from zoneward.client.transport_interface import Abilities
+from zoneward.client.transport_interface import ServerFeatures
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.faults import Fault, Faults, RequestFault, WatchFault
 from zoneward.sandbox.server.filling import a_namespace
 from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.serving import Serving
 
-QUICK: Final = Timing(watch=0.3, silence=0.08)
+QUICK: Final = ReflectorTiming(watch=0.3, silence=0.08)
 BOOKMARKS: Final = 0.03
 NAMESPACES: Final = ("n1", "n2")
 PAGE: Final = 5
@@ -91,8 +91,8 @@ class Scene:
         self.registry, self.transport, self.faults = serving.registry, transport, faults
         self.inside = InProcess(serving.registry)
         self.connection = SmallPages(transport)
-        self.past, self.cache = Past(serving.registry), Cache()
-        self.told: list[Told[Any]] = [Told(self.cache.store(resource), resource) for resource in RESOURCES]
+        self.past, self.cache = Past(serving.registry), InformerCache()
+        self.told: list[Told[Any]] = [Told(self.cache.store(resource), resource) for resource in CACHED_RESOURCES]
         self.troubles: list[CallFailed] = []
         self.following: asyncio.Task[None] | None = None
 
@@ -130,14 +130,14 @@ async def a_scene(faults: Iterable[Fault], seed: int, *, streams_lists: bool) ->
     passing, chance = Passing(faults, seed), Random(f"{seed} client")
     serving = Serving(registry, faults=passing, bookmarks=BOOKMARKS)
     async with serving:
-        access = Access(cluster=Cluster(server=serving.address), user=User())
+        access = ClientConfig(cluster=ClusterInfo(server=serving.address), user=UserInfo())
         async with Transport(access, sleep=hurried, chance=chance.random, is_terminal=False) as transport:
             scene = Scene(serving, transport, passing)
             scene.following = asyncio.create_task(
-                follow(
+                run_informers(
                     scene.connection,
                     scene.cache,
-                    abilities=Abilities(streams_lists=streams_lists),
+                    abilities=ServerFeatures(streams_lists=streams_lists),
                     timing=QUICK,
                     random=chance,
                     sleep=hurried,

@@ -13,7 +13,7 @@ from tests.sandbox.server.a_faulty_sandbox import NAMESPACES, Scene
 from tests.sandbox.server.server_past import WRITER
 
 from zoneward.client.api_errors import CallFailed, Conflict, NotFound, ServerFault, TooManyRequests, Unreachable
-from zoneward.client.resources import NODES, PODS, SERVICES, SLICES, AnyResource, Key
+from zoneward.client.resources import NODES, PODS, SERVICES, SLICES, AnyWatchedResource, ObjectKey
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.refusals import Refusal
@@ -22,13 +22,13 @@ Object = dict[str, Any]
 
 NAMES: Final = tuple("abcdefgh")
 _MERGE_PATCH: Final = "application/merge-patch+json"
-_MIX: Final[tuple[AnyResource, ...]] = (PODS, PODS, PODS, SERVICES, SLICES, NODES)
+_MIX: Final[tuple[AnyWatchedResource, ...]] = (PODS, PODS, PODS, SERVICES, SLICES, NODES)
 _ATTEMPTS: Final = 200
 _UNCLEAR: Final = (ServerFault, Unreachable)
 """After which nobody knows whether it was done."""
 
 
-def an_object(resource: AnyResource, key: Key, chance: Random, owner: Object | None = None) -> Object:
+def an_object(resource: AnyWatchedResource, key: ObjectKey, chance: Random, owner: Object | None = None) -> Object:
     """A small one; ``owner`` is who takes it along when it goes."""
     metadata: Object = {"name": key[1]}
     if key[0]:
@@ -53,7 +53,7 @@ def an_object(resource: AnyResource, key: Key, chance: Random, owner: Object | N
     return thing
 
 
-def a_key(resource: AnyResource, chance: Random) -> Key:
+def a_key(resource: AnyWatchedResource, chance: Random) -> ObjectKey:
     return (chance.choice(NAMESPACES) if resource.namespaced else "", chance.choice(NAMES))
 
 
@@ -63,7 +63,7 @@ class _Writer:
         self._annotation = WRITER + name
         self._number = 0
 
-    def _kind(self, resource: AnyResource) -> Kind:
+    def _kind(self, resource: AnyWatchedResource) -> Kind:
         return self._scene.registry.kinds[f"{resource.plural}.{resource.group}" if resource.group else resource.plural]
 
     def _owner(self, namespace: str) -> Object | None:
@@ -75,7 +75,7 @@ class _Writer:
         annotations = {**(thing["metadata"].get("annotations") or {}), self._annotation: str(self._number)}
         return thing | {"metadata": thing["metadata"] | {"annotations": annotations}}
 
-    def _is_there(self, resource: AnyResource, key: Key) -> bool:
+    def _is_there(self, resource: AnyWatchedResource, key: ObjectKey) -> bool:
         return self._scene.registry.store.get(self._kind(resource), key) is not None
 
 
@@ -135,7 +135,7 @@ class Controller(_Writer):
         else:
             await self._replace(resource, key)
 
-    async def _create(self, resource: AnyResource, key: Key, thing: Object) -> None:
+    async def _create(self, resource: AnyWatchedResource, key: ObjectKey, thing: Object) -> None:
         """Until there is one of the name, be it somebody else's."""
         path, body = resource.path(namespace=key[0]), msgspec.json.encode(thing)
         for _ in range(_ATTEMPTS):
@@ -173,7 +173,7 @@ class Controller(_Writer):
         if self._chance.random() < 0.5:
             await self._delete(PODS, (namespace, found[0]["metadata"]["name"]))
 
-    async def _replace(self, resource: AnyResource, key: Key) -> None:
+    async def _replace(self, resource: AnyWatchedResource, key: ObjectKey) -> None:
         """Change what is known, write; read and do it again where somebody was faster."""
         path = resource.path(namespace=key[0], name=key[1])
         thing = self._scene.registry.find(self._kind(resource).resource, *key)
@@ -190,7 +190,7 @@ class Controller(_Writer):
             return
         raise AssertionError(f"not replaced: {key}")
 
-    async def _patch(self, resource: AnyResource, key: Key) -> None:
+    async def _patch(self, resource: AnyWatchedResource, key: ObjectKey) -> None:
         """Twice is as good as once; somebody else's change is no hindrance."""
         path = resource.path(namespace=key[0], name=key[1])
         body = msgspec.json.encode({"metadata": {"annotations": {self._annotation: str(self._number)}}})
@@ -204,7 +204,7 @@ class Controller(_Writer):
             return
         raise AssertionError(f"not patched: {key}")
 
-    async def _delete(self, resource: AnyResource, key: Key) -> None:
+    async def _delete(self, resource: AnyWatchedResource, key: ObjectKey) -> None:
         """The one that the cache knows, never one that has its name by now."""
         known = self._scene.cache.store(resource).get(*key)  # type: ignore[misc]
         if known is not None and resource is not NODES:
@@ -233,7 +233,7 @@ class Controller(_Writer):
         annotations = thing["metadata"].get("annotations") or {}
         return bool(annotations.get(self._annotation) == str(self._number))
 
-    async def _read(self, resource: AnyResource, key: Key) -> Object | None:
+    async def _read(self, resource: AnyWatchedResource, key: ObjectKey) -> Object | None:
         try:
             data = await self._get(resource.path(namespace=key[0], name=key[1]))
         except NotFound:

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any, Final, Generic
 
-from zoneward.client.object_store import Store
-from zoneward.client.resources import Key, Resource, T, key_of, version_of
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.resources import ObjectKey, WatchedResource, WatchedT, object_key_of, parse_resource_version
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.store import Change
@@ -28,7 +28,7 @@ class Past:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self.states: defaultdict[str, defaultdict[Key, list[State]]] = defaultdict(lambda: defaultdict(list))
+        self.states: defaultdict[str, defaultdict[ObjectKey, list[State]]] = defaultdict(lambda: defaultdict(list))
         """By the plural of the kind."""
         self.done: Counter[tuple[str, str, str]] = Counter()
         """How often an object, by its UID, got the number of a writer: writer, number, UID."""
@@ -39,10 +39,10 @@ class Past:
                     self.states[kind.plural][key].append(State(record.version, record.uid, is_gone=False))
         registry.store.listeners.append(self._note)
 
-    def __getitem__(self, plural: str) -> dict[Key, list[State]]:
+    def __getitem__(self, plural: str) -> dict[ObjectKey, list[State]]:
         return self.states[plural]
 
-    def now(self, plural: str) -> dict[Key, int]:
+    def now(self, plural: str) -> dict[ObjectKey, int]:
         """Versions of the objects that are there."""
         records = self._registry.store.records(self._registry.kinds[_resource(plural)])
         return {key: record.version for key, record in records}
@@ -68,18 +68,18 @@ def _resource(plural: str) -> str:
     return "endpointslices.discovery.k8s.io" if plural == "endpointslices" else plural
 
 
-class Told(Generic[T]):
+class Told(Generic[WatchedT]):
     """What one store of a cache told, judged at once as far as it can be, by `check` in all."""
 
-    def __init__(self, store: Store[T], resource: Resource[T]) -> None:
+    def __init__(self, store: ObjectStore[WatchedT], resource: WatchedResource[WatchedT]) -> None:
         self.store, self.resource = store, resource
-        self._states: defaultdict[Key, list[T | None]] = defaultdict(list)
+        self._states: defaultdict[ObjectKey, list[WatchedT | None]] = defaultdict(list)
         store.subscribe(self._take)
 
-    def _take(self, old: T | None, new: T | None) -> None:
+    def _take(self, old: WatchedT | None, new: WatchedT | None) -> None:
         thing = new or old
         assert thing is not None
-        key = key_of(thing)
+        key = object_key_of(thing)
         assert self.store.get(*key) is new, "told before the cache has it"
         states = self._states[key]
         assert old is (states[-1] if states else None), "what is told as old is not what was told last"
@@ -87,7 +87,9 @@ class Told(Generic[T]):
 
     def is_equal_to(self, past: Past) -> bool:
         """Same objects in the same versions."""
-        return {key_of(thing): version_of(_version(thing)) for thing in self.store} == past.now(self.resource.plural)
+        return {object_key_of(thing): parse_resource_version(_version(thing)) for thing in self.store} == past.now(
+            self.resource.plural
+        )
 
     def check(self, past: Past, *, is_complete: bool) -> None:
         """Of each object only states that it had, each once and in their order; and all, if that is complete."""
@@ -96,7 +98,7 @@ class Told(Generic[T]):
         for key, told in self._states.items():
             position = -1
             for state in told:
-                version = None if state is None else version_of(_version(state))
+                version = None if state is None else parse_resource_version(_version(state))
                 position = _next(had[key], position, version)
                 assert position is not None, f"{self.resource.kind} {key}: told {version} after {told}, had {had[key]}"
             assert (told[-1] is None) == had[key][-1].is_gone, f"{self.resource.kind} {key}: its end"

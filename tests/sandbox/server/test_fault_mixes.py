@@ -15,7 +15,7 @@ from tests.sandbox.server.a_faulty_sandbox import Scene, a_scene
 from tests.sandbox.server.fault_writers import Controller, Insider
 
 from zoneward.client.api_errors import Gone
-from zoneward.client.resources import RESOURCES
+from zoneward.client.resources import CACHED_RESOURCES
 from zoneward.sandbox.play.durations import Span
 from zoneward.sandbox.server.faults import Fault, FaultKind
 
@@ -126,7 +126,7 @@ async def run(
                 await scene.cache.synced.wait()
             scene.connection.lists.clear()
         await happen(scene, seed, changes=changes, compacted=compacted)
-        every = [resource.plural for resource in RESOURCES]
+        every = [resource.plural for resource in CACHED_RESOURCES]
         scene.check(relisted=every if loses else scene.connection.lists)
         return scene
 

@@ -10,7 +10,7 @@ _UTC_TIME: Final = 0x17
 _VERSION: Final = 0xA0
 
 
-def not_after(pem: bytes) -> datetime | None:
+def certificate_expiry(pem: bytes) -> datetime | None:
     """The end of the first certificate's validity (RFC 5280 § 4.1); None for what can't be read."""
     block = PEM_CERTIFICATE.search(pem)
     try:

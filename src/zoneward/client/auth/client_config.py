@@ -9,7 +9,7 @@ InteractiveMode = Literal["Never", "IfAvailable", "Always"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pem:
+class PemReference:
     """Certificates or a key: ``data`` itself, or the ``path`` of the file that has it; ``place`` is the field."""
 
     place: str
@@ -18,11 +18,11 @@ class Pem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ClusterInfo:
     """``server`` has a scheme, and a path where the API lies below one. ``proxy`` None: as the environment says."""
 
     server: str
-    ca: Pem | None = None
+    ca: PemReference | None = None
     insecure: bool = False
     tls_server_name: str | None = None
     proxy: str | None = None
@@ -32,7 +32,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exec:
+class ExecPluginConfig:
     """A command that prints credentials. ``command`` with a slash in it is an absolute path."""
 
     api_version: str
@@ -45,7 +45,7 @@ class Exec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Impersonation:
+class ImpersonationConfig:
     """Whom to act as; without ``user`` nobody."""
 
     user: str = ""
@@ -55,25 +55,25 @@ class Impersonation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class UserInfo:
     """Who we are. A token file goes before ``token``, which serves until the file can be read."""
 
     name: str = ""
-    certificate: Pem | None = None
-    key: Pem | None = None
+    certificate: PemReference | None = None
+    key: PemReference | None = None
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
     basic: tuple[str, str] | None = field(default=None, repr=False)
-    exec_plugin: Exec | None = None
-    impersonation: Impersonation = Impersonation()
+    exec_plugin: ExecPluginConfig | None = None
+    impersonation: ImpersonationConfig = ImpersonationConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class ClientConfig:
     """One cluster and who we are there. ``source``: the kubeconfig file that has the user, for messages."""
 
-    cluster: Cluster
-    user: User
+    cluster: ClusterInfo
+    user: UserInfo
     namespace: str = "default"
     context: str = ""
     source: str = ""

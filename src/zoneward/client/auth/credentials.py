@@ -8,10 +8,10 @@ from datetime import datetime
 from urllib.parse import quote
 
 from zoneward.client.api_errors import NoCredentials
-from zoneward.client.auth.client_config import Access, Impersonation
+from zoneward.client.auth.client_config import ClientConfig, ImpersonationConfig
 from zoneward.client.auth.exec_plugin import ExecCredential, run_plugin
-from zoneward.client.auth.rotated_files import RereadFile
-from zoneward.client.auth.tls import ClientCertificate, PemSource
+from zoneward.client.auth.rotated_files import RotatedFile
+from zoneward.client.auth.tls import ClientCertificate, PemReader
 from zoneward.kube.input_error import InputError
 
 _PLAIN_IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
@@ -28,17 +28,17 @@ class Identity:
 class Credentials:
     """What is shown to the server. ``now`` is the wall clock, with a time zone; plugins' answers expire by it."""
 
-    def __init__(self, access: Access, *, now: Callable[[], datetime], is_terminal: bool) -> None:
+    def __init__(self, access: ClientConfig, *, now: Callable[[], datetime], is_terminal: bool) -> None:
         user = access.user
         self._access, self._now, self._is_terminal = access, now, is_terminal
         self._token_file = None
         if user.token_file:
-            self._token_file = RereadFile(user.token_file, place="tokenFile", source=access.source)
+            self._token_file = RotatedFile(user.token_file, place="tokenFile", source=access.source)
         self._pair = None
         if user.certificate and user.key:
             self._pair = (
-                PemSource(user.certificate, source=access.source),
-                PemSource(user.key, source=access.source),
+                PemReader(user.certificate, source=access.source),
+                PemReader(user.key, source=access.source),
             )
         self._given: ExecCredential | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -114,7 +114,7 @@ class Credentials:
         return await run_plugin(plugin, self._access, is_terminal=self._is_terminal)
 
 
-def impersonation_headers(impersonation: Impersonation) -> list[tuple[str, str]]:
+def impersonation_headers(impersonation: ImpersonationConfig) -> list[tuple[str, str]]:
     """The headers that ask to be taken for someone else; names of extras are escaped as client-go does it."""
     if not impersonation.user:
         return []

@@ -11,9 +11,9 @@ from datetime import datetime
 from subprocess import DEVNULL, PIPE
 from typing import Any, Final
 
-from zoneward.client.auth.client_config import Access, Cluster, Exec
-from zoneward.client.auth.tls import ClientCertificate, PemSource
-from zoneward.kube.document_fields import Fields
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, ExecPluginConfig
+from zoneward.client.auth.tls import ClientCertificate, PemReader
+from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import InputError, show
 
 TIME_LIMIT: Final = 60.0
@@ -35,8 +35,8 @@ class ExecCredential:
 
 
 async def run_plugin(
-    plugin: Exec,
-    access: Access,
+    plugin: ExecPluginConfig,
+    access: ClientConfig,
     *,
     is_terminal: bool,
     time_limit: float = TIME_LIMIT,
@@ -103,7 +103,7 @@ async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
     return found
 
 
-async def _started(plugin: Exec, access: Access, *, interactive: bool) -> asyncio.subprocess.Process:
+async def _started(plugin: ExecPluginConfig, access: ClientConfig, *, interactive: bool) -> asyncio.subprocess.Process:
     environment = {**access.environment, **dict(plugin.environment)}
     environment["KUBERNETES_EXEC_INFO"] = _info(plugin, access, interactive=interactive)
     try:
@@ -137,14 +137,14 @@ async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
             await process.communicate()
 
 
-def _info(plugin: Exec, access: Access, *, interactive: bool) -> str:
+def _info(plugin: ExecPluginConfig, access: ClientConfig, *, interactive: bool) -> str:
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.is_told_cluster:
         spec["cluster"] = _cluster_info(access.cluster, access.source)
     return json.dumps({"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec})
 
 
-def _cluster_info(cluster: Cluster, source: str) -> dict[str, Any]:
+def _cluster_info(cluster: ClusterInfo, source: str) -> dict[str, Any]:
     told: dict[str, Any] = {
         "server": cluster.server,
         "tls-server-name": cluster.tls_server_name,
@@ -154,16 +154,16 @@ def _cluster_info(cluster: Cluster, source: str) -> dict[str, Any]:
         "config": cluster.exec_config,
     }
     if cluster.ca:
-        told["certificate-authority-data"] = base64.b64encode(PemSource(cluster.ca, source=source).read()).decode()
+        told["certificate-authority-data"] = base64.b64encode(PemReader(cluster.ca, source=source).read()).decode()
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _credential(output: bytes, plugin: Exec, access: Access) -> ExecCredential:
+def _credential(output: bytes, plugin: ExecPluginConfig, access: ClientConfig) -> ExecCredential:
     try:
         document = json.loads(output)
     except (ValueError, RecursionError):
         raise _error(access, plugin, "expected an ExecCredential in JSON, got something else") from None
-    answer = Fields(document, source=_place(access, plugin))
+    answer = DocumentFields(document, source=_place(access, plugin))
     for name, expected in (("kind", "ExecCredential"), ("apiVersion", plugin.api_version)):
         if answer.text(name) != expected:
             raise answer.error(name, expected, show(answer.text(name)))
@@ -181,7 +181,7 @@ def _credential(output: bytes, plugin: Exec, access: Access) -> ExecCredential:
     return ExecCredential(token=token or None, certificate=certificate, expires=_expiry(status))
 
 
-def _expiry(status: Fields) -> datetime | None:
+def _expiry(status: DocumentFields) -> datetime | None:
     text = status.text("expirationTimestamp")
     if not text:
         return None
@@ -194,9 +194,9 @@ def _expiry(status: Fields) -> datetime | None:
     return expires
 
 
-def _error(access: Access, plugin: Exec, problem: str) -> InputError:
+def _error(access: ClientConfig, plugin: ExecPluginConfig, problem: str) -> InputError:
     return InputError(_place(access, plugin), problem)
 
 
-def _place(access: Access, plugin: Exec) -> str:
+def _place(access: ClientConfig, plugin: ExecPluginConfig) -> str:
     return f"{access.source}: user {access.user.name}: exec {plugin.command}"

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from zoneward.client.auth.client_config import Access, Cluster, Pem, User
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, PemReference, UserInfo
 from zoneward.kube.input_error import InputError
 
 SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def in_cluster_access(*, environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> Access | None:
+def in_cluster_config(*, environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ClientConfig | None:
     """None where this is no pod, or one without a service account. Raises InputError where files are unreadable.
 
     The conditions are client-go's (``rest.InClusterConfig``): address and port in the environment, and a token file.
@@ -20,13 +20,13 @@ def in_cluster_access(*, environment: Mapping[str, str], directory: str = SERVIC
     token, ca = Path(directory, "token"), Path(directory, "ca.crt")
     if not host or not port or not token.is_file():
         return None
-    return Access(
-        cluster=Cluster(
+    return ClientConfig(
+        cluster=ClusterInfo(
             server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
             # Without the file, as in client-go, the system's authorities have to do.
-            ca=Pem("ca.crt", path=str(ca)) if ca.is_file() else None,
+            ca=PemReference("ca.crt", path=str(ca)) if ca.is_file() else None,
         ),
-        user=User(name="service account", token_file=str(token)),
+        user=UserInfo(name="service account", token_file=str(token)),
         namespace=environment.get("POD_NAMESPACE") or _namespace(Path(directory, "namespace")),
         context="in-cluster",
         source=directory,

@@ -6,27 +6,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from zoneward.client.auth.client_config import Access
-from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT, in_cluster_access
-from zoneward.client.auth.kubeconfig_entries import cluster_from, user_from
-from zoneward.kube.document_fields import Fields
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.auth.in_cluster import SERVICE_ACCOUNT, in_cluster_config
+from zoneward.client.auth.kubeconfig_entries import parse_cluster, parse_user
+from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.input_files import read_small
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.malformed import MalformedText
 
 _LARGEST: Final = 16 << 20
 """Bytes. Large companies have thousands of clusters in theirs; what is larger is another file."""
 _SECTIONS: Final = {"contexts": "context", "clusters": "cluster", "users": "user"}
 
 
-def find_access(
+def load_client_config(
     *,
     kubeconfig: str | None = None,
     context: str | None = None,
     impersonate: str | None = None,
     environment: Mapping[str, str],
     service_account: str = SERVICE_ACCOUNT,
-) -> Access:
+) -> ClientConfig:
     """The cluster and user of a context. Raises InputError with file, field, what was expected and what was there.
 
     ``kubeconfig``, ``context`` and ``impersonate`` are what kubectl calls ``--kubeconfig``, ``--context`` and ``--as``.
@@ -40,7 +40,7 @@ def find_access(
     if name:
         access = merged.access(name)
     elif not kubeconfig:
-        access = in_cluster_access(environment=environment, directory=service_account)
+        access = in_cluster_config(environment=environment, directory=service_account)
     if access is None:
         source = os.pathsep.join(merged.read or files)
         raise InputError(source, "expected a current-context, or --context NAME, got none")
@@ -65,7 +65,7 @@ class _Merged:
     def __init__(self) -> None:
         self.read: list[str] = []
         self.current = ""
-        self._entries: dict[str, dict[str, Fields]] = {section: {} for section in _SECTIONS}
+        self._entries: dict[str, dict[str, DocumentFields]] = {section: {} for section in _SECTIONS}
 
     @classmethod
     def of(cls, files: list[str], *, must_exist: bool) -> "_Merged":
@@ -76,27 +76,27 @@ class _Merged:
                 merged._add(document)
         return merged
 
-    def access(self, context: str) -> Access:
+    def access(self, context: str) -> ClientConfig:
         """The access that a context gives, its ``environment`` still empty."""
         chosen = self._entry("contexts", context, asked_by=self.read[0] if self.read else "no kubeconfig file")
         cluster = self._named(chosen, "cluster", "clusters")
         user = self._named(chosen, "user", "users") if chosen.text("user") else None
-        return Access(
-            cluster=cluster_from(cluster),
-            user=user_from(user or Fields({}, source=chosen.source), name=chosen.text("user")),
+        return ClientConfig(
+            cluster=parse_cluster(cluster),
+            user=parse_user(user or DocumentFields({}, source=chosen.source), name=chosen.text("user")),
             namespace=chosen.text("namespace") or "default",
             context=context,
             source=(user or chosen).source,
         )
 
-    def _add(self, document: Fields) -> None:
+    def _add(self, document: DocumentFields) -> None:
         self.read.append(document.source)
         kind = document.text("kind")
         if kind not in ("", "Config"):
             raise document.error("kind", "Config", show(kind))
         self.current = self.current or document.text("current-context")
         for section, inner in _SECTIONS.items():
-            found: dict[str, Fields] = {}
+            found: dict[str, DocumentFields] = {}
             for entry in document.items(section):
                 name = entry.required("name")
                 if name in found:
@@ -104,21 +104,21 @@ class _Merged:
                 found[name] = entry.inner(inner)
             self._entries[section] = found | self._entries[section]
 
-    def _named(self, chosen: Fields, field: str, section: str) -> Fields:
+    def _named(self, chosen: DocumentFields, field: str, section: str) -> DocumentFields:
         return self._entry(section, chosen.required(field, f"the name of a {field}"), asked_by=chosen)
 
-    def _entry(self, section: str, name: str, *, asked_by: Fields | str) -> Fields:
+    def _entry(self, section: str, name: str, *, asked_by: DocumentFields | str) -> DocumentFields:
         entries = self._entries[section]
         if name in entries:
             return entries[name]
         known = ", ".join(list(entries)[:5]) + (", ..." if len(entries) > 5 else "")
         expected = f"one of the {section} ({known or 'there are none'})"
-        if isinstance(asked_by, Fields):
+        if isinstance(asked_by, DocumentFields):
             raise asked_by.error(_SECTIONS[section], expected, show(name))
         raise InputError(asked_by, "context", f"expected {expected}, got {show(name)}")
 
 
-def _document(file: str, *, must_exist: bool) -> Fields | None:
+def _document(file: str, *, must_exist: bool) -> DocumentFields | None:
     """A file's one document; None for a file that need not exist and does not."""
     from zoneward.kube.yaml_documents import whole_documents
 
@@ -135,8 +135,8 @@ def _document(file: str, *, must_exist: bool) -> Fields | None:
         raise InputError(file, "expected a kubeconfig, got more than 16 MiB")
     try:
         documents = whole_documents(data)
-    except Malformed as error:
+    except MalformedText as error:
         raise InputError(file, f"line {error.line}, column {error.column}", error.problem) from None
     if len(documents) > 1:
         raise InputError(file, f"expected one document, got {len(documents)}")
-    return Fields(documents[0] if documents else None, source=file)
+    return DocumentFields(documents[0] if documents else None, source=file)

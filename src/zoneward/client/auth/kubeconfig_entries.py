@@ -5,8 +5,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from zoneward.client.auth.client_config import Cluster, Exec, Impersonation, InteractiveMode, Pem, User
-from zoneward.kube.document_fields import Fields
+from zoneward.client.auth.client_config import (
+    ClusterInfo,
+    ExecPluginConfig,
+    ImpersonationConfig,
+    InteractiveMode,
+    PemReference,
+    UserInfo,
+)
+from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import show
 
 EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -15,9 +22,9 @@ _INTERACTIVE_MODES: Final[tuple[InteractiveMode, ...]] = ("Never", "IfAvailable"
 _PROXY_SCHEMES: Final = ("http", "https")
 
 
-def cluster_from(fields: Fields) -> Cluster:
+def parse_cluster(fields: DocumentFields) -> ClusterInfo:
     """Raises InputError."""
-    ca = pem_from(fields, "certificate-authority")
+    ca = parse_pem(fields, "certificate-authority")
     insecure = fields.flag("insecure-skip-tls-verify")
     if ca and insecure:
         raise fields.error("insecure-skip-tls-verify", f"false beside {ca.place}", "true")
@@ -25,7 +32,7 @@ def cluster_from(fields: Fields) -> Cluster:
     proxy = fields.text("proxy-url")
     if proxy and (_scheme(proxy) not in _PROXY_SCHEMES or not _host(proxy)):
         raise fields.error("proxy-url", "an http:// or https:// address", show(_without_password(proxy)))
-    return Cluster(
+    return ClusterInfo(
         server=server_address(server, is_tls=bool(ca or insecure), error_at=fields),
         ca=ca,
         insecure=insecure,
@@ -36,7 +43,7 @@ def cluster_from(fields: Fields) -> Cluster:
     )
 
 
-def server_address(server: str, *, is_tls: bool, error_at: Fields) -> str:
+def server_address(server: str, *, is_tls: bool, error_at: DocumentFields) -> str:
     """The address with scheme and without a slash at its end; client-go takes ``host:port``, too."""
     address = server if "://" in server else f"{'https' if is_tls else 'http'}://{server}"
     if _scheme(address) not in ("http", "https") or not _host(address):
@@ -47,19 +54,19 @@ def server_address(server: str, *, is_tls: bool, error_at: Fields) -> str:
     return scheme.lower() + separator + rest
 
 
-def user_from(fields: Fields, *, name: str) -> User:
+def parse_user(fields: DocumentFields, *, name: str) -> UserInfo:
     """Raises InputError: also for what no current kubectl takes, such as ``auth-provider``."""
-    certificate, key = pem_from(fields, "client-certificate"), pem_from(fields, "client-key")
+    certificate, key = parse_pem(fields, "client-certificate"), parse_pem(fields, "client-key")
     if (certificate is None) != (key is None):
         given, missing = ("client-certificate", "client-key")[:: 1 if certificate else -1]
         raise fields.error(missing, f"a value beside {given}", "none")
-    token, token_file = fields.text("token", is_secret=True), path_from(fields, "tokenFile")
+    token, token_file = fields.text("token", is_secret=True), parse_path(fields, "tokenFile")
     username, password = fields.text("username"), fields.text("password", is_secret=True)
     if (token or token_file) and username:
         raise fields.error("username", "one way to log in", "a token, too")
     if fields.raw("auth-provider"):
         raise fields.error("auth-provider", "exec, which replaced it in Kubernetes 1.26", "an auth-provider")
-    return User(
+    return UserInfo(
         name=name,
         certificate=certificate,
         key=key,
@@ -71,16 +78,16 @@ def user_from(fields: Fields, *, name: str) -> User:
     )
 
 
-def pem_from(fields: Fields, name: str) -> Pem | None:
+def parse_pem(fields: DocumentFields, name: str) -> PemReference | None:
     """What ``NAME-data`` holds, else the file that ``NAME`` names."""
     data_name = f"{name}-data"
     if data := fields.data(data_name):
-        return Pem(fields.at(data_name), data=data)
-    path = path_from(fields, name)
-    return Pem(fields.at(name), path=path) if path else None
+        return PemReference(fields.at(data_name), data=data)
+    path = parse_path(fields, name)
+    return PemReference(fields.at(name), path=path) if path else None
 
 
-def path_from(fields: Fields, name: str) -> str | None:
+def parse_path(fields: DocumentFields, name: str) -> str | None:
     """A path that is relative is relative to the file that has it."""
     path = fields.text(name)
     return _beside(fields.source, path) if path else None
@@ -90,12 +97,12 @@ def _beside(source: str, path: str) -> str:
     return str(Path(source).absolute().parent / path)
 
 
-def _exec_from(fields: Fields) -> Exec:
+def _exec_from(fields: DocumentFields) -> ExecPluginConfig:
     version = fields.required("apiVersion", " or ".join(EXEC_VERSIONS))
     if version not in EXEC_VERSIONS:
         raise fields.error("apiVersion", " or ".join(EXEC_VERSIONS), show(version))
     command = fields.required("command", "the name of a program")
-    return Exec(
+    return ExecPluginConfig(
         api_version=version,
         # A bare name is looked for in PATH, as client-go does.
         command=_beside(fields.source, command) if os.sep in command else command,
@@ -107,7 +114,7 @@ def _exec_from(fields: Fields) -> Exec:
     )
 
 
-def _interactive_mode(fields: Fields, *, is_required: bool) -> InteractiveMode:
+def _interactive_mode(fields: DocumentFields, *, is_required: bool) -> InteractiveMode:
     text = fields.text("interactiveMode")
     if not text and not is_required:
         return "IfAvailable"
@@ -117,20 +124,20 @@ def _interactive_mode(fields: Fields, *, is_required: bool) -> InteractiveMode:
     return mode
 
 
-def _impersonation_from(fields: Fields) -> Impersonation:
+def _impersonation_from(fields: DocumentFields) -> ImpersonationConfig:
     extra = fields.inner("as-user-extra")
-    found = Impersonation(
+    found = ImpersonationConfig(
         user=fields.text("as"),
         uid=fields.text("as-uid"),
         groups=fields.texts("as-groups"),
         extra=tuple((name, extra.texts(name)) for name in extra.names()),
     )
-    if found != Impersonation() and not found.user:
+    if found != ImpersonationConfig() and not found.user:
         raise fields.error("as", "a user beside as-uid, as-groups or as-user-extra", "none")
     return found
 
 
-def _extension(fields: Fields, name: str) -> object:
+def _extension(fields: DocumentFields, name: str) -> object:
     return next((each.raw("extension") for each in fields.items("extensions") if each.text("name") == name), None)
 
 

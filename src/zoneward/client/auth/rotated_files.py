@@ -8,7 +8,7 @@ from zoneward.kube.input_files import read_small
 _LARGEST = 1 << 20
 
 
-class RereadFile:
+class RotatedFile:
     """Its bytes, read again when it changes. Once read, it keeps its last bytes while the file is gone or unreadable.
 
     Looking costs a ``stat``. It follows links, so what Kubernetes does to mounted volumes (another directory behind

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from zoneward.client.auth.certificate_dates import PEM_CERTIFICATE
-from zoneward.client.auth.client_config import Access, Pem
-from zoneward.client.auth.rotated_files import RereadFile
+from zoneward.client.auth.client_config import ClientConfig, PemReference
+from zoneward.client.auth.rotated_files import RotatedFile
 from zoneward.kube.input_error import InputError
 
 _OPEN_FILES: Final = Path("/proc/self/fd")
@@ -26,12 +26,12 @@ class ClientCertificate:
     place: str = field(default="client-certificate", compare=False)
 
 
-class PemSource:
-    """Bytes of a Pem, read again when its file changes."""
+class PemReader:
+    """Bytes of a PemReference, read again when its file changes."""
 
-    def __init__(self, pem: Pem, *, source: str) -> None:
+    def __init__(self, pem: PemReference, *, source: str) -> None:
         self._data = pem.data
-        self._file = RereadFile(pem.path or "", place=pem.place, source=source)
+        self._file = RotatedFile(pem.path or "", place=pem.place, source=source)
 
     def read(self) -> bytes:
         """Raises InputError."""
@@ -44,11 +44,11 @@ class TlsContexts:
     A pool of connections sees by the context which ones are for whom.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClientConfig) -> None:
         cluster = access.cluster
         self._source, self._insecure = access.source, cluster.insecure
         self._place = cluster.ca.place if cluster.ca else ""
-        self._ca = PemSource(cluster.ca, source=access.source) if cluster.ca else None
+        self._ca = PemReader(cluster.ca, source=access.source) if cluster.ca else None
         self._made: tuple[tuple[bytes | None, ClientCertificate | None], ssl.SSLContext] | None = None
 
     def context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:

@@ -11,10 +11,21 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from zoneward.client.api_errors import CallFailed, NotFound
-from zoneward.client.list_pager import list_all, one_list
-from zoneward.client.resources import ENDPOINTS, NODES, PODS, SERVICES, SLICES, Key, LiveNode, LivePod, Resource, T
-from zoneward.client.transport_interface import Connection
-from zoneward.client.writer import Outcome, Sender, Writer, outcome_of
+from zoneward.client.list_pager import decode_list, list_all
+from zoneward.client.resources import (
+    ENDPOINTS,
+    NODES,
+    PODS,
+    SERVICES,
+    SLICES,
+    LiveNode,
+    LivePod,
+    ObjectKey,
+    WatchedResource,
+    WatchedT,
+)
+from zoneward.client.transport_interface import ReadTransport
+from zoneward.client.writer import WriteOutcome, Writer, WriteTransport, write_outcome
 from zoneward.controller.handover.adoption import (
     Await,
     ChangeService,
@@ -32,10 +43,10 @@ from zoneward.controller.handover.adoption import (
     refusal,
 )
 from zoneward.controller.sync.permissions import Right, check_rights
-from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL, selector_of, with_selector
+from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL, effective_selector, with_effective_selector
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import EndpointSlice, Service, zone_of
+from zoneward.kube.objects import EndpointSlice, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
@@ -56,7 +67,7 @@ _LONGEST_PAUSE: Final = 1.0
 _RIGHTS: Final[tuple[Right, ...]] = (("PATCH", SERVICES), ("POST", SLICES), ("PUT", SLICES), ("DELETE", SLICES))
 
 
-class Link(Connection, Sender, Protocol):
+class Link(ReadTransport, WriteTransport, Protocol):
     """What this needs of a connection; `zoneward.client.transport` has it."""
 
 
@@ -74,7 +85,7 @@ class Adopting:
     def __init__(
         self,
         connection: Link,
-        key: Key,
+        key: ObjectKey,
         *,
         configuration: Configuration,
         tell: Callable[[str], None],
@@ -143,7 +154,7 @@ class Adopting:
         except NotFound as error:
             raise NothingToDo(self._where, f"expected a Service, found none: {error}") from None
         if (reason := refusal(service)) is not None:
-            raise (InputError if selector_of(service) else NothingToDo)(self._where, reason)
+            raise (InputError if effective_selector(service) else NothingToDo)(self._where, reason)
         if plans(service):
             await self._look_at_pods(service)
         manager = self._configuration.manager
@@ -154,24 +165,24 @@ class Adopting:
         configuration = self._configuration
         surroundings = Surroundings(
             demand=demand_of(self._nodes, missing_cpu=configuration.hints.missing_cpu),
-            node_zones={node.metadata.name: zone_of(node) for node in self._nodes},
+            node_zones={node.metadata.name: node_zone(node) for node in self._nodes},
             configuration=configuration,
         )
-        service = with_selector(there.service)
+        service = with_effective_selector(there.service)
         return plan_service(service, pods=self._pods, slices=there.slices, surroundings=surroundings, taken=self._taken)
 
     async def _look_at_pods(self, service: Service) -> None:
-        selector = selector_of(service) or {}
+        selector = effective_selector(service) or {}
         self._pods = await self._selected(PODS, ",".join(f"{name}={value}" for name, value in selector.items()))
         known = {node.metadata.name for node in self._nodes}
         # Without its Node a Pod would be left out.
         if not known or any(pod.spec.node_name not in known for pod in self._pods if pod.spec.node_name):
             self._nodes = await list_all(self._connection, NODES)
 
-    async def _selected(self, resource: Resource[T], labels: str) -> tuple[T, ...]:
+    async def _selected(self, resource: WatchedResource[WatchedT], labels: str) -> tuple[WatchedT, ...]:
         path = resource.path(namespace=self._namespace)
         body = await self._connection.get(path, {"labelSelector": labels}, timeout=_READ_LIMIT)
-        return one_list(body, resource)
+        return decode_list(body, resource)
 
     # --- doing --------------------------------------------------------------------------------------------------------
 
@@ -211,7 +222,7 @@ class Adopting:
             try:
                 await self._do(there, step)
             except CallFailed as error:
-                if outcome_of(error) in (Outcome.REFUSED, Outcome.TERMINATING):
+                if write_outcome(error) in (WriteOutcome.REFUSED, WriteOutcome.TERMINATING):
                     raise
                 failed = error
                 await self._sleep(pause)
@@ -261,7 +272,7 @@ class Adopting:
             try:
                 await self._writer.create(SLICES, each)
             except CallFailed as error:
-                if outcome_of(error) is Outcome.EXISTS:
+                if write_outcome(error) is WriteOutcome.EXISTS:
                     # Made meanwhile, and found by the next look; or another Service's, and the next name is taken.
                     self._taken.add(each.metadata.name)
                 raise

@@ -19,19 +19,19 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import structs
 
-from zoneward.client.resources import LegacyEndpoints
+from zoneward.client.resources import Endpoints
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import (
+    ADOPTION_MARKS,
     BEFORE_ANNOTATION,
     ENDPOINTS_ANNOTATION,
-    MARKS,
     SELECTOR_ANNOTATION,
     SKIP_MIRROR_LABEL,
-    as_mark,
-    is_marked,
-    selector_of,
+    effective_selector,
+    encode_selector,
+    has_selector_annotation,
 )
-from zoneward.kube.objects import EndpointSlice, Identity, Service, identity, is_ready
+from zoneward.kube.objects import EndpointIdentity, EndpointSlice, Service, identity, is_ready
 from zoneward.routing.rules import counted
 from zoneward.slices.planned import ServicePlan
 from zoneward.slices.ports import PortKey, port_key
@@ -50,7 +50,7 @@ class There:
     service: Service
     manager: str
     slices: tuple[EndpointSlice, ...] = ()
-    endpoints: LegacyEndpoints | None = None
+    endpoints: Endpoints | None = None
 
     @property
     def own(self) -> tuple[EndpointSlice, ...]:
@@ -83,13 +83,13 @@ class ChangeService:
 @dataclass(frozen=True, slots=True)
 class LabelEndpoints:
     about: str
-    endpoints: LegacyEndpoints
+    endpoints: Endpoints
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteEndpoints:
     about: str
-    endpoints: LegacyEndpoints
+    endpoints: Endpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +134,9 @@ def refusal(service: Service) -> str | None:
         return "expected a Service that stays, got one that is being deleted"
     if service.spec.type == "ExternalName":
         return "expected a Service with endpoints, got one of type ExternalName"
-    if selector_of(service):
+    if effective_selector(service):
         return None
-    if is_marked(service):
+    if has_selector_annotation(service):
         return f"annotation {SELECTOR_ANNOTATION}: expected a JSON object of labels, got {_shown(service)}"
     return "expected a selector, got none: its EndpointSlices are managed by others"
 
@@ -152,7 +152,7 @@ def next_adoption(there: There, *, plan: Plan, legacy: Legacy) -> Step:
     if not _is_skipped(there):
         return _label(there)
     if service.spec.selector:
-        mark = {SELECTOR_ANNOTATION: as_mark(service.spec.selector)}
+        mark = {SELECTOR_ANNOTATION: encode_selector(service.spec.selector)}
         about = f"move the selector into the annotation {SELECTOR_ANNOTATION}: the built-in controller lets go"
         return ChangeService(about, {"metadata": {"annotations": mark}, "spec": {"selector": None}})
     if (written := _written(there, plan(there))) is not None:
@@ -224,7 +224,7 @@ def next_release(there: There, *, plan: Plan) -> Step:
     """
     service = there.service
     if not service.spec.selector:
-        selector = dict(selector_of(service) or {})
+        selector = dict(effective_selector(service) or {})
         about = "put the selector back: the built-in controller takes up the Service"
         return ChangeService(about, {"spec": {"selector": selector}})
     if there.own:
@@ -236,7 +236,7 @@ def next_release(there: There, *, plan: Plan) -> Step:
             return Await(about, replace(there, slices=(*there.slices, *map(_as_built_in, wanted))))
         return DeleteSlices(f"delete {counted(len(there.own), 'EndpointSlice')} of ours", there.own)
     annotations = service.metadata.annotations or {}
-    marks = {name: None for name in MARKS if name in annotations}
+    marks = {name: None for name in ADOPTION_MARKS if name in annotations}
     if not marks:
         return Done("the built-in controller has it")
     metadata: dict[str, Any] = {"annotations": marks}
@@ -255,7 +255,7 @@ def _before(text: str) -> dict[str, str | None] | None:
     return {SKIP_MIRROR_LABEL: said[SKIP_MIRROR_LABEL]} if SKIP_MIRROR_LABEL in said else None
 
 
-def _ready(slices: Sequence[EndpointSlice]) -> set[tuple[str, Identity, PortKey]]:
+def _ready(slices: Sequence[EndpointSlice]) -> set[tuple[str, EndpointIdentity, PortKey]]:
     """The ready endpoints of slices, by family, by who they are and by what they serve."""
     return {
         (each.address_type, identity(endpoint), ports)
@@ -283,7 +283,7 @@ def foreseen(there: There, step: Step) -> There:
         case LabelEndpoints(endpoints=endpoints):
             labels = (endpoints.metadata.labels or {}) | {SKIP_MIRROR_LABEL: _SKIPPED}
             metadata = structs.replace(endpoints.metadata, labels=labels)
-            return replace(there, endpoints=LegacyEndpoints(metadata=metadata))
+            return replace(there, endpoints=Endpoints(metadata=metadata))
         case DeleteEndpoints():
             return replace(there, endpoints=None)
         case WriteSlices():

@@ -3,14 +3,14 @@
 from collections.abc import Collection
 from typing import Final
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.daemon.health import Check
 
 _NAMED: Final = 3
 """Services that a sentence names; it says how many more there are."""
 
 
-def alone(contested: Collection[Key]) -> Check:
+def alone(contested: Collection[ObjectKey]) -> Check:
     """A check that no other controller writes slices of our Services. ``contested`` is looked at each time."""
 
     def check() -> str | None:

@@ -10,9 +10,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
-from zoneward.client.informer_cache import Cache
-from zoneward.client.resources import ENDPOINTS, Key, LegacyEndpoints
-from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import ENDPOINTS, Endpoints, ObjectKey
+from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
 from zoneward.controller.handover.legacy_endpoints import is_kept, renewed
 from zoneward.controller.leader.leading import Leading
 from zoneward.controller.metrics import Metrics
@@ -30,7 +30,7 @@ class EndpointsKeeper:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: InformerCache,
         writer: Writer,
         *,
         leading: Leading,
@@ -40,13 +40,13 @@ class EndpointsKeeper:
     ) -> None:
         self._cache, self._writer = cache, writer.once()
         self._leading, self._metrics, self._log, self._mistakes = leading, metrics, log, MistakeLog(log)
-        self.queue: Final = Queue[Key](batching=BATCHING, back_off=back_off or BACK_OFF)
-        self._there: dict[Key, LegacyEndpoints] = {}
+        self.queue: Final = Queue[ObjectKey](batching=BATCHING, back_off=back_off or BACK_OFF)
+        self._there: dict[ObjectKey, Endpoints] = {}
         """As they were last read or written."""
-        self._since: dict[Key, str] = {}
+        self._since: dict[ObjectKey, str] = {}
         """When readiness changed first of what is not written yet."""
 
-    def add(self, key: Key, *, trigger_time: str | None = None) -> None:
+    def add(self, key: ObjectKey, *, trigger_time: str | None = None) -> None:
         """A Service was synced, or is gone, or is none of ours. ``trigger_time``: what its slices say of it."""
         service = self._cache.services.get(*key)
         if key in self._there or (service is not None and is_kept(service)):
@@ -60,7 +60,7 @@ class EndpointsKeeper:
         depth = self.queue.depth()
         return not (depth.waiting or depth.working)
 
-    def reread(self, key: Key) -> None:
+    def reread(self, key: ObjectKey) -> None:
         """Look at the object itself the next time: somebody else may have changed it."""
         self._there.pop(key, None)
 
@@ -86,13 +86,13 @@ class EndpointsKeeper:
                 continue
             try:
                 writes = await self._keep(key)
-            except Withheld:
+            except WritesSuspended:
                 self.queue.done(key)
             except CallFailed as error:
                 if self._cache.services.get(*key) is not None:
                     self.reread(key)
                 self._metrics.call_failed(error, kind=ENDPOINTS.plural)
-                if outcome_of(error) is Outcome.TERMINATING:
+                if write_outcome(error) is WriteOutcome.TERMINATING:
                     self.queue.done(key)
                     continue
                 asked = error.retry_after if isinstance(error, ApiError) else None
@@ -114,7 +114,7 @@ class EndpointsKeeper:
             else:
                 self.queue.done(key, writes=writes)
 
-    async def _keep(self, key: Key) -> int:
+    async def _keep(self, key: ObjectKey) -> int:
         """How many writes it took. Raises CallFailed."""
         service = self._cache.services.get(*key)
         if service is None:
@@ -144,18 +144,18 @@ class EndpointsKeeper:
                 # The namespace is gone, or the server has no Endpoints at all.
                 return 0
             raise
-        self._there[key] = LegacyEndpoints(metadata=metadata, subsets=wanted.subsets)
+        self._there[key] = Endpoints(metadata=metadata, subsets=wanted.subsets)
         return 1
 
-    async def _delete(self, key: Key) -> int:
+    async def _delete(self, key: ObjectKey) -> int:
         """A Service is gone. The Endpoints controller deletes such an object too, where one runs."""
         there = self._there.get(key)
         if there is not None:
             uid_alone = replace(there.metadata, resource_version=None)
-            await self._writer.delete(ENDPOINTS, LegacyEndpoints(metadata=uid_alone))
+            await self._writer.delete(ENDPOINTS, Endpoints(metadata=uid_alone))
         self._forget(key)
         return 0
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: ObjectKey) -> None:
         self._there.pop(key, None)
         self._since.pop(key, None)

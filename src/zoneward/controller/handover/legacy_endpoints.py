@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import LegacyAddress, LegacyEndpoints, LegacySubset
-from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, is_marked
+from zoneward.client.resources import EndpointAddress, Endpoints, EndpointSubset
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, has_selector_annotation
 from zoneward.kube.names import DOMAIN, HEADLESS, HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from zoneward.kube.objects import EndpointPort, ObjectMeta, Pod, Service
 from zoneward.slices.endpoints import IPV4, IPV6, endpoint_of, has_endpoint
@@ -33,12 +33,16 @@ _Host = tuple[str, str]
 def is_kept(service: Service) -> bool:
     """Whether the Endpoints object of a Service is ours to keep: it was adopted, and nobody else keeps it."""
     annotations = service.metadata.annotations or {}
-    return not service.spec.selector and is_marked(service) and annotations.get(ENDPOINTS_ANNOTATION) == _KEEP
+    return (
+        not service.spec.selector
+        and has_selector_annotation(service)
+        and annotations.get(ENDPOINTS_ANNOTATION) == _KEEP
+    )
 
 
 def renewed(
-    there: LegacyEndpoints | None, service: Service, pods: Iterable[Pod], *, trigger_time: str | None = None
-) -> LegacyEndpoints | None:
+    there: Endpoints | None, service: Service, pods: Iterable[Pod], *, trigger_time: str | None = None
+) -> Endpoints | None:
     """What to write for a Service with these Pods, over what is ``there``; None: it is as it should be.
 
     Whatever else stands in the metadata stays. ``trigger_time`` goes into what is written, and is no reason to.
@@ -65,10 +69,10 @@ def renewed(
         if value is not None:
             annotations[name] = value
     metadata = replace(metadata, labels=_labels(service), annotations=annotations or None)
-    return LegacyEndpoints(metadata=metadata, subsets=subsets)
+    return Endpoints(metadata=metadata, subsets=subsets)
 
 
-def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...]:
+def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[EndpointSubset, ...]:
     """All of them, packed as upstream does: ports that the same Pods serve are in one subset.
 
     Addresses are sorted as upstream sorts them; ports and subsets, which it sorts by a hash, by what they are. It
@@ -76,7 +80,7 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...
     """
     spec = service.spec
     publishes = spec.publish_not_ready_addresses is True
-    hosts: dict[_Host, tuple[LegacyAddress, bool]] = {}
+    hosts: dict[_Host, tuple[EndpointAddress, bool]] = {}
     serving: dict[_Port | None, dict[_Host, None]] = {}
     ports: dict[_Port, EndpointPort] = {}
     for pod in pods:
@@ -89,7 +93,7 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...
             continue
         ip = (endpoint.addresses or ("",))[0]
         host = ip, pod.metadata.uid
-        address = LegacyAddress(
+        address = EndpointAddress(
             ip=ip, hostname=endpoint.hostname, node_name=endpoint.node_name, target_ref=endpoint.target_ref
         )
         assert endpoint.conditions is not None
@@ -106,7 +110,7 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...
         if wanted is not None:
             found.append(wanted)
     return tuple(
-        LegacySubset(
+        EndpointSubset(
             addresses=tuple(hosts[key][0] for key in keys if hosts[key][1]) or None,
             not_ready_addresses=tuple(hosts[key][0] for key in keys if not hosts[key][1]) or None,
             ports=tuple(ports[key] for key in sorted(found)) or None,
@@ -115,7 +119,7 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...
     )
 
 
-def truncated(subsets: tuple[LegacySubset, ...]) -> tuple[LegacySubset, ...]:
+def truncated(subsets: tuple[EndpointSubset, ...]) -> tuple[EndpointSubset, ...]:
     """At most `MOST_ADDRESSES`, those that are ready first, from each subset by its share, as upstream does it; the
     very same where nothing has to go."""
     ready = sum(len(each.addresses or ()) for each in subsets)
@@ -164,21 +168,21 @@ def _port(port: EndpointPort) -> _Port:
     return port.name or "", port.port or 0, port.protocol or "TCP", port.app_protocol or ""
 
 
-def _are_equal(there: Iterable[LegacySubset], wanted: Iterable[LegacySubset]) -> bool:
+def _are_equal(there: Iterable[EndpointSubset], wanted: Iterable[EndpointSubset]) -> bool:
     """Whether both say the same, however they are packed. What is there may be anybody's: an object of 1 MB can have
     100 million pairs of address and port, which are therefore counted before they are made. API servers keep each pair
     once, so that there are no more of them than we want."""
     return _number(there) <= _number(wanted) and _facts(there) == _facts(wanted)
 
 
-def _number(subsets: Iterable[LegacySubset]) -> int:
+def _number(subsets: Iterable[EndpointSubset]) -> int:
     return sum(
         (len(each.addresses or ()) + len(each.not_ready_addresses or ())) * (len(each.ports or ()) or 1)
         for each in subsets
     )
 
 
-def _facts(subsets: Iterable[LegacySubset]) -> set[tuple[LegacyAddress, bool, _Port | None]]:
+def _facts(subsets: Iterable[EndpointSubset]) -> set[tuple[EndpointAddress, bool, _Port | None]]:
     """Every address with every port and whether it is ready, however they are packed."""
     return {
         (address, is_ready, port)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Adopting, Link, NothingToDo
 from zoneward.daemon.log import Log
@@ -34,20 +34,20 @@ class Releases:
         configuration: Configuration,
         writer: Writer,
         log: Log,
-        over: Callable[[Key], None],
+        over: Callable[[ObjectKey], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._connection, self._configuration, self._writer = connection, configuration, writer
         self._log, self._over = log, over
         self._sleep = sleep
         self._turn = asyncio.Semaphore(AT_ONCE)
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._tasks: dict[ObjectKey, asyncio.Task[None]] = {}
         self._mistakes = MistakeLog(log)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def begin(self, key: Key) -> None:
+    def begin(self, key: ObjectKey) -> None:
         """Give a Service back, unless that is under way."""
         if key in self._tasks:
             return
@@ -66,19 +66,19 @@ class Releases:
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, key: Key, _task: asyncio.Task[None]) -> None:
+    def _ended(self, key: ObjectKey, _task: asyncio.Task[None]) -> None:
         del self._tasks[key]
         # The cache may lag; then it is found released, or goes on from where it is.
         self._over(key)
 
-    async def _release(self, key: Key) -> None:
+    async def _release(self, key: ObjectKey) -> None:
         log = self._log.bind(service="/".join(key))
         pause = PAUSE
         while not await self._is_released(key, log):
             await self._sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _is_released(self, key: Key, log: Log) -> bool:
+    async def _is_released(self, key: ObjectKey, log: Log) -> bool:
         """Try it once. False: it has to be tried again."""
         async with self._turn:
             adopting = Adopting(

@@ -37,7 +37,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Final
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, is_ready
 from zoneward.routing.configuration import Configuration
@@ -75,20 +75,20 @@ class Rivals:
 
     def __init__(self, *, together: bool, still: float = STILL, grace: float = GRACE, quiet: float = QUIET) -> None:
         self._together, self._still, self._grace, self._least_quiet = together, still, grace, quiet
-        self.contested: Final[set[Key]] = set()
+        self.contested: Final[set[ObjectKey]] = set()
         """Always this very set."""
-        self._held: set[Key] = set()
-        self._finds: dict[Key, _Finds] = {}
-        self._behind: dict[Key, float] = {}
+        self._held: set[ObjectKey] = set()
+        self._finds: dict[ObjectKey, _Finds] = {}
+        self._behind: dict[ObjectKey, float] = {}
         """Contested Services that are not as they ought to be, and since when."""
-        self._changed: dict[Key, float] = {}
+        self._changed: dict[ObjectKey, float] = {}
         """When its slices there last changed."""
-        self._recent: dict[Key, float] = {}
+        self._recent: dict[ObjectKey, float] = {}
         """The same of any Service, the oldest first and only since `GRACE` seconds."""
-        self._stirs: dict[Key, float] = {}
+        self._stirs: dict[ObjectKey, float] = {}
         """Since when they have changed again and again while they were in our way."""
-        self._looks: dict[Key, float] = {}
-        self._trusted: set[Key] = set()
+        self._looks: dict[ObjectKey, float] = {}
+        self._trusted: set[ObjectKey] = set()
         """Services that were given back: others prove nothing about them."""
         self._alive = self._given_back = -inf
         self._quiet = quiet
@@ -99,11 +99,11 @@ class Rivals:
 
     # --- Services that are ours ---------------------------------------------------------------------------------------
 
-    def holds(self, key: Key) -> None:
+    def holds(self, key: ObjectKey) -> None:
         """Our slices are written, and those of the built-in controller are deleted."""
         self._held.add(key)
 
-    def found(self, key: Key, *, now: float) -> Verdict:
+    def found(self, key: ObjectKey, *, now: float) -> Verdict:
         """A Service that is ours has slices of the built-in controller."""
         if self._together and self.contested and key not in self._trusted:
             return self._contest(key, now)
@@ -131,7 +131,7 @@ class Rivals:
         self._held.discard(key)
         return Verdict.DELETE
 
-    def _contest(self, key: Key, now: float) -> Verdict:
+    def _contest(self, key: ObjectKey, now: float) -> Verdict:
         self._held.discard(key)
         self._trusted.discard(key)
         self._looks.pop(key, None)
@@ -142,14 +142,14 @@ class Rivals:
 
     # --- Services that are contested ----------------------------------------------------------------------------------
 
-    def alive(self, key: Key, *, now: float) -> None:
+    def alive(self, key: ObjectKey, *, now: float) -> None:
         """A slice of the built-in controller was made, or changed: see `is_sign_of_life`."""
         self._recent.pop(key, None)
         self._recent[key] = now
         if key in self.contested:
             self._alive = self._changed[key] = now
 
-    def looked(self, key: Key, *, is_current: bool, now: float) -> list[Key]:
+    def looked(self, key: ObjectKey, *, is_current: bool, now: float) -> list[ObjectKey]:
         """Whether the slices at a contested Service are as they ought to be; which ones can be given back."""
         if is_current:
             self._behind.pop(key, None)
@@ -161,7 +161,7 @@ class Rivals:
             return []
         return [key] if now < self._alive + self._quiet else sorted(self.contested)
 
-    def give_back(self, keys: Iterable[Key], *, now: float) -> None:
+    def give_back(self, keys: Iterable[ObjectKey], *, now: float) -> None:
         """These are ours again; the next find is not the first."""
         for key in keys:
             self.contested.discard(key)
@@ -176,7 +176,7 @@ class Rivals:
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
-    def due(self, *, now: float) -> list[Key]:
+    def due(self, *, now: float) -> list[ObjectKey]:
         """Services that have to be looked at again now."""
         while self._recent and now - next(iter(self._recent.values())) > self._grace:
             del self._recent[next(iter(self._recent))]
@@ -185,7 +185,7 @@ class Rivals:
             del self._looks[key]
         return keys
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """A Service is gone, or none of ours."""
         for keys in (self._held, self.contested, self._trusted):
             keys.discard(key)

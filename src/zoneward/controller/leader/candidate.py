@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
-from zoneward.client.resources import LEASES, Key, Lease, LeaseSpec, micro_time
-from zoneward.client.writer import Outcome, Sender, Writer, outcome_of
+from zoneward.client.resources import LEASES, Lease, LeaseSpec, ObjectKey, micro_time
+from zoneward.client.writer import WriteOutcome, Writer, WriteTransport, write_outcome
 from zoneward.controller.leader.election import Claim, Seen, Timing, Wait, decide, release, seen
 
 _MOMENT: Final = timedelta(microseconds=1)
@@ -51,9 +51,9 @@ class Candidate:
 
     def __init__(
         self,
-        connection: Sender,
+        connection: WriteTransport,
         *,
-        key: Key,
+        key: ObjectKey,
         identity: str,
         timing: Timing | None = None,
         on_change: Callable[[bool], None] = lambda _leads: None,
@@ -192,7 +192,7 @@ class Candidate:
         try:
             metadata = await (writer.update(LEASES, lease) if over else writer.create(LEASES, lease))
         except CallFailed as error:
-            if outcome_of(error) is not Outcome.UNKNOWN:
+            if write_outcome(error) is not WriteOutcome.UNKNOWN:
                 self._sent = tuple(each for each in self._sent if each is not sent)
             raise
         # Earlier ones whose outcome is not known replace a version that is no more: they will never be done.

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import Key, Lease, LeaseSpec
+from zoneward.client.resources import Lease, LeaseSpec, ObjectKey
 from zoneward.kube.objects import ObjectMeta
 
 _LEAST_DEADLINE: Final = 1.2
@@ -117,7 +117,7 @@ class Claim:
     lease: Lease
 
 
-def decide(known: Seen, *, key: Key, identity: str, timing: Timing, now: float, stamp: str) -> Wait | Claim:
+def decide(known: Seen, *, key: ObjectKey, identity: str, timing: Timing, now: float, stamp: str) -> Wait | Claim:
     """What to do about a Lease, ``key`` (namespace, name). ``now``: of the clock of ``known.since``.
 
     ``stamp``: the time of day for people to read, other than in every earlier claim of ours: by it others see that the
@@ -160,7 +160,7 @@ def _duration(spec: LeaseSpec, timing: Timing) -> float:
     return spec.lease_duration_seconds or timing.lease_duration
 
 
-def _written(known: Seen, spec: LeaseSpec, key: Key) -> Lease:
+def _written(known: Seen, spec: LeaseSpec, key: ObjectKey) -> Lease:
     if known.lease is not None and not known.is_gone:
         return replace(known.lease, spec=spec)
     namespace, name = key

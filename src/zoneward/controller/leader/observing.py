@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.watch_health import Standing
+from zoneward.client.watch_health import WatchHealth
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.loop import Controller
 from zoneward.daemon.log import Log
@@ -30,7 +30,7 @@ class Observer:
         self,
         controller: Controller,
         *,
-        standing: Standing,
+        standing: WatchHealth,
         candidate: Candidate | None,
         log: Log,
         said: Callable[[CallFailed], str],

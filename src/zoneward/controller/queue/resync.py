@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 
 PERIOD: Final = 1200.0
 """Seconds."""
@@ -21,11 +21,11 @@ class Resync:
         if not period > 0:
             raise ValueError(f"period: expected a number of seconds above 0, got {period}")
         self._period = period
-        self._left: deque[Key] = deque()
+        self._left: deque[ObjectKey] = deque()
         self._number = 0
         self._began: float | None = None
 
-    def due(self, keys: Callable[[], Iterable[Key]], *, now: float) -> list[Key]:
+    def due(self, keys: Callable[[], Iterable[ObjectKey]], *, now: float) -> list[ObjectKey]:
         """The Services to look at now, some of which may be gone. ``keys`` tells all that there are, once a period."""
         if self._began is None or (not self._left and now - self._began >= self._period):
             self._left = deque(keys())

@@ -20,11 +20,11 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.informer_cache import Cache
-from zoneward.client.list_watch_decoder import OnUnreadable
-from zoneward.client.reflector import Reflector, Timing
-from zoneward.client.resources import LEASES, Key, key_of, version_of
-from zoneward.client.transport_interface import Connection
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.list_watch_decoder import UnreadableHandler
+from zoneward.client.reflector import Reflector, ReflectorTiming
+from zoneward.client.resources import LEASES, ObjectKey, object_key_of, parse_resource_version
+from zoneward.client.transport_interface import ReadTransport
 from zoneward.controller.leader.leading import Leading
 from zoneward.controller.status.conditions import ours
 from zoneward.controller.status.honored import HonoredReason, condition, is_of, reason_of, revision_of
@@ -36,7 +36,7 @@ from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service
-from zoneward.kube.proxy_lease import QUERY
+from zoneward.kube.proxy_lease import PROXY_LEASE_QUERY
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.selection.selection import is_proxied
 
@@ -69,8 +69,8 @@ class _Wish:
     has_deleted: bool = False
 
     @property
-    def key(self) -> Key:
-        return key_of(self.service)
+    def key(self) -> ObjectKey:
+        return object_key_of(self.service)
 
     def is_about(self, service: Service, planned: Iterable[Condition]) -> bool:
         """Whether nothing that makes a revision can have changed."""
@@ -86,18 +86,18 @@ class Honoring:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ReadTransport,
         *,
         namespace: str,
-        cache: Cache,
+        cache: InformerCache,
         tracker: Tracker,
         teller: Teller,
         leading: Leading,
         log: Log | None = None,
-        timing: Timing | None = None,
+        timing: ReflectorTiming | None = None,
         random: Random | None = None,
         on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
-        on_unreadable: OnUnreadable = lambda _found: None,
+        on_unreadable: UnreadableHandler = lambda _found: None,
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -119,15 +119,15 @@ class Honoring:
         """Whether these are of all Leases."""
         self._told: dict[str, Presence] = {}
         """Presence of the proxies of each name, as all that is told has it."""
-        self._wishes: dict[Key, _Wish] = {}
-        self._unmeasured: dict[Key, None] = {}
+        self._wishes: dict[ObjectKey, _Wish] = {}
+        self._unmeasured: dict[ObjectKey, None] = {}
         self._needs: dict[str, Needs] = {}
-        self._unable: set[Key] = set()
+        self._unable: set[ObjectKey] = set()
         """What all would have, were there not a node that could not program it."""
         self._late: list[tuple[float, int, _Wish]] = []
         """A heap: when it is to be told who is behind."""
         self._next = count()
-        self._news: dict[Key, None] = {}
+        self._news: dict[ObjectKey, None] = {}
         """Services to be told of."""
         self._knows_all = False
         """Whether what is told was looked at since they were."""
@@ -143,7 +143,11 @@ class Honoring:
     ) -> tuple[Condition, ...]:
         """What is to be told of a Service whose plan is written. ``service`` is as in the cache, ``planned`` what the
         plan says; ``has_deleted``: slices were deleted for it."""
-        key, planned, version = key_of(service), tuple(planned), version_of(service.metadata.resource_version)
+        key, planned, version = (
+            object_key_of(service),
+            tuple(planned),
+            parse_resource_version(service.metadata.resource_version),
+        )
         if not planned or version is None or not is_proxied(service):
             self.forget(key)
             return planned
@@ -158,7 +162,7 @@ class Honoring:
             wish.has_deleted = wish.has_deleted or has_deleted
         return self._with_ours(wish)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """A Service is gone, asks for nothing, or is not ours."""
         wish = self._wishes.pop(key, None)
         if wish is not None:
@@ -171,7 +175,7 @@ class Honoring:
         self._knows_all = False
 
     def _begun(self, service: Service, planned: tuple[Condition, ...], revision: str, version: int) -> _Wish:
-        key, reason = key_of(service), reason_of(planned)
+        key, reason = object_key_of(service), reason_of(planned)
         self.forget(key)
         wish = self._wishes[key] = _Wish(
             service=service,
@@ -237,7 +241,7 @@ class Honoring:
                 LEASES,
                 self.proxies.leases,
                 namespace=self._namespace,
-                query=QUERY,
+                query=PROXY_LEASE_QUERY,
                 timing=self._timing,
                 random=self._random,
                 on_trouble=self._in_trouble,
@@ -304,7 +308,7 @@ class Honoring:
         slices = self._cache.slices_of(*wish.key)
         if self._tracker.is_stale(wish.key, slices):
             return
-        newest = max((version_of(each.metadata.resource_version) or 0 for each in slices), default=0)
+        newest = max((parse_resource_version(each.metadata.resource_version) or 0 for each in slices), default=0)
         if wish.has_deleted:
             # The version of a deletion is nowhere else.
             newest = max(newest, self.slices_version)
@@ -348,7 +352,7 @@ class Honoring:
             self._tell(key)
         return bool(self._news)
 
-    def _tell(self, key: Key) -> None:
+    def _tell(self, key: ObjectKey) -> None:
         wish, service = self._wishes.get(key), self._cache.services.get(*key)
         if wish is None or service is None or service.metadata.uid != wish.service.metadata.uid:
             return

@@ -4,7 +4,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 
 
 class Need(NamedTuple):
@@ -18,29 +18,29 @@ class Needs:
     """Looking for what is met costs as much as there is of it, however many wait."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Key, int] = {}
+        self._numbers: dict[ObjectKey, int] = {}
         """Of the only entry of a Service that counts."""
         self._next = count()
-        self._by_services: list[tuple[int, int, int, Key]] = []
-        self._by_slices: list[tuple[int, int, int, Key]] = []
+        self._by_services: list[tuple[int, int, int, ObjectKey]] = []
+        self._by_slices: list[tuple[int, int, int, ObjectKey]] = []
         """Of those that waited no more for their Service when last looked at."""
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def add(self, service: Key, need: Need) -> None:
+    def add(self, service: ObjectKey, need: Need) -> None:
         """In place of what the Service waited for before."""
         number = self._numbers[service] = next(self._next)
         heappush(self._by_services, (need.services, number, need.slices, service))
 
-    def discard(self, service: Key) -> None:
+    def discard(self, service: ObjectKey) -> None:
         if self._numbers.pop(service, None) is not None and not self._numbers:
             self._by_services.clear()
             self._by_slices.clear()
 
-    def met(self, reached: Need) -> list[Key]:
+    def met(self, reached: Need) -> list[ObjectKey]:
         """Take out those that need no more than this."""
-        found: list[Key] = []
+        found: list[ObjectKey] = []
         while self._by_services and self._by_services[0][0] <= reached.services:
             services, number, slices, service = heappop(self._by_services)
             heappush(self._by_slices, (slices, number, services, service))

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from zoneward.client.list_watch_decoder import OnUnreadable
-from zoneward.client.object_store import Store
-from zoneward.client.resources import Key, Lease
-from zoneward.kube.proxy_lease import LIVES, RENEWED, Programmed, read
+from zoneward.client.list_watch_decoder import UnreadableHandler
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.resources import Lease, ObjectKey
+from zoneward.kube.proxy_lease import LEASE_DURATION, RENEW_INTERVAL, ProgrammedReport, parse_proxy_lease
 
-FIRST: Final = 1.5 * RENEWED
+FIRST: Final = 1.5 * RENEW_INTERVAL
 """Seconds in which a Lease that was there before us must be renewed. All proxies that live do so."""
-SILENCE: Final = 1.5 * RENEWED
+SILENCE: Final = 1.5 * RENEW_INTERVAL
 """Seconds without a renewal by anybody, after which it is something else that keeps them all from it."""
 GRACE: Final = 600.0
 """Seconds in which it is not known whether proxies are gone for good, of which we saw nothing since our beginning, or
 since they were last there."""
-_NOTHING: Final = Programmed(-1, -1)
+_NOTHING: Final = ProgrammedReport(-1, -1)
 
 
 class Presence(StrEnum):
@@ -38,12 +38,12 @@ class Proxies:
     have, -1 where there is one of which nothing is known; ``unable``: Services that some node could not program."""
 
     presence: Presence
-    nodes: Mapping[str, Programmed]
+    nodes: Mapping[str, ProgrammedReport]
     services: int = -1
     slices: int = -1
-    unable: frozenset[Key] = frozenset()
+    unable: frozenset[ObjectKey] = frozenset()
 
-    def behind(self, service: Key, services: int, slices: int) -> list[str]:
+    def behind(self, service: ObjectKey, services: int, slices: int) -> list[str]:
         """The nodes that live and do not have these versions of a Service and its slices, sorted."""
         return sorted(
             node
@@ -60,7 +60,7 @@ UNHEARD: Final = Proxies(Presence.UNKNOWN, {})
 class _Proxy:
     node: str
     proxy_name: str
-    programmed: Programmed
+    programmed: ProgrammedReport
     renewed: str | None
     seen: float
     """When it was last seen to be renewed, or first seen at all."""
@@ -77,10 +77,10 @@ class NodeProxies:
         *,
         has_node: Callable[[str], bool],
         clock: Callable[[], float],
-        on_unreadable: OnUnreadable = lambda _found: None,
+        on_unreadable: UnreadableHandler = lambda _found: None,
     ) -> None:
         self._has_node, self._clock = has_node, clock
-        self._proxies: dict[Key, _Proxy] = {}
+        self._proxies: dict[ObjectKey, _Proxy] = {}
         self._began: float | None = None
         """When all Leases were first listed."""
         self._heard = clock()
@@ -89,7 +89,7 @@ class NodeProxies:
         """Until when silence was not the proxies' own."""
         self._present: dict[str, float] = {}
         """When there last were proxies of a name."""
-        self.leases: Final = Store[Lease](self._change, listed=self._listed, on_unreadable=on_unreadable)
+        self.leases: Final = ObjectStore[Lease](self._change, listed=self._listed, on_unreadable=on_unreadable)
 
     def __len__(self) -> int:
         return len(self._proxies)
@@ -118,7 +118,7 @@ class NodeProxies:
     def _limit(self, proxy: _Proxy) -> float:
         if not proxy.has_renewed:
             return proxy.seen + FIRST
-        return max(proxy.seen, self._excused) + LIVES
+        return max(proxy.seen, self._excused) + LEASE_DURATION
 
     def _together(self, name: str, everyone: Collection[_Proxy], now: float) -> Proxies:
         nodes = {each.node: each.programmed for each in everyone if not each.is_dead}
@@ -142,11 +142,11 @@ class NodeProxies:
         if self._began is None:
             self._began = self._heard = self._clock()
 
-    def _change(self, key: Key, _old: Lease | None, new: Lease | None) -> None:
+    def _change(self, key: ObjectKey, _old: Lease | None, new: Lease | None) -> None:
         if new is None:
             self._proxies.pop(key, None)
             return
-        said, renewed, now = read(new), new.spec.renew_time, self._clock()
+        said, renewed, now = parse_proxy_lease(new), new.spec.renew_time, self._clock()
         before = self._proxies.get(key)
         has_renewed = self._began is not None if before is None else before.has_renewed or renewed != before.renewed
         is_seen = before is None or renewed != before.renewed

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
-from zoneward.client.list_watch_decoder import Unreadable
-from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
-from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import EVENTS, SERVICES, Event, ObjectKey, object_key_of, parse_resource_version
+from zoneward.client.writer import PatchType, WriteOutcome, Writer, write_outcome
 from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.queue.queue import Queue
 from zoneward.controller.status.conditions import means_the_same, ours, patch_of, says_the_same, timed, with_ours
@@ -41,7 +41,7 @@ LONGEST_TRUCE: Final = 600.0
 """Seconds, at most, until conditions are written again that somebody else takes away, or that were refused."""
 CALM: Final = 30.0
 """Seconds between two writes of conditions of a Service of which the second brings nothing but other words."""
-_Trouble = Callable[[Key, CallFailed], None]
+_Trouble = Callable[[ObjectKey, CallFailed], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +109,13 @@ class Teller:
         self._now, self._sleep, self._calm = now, sleep, calm
         self._mistakes = MistakeLog(log or Silent())
         self._clock = clock or asyncio.get_running_loop().time
-        self._queue = Queue[Key](back_off=back_off or BackOff(), clock=self._clock)
+        self._queue = Queue[ObjectKey](back_off=back_off or BackOff(), clock=self._clock)
         self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
-        self._matters: dict[Key, _Matter] = {}
+        self._matters: dict[ObjectKey, _Matter] = {}
         self._paid = 0.0
         self._nothing_waits = asyncio.Event()
         self._nothing_waits.set()
-        self._waiting: set[Key] = set()
+        self._waiting: set[ObjectKey] = set()
         self._given_up = 0
         self._written_at: dict[str, float] = {}
         """When conditions were last written, by the uid of their Service, in this order; of the last `CALM` seconds."""
@@ -149,17 +149,17 @@ class Teller:
         there, matter = ours(service), self._matter_of(service)
         if matter is None:
             # What waits for another Service that had this name can be told no more.
-            self.forget(key_of(service))
+            self.forget(object_key_of(service))
             if not events and says_the_same(there, conditions):
                 return
-            matter = self._matters[key_of(service)] = _Matter(service, told=there)
+            matter = self._matters[object_key_of(service)] = _Matter(service, told=there)
         matter.service = service
         for event in events:
             self._add_event(matter, self._recorder.record(service, event))
         self._want(matter, there, conditions)
-        self._note(key_of(service), matter)
+        self._note(object_key_of(service), matter)
 
-    def tell_unreadable(self, found: Unreadable) -> None:
+    def tell_unreadable(self, found: UnreadableObject) -> None:
         """An object of any kind cannot be read."""
         about = stand_in(found)
         # No Service has a key like that.
@@ -169,7 +169,7 @@ class Teller:
         self._add_event(matter, self._recorder.record(about, event, **regarding(found)))
         self._note(key, matter)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """A Service is gone: nothing can be told of it any more."""
         if self._matters.pop(key, None) is not None:
             self._settle(key)
@@ -181,7 +181,7 @@ class Teller:
         self._nothing_waits.set()
 
     def _matter_of(self, service: Service) -> _Matter | None:
-        matter = self._matters.get(key_of(service))
+        matter = self._matters.get(object_key_of(service))
         if matter is None or matter.service.metadata.uid != service.metadata.uid:
             return None
         return matter
@@ -199,7 +199,7 @@ class Teller:
 
     def _want(self, matter: _Matter, there: tuple[Condition, ...], conditions: tuple[Condition, ...]) -> None:
         before = matter.told
-        version = version_of(matter.service.metadata.resource_version)
+        version = parse_resource_version(matter.service.metadata.resource_version)
         is_current = version is None or version >= matter.version
         if not is_current and matter.written is not None:
             there = matter.written
@@ -224,7 +224,7 @@ class Teller:
         pause = 0.0 if matter.taken_away == 1 else min(LONGEST_TRUCE, 2.0 ** min(matter.taken_away, 20))
         matter.not_before = self._clock() + pause
 
-    def _note(self, key: Key, matter: _Matter) -> None:
+    def _note(self, key: ObjectKey, matter: _Matter) -> None:
         if matter.waits:
             self._waiting.add(key)
             self._nothing_waits.clear()
@@ -234,13 +234,13 @@ class Teller:
                 self._queue.wake(key)
             return
         self._settle(key)
-        version = version_of(matter.service.metadata.resource_version)
+        version = parse_resource_version(matter.service.metadata.resource_version)
         is_over = not matter.taken_away and matter.refused is None
         if is_over and (version is None or version >= matter.version):
             # The Service says it all itself.
             del self._matters[key]
 
-    def _settle(self, key: Key) -> None:
+    def _settle(self, key: ObjectKey) -> None:
         self._waiting.discard(key)
         if not self._waiting:
             self._nothing_waits.set()
@@ -310,15 +310,15 @@ class Teller:
             try:
                 await self._write_event(event)
             except CallFailed as error:
-                outcome = outcome_of(error)
-                if event.series is not None and outcome is Outcome.MISSING:
+                outcome = write_outcome(error)
+                if event.series is not None and outcome is WriteOutcome.MISSING:
                     # Events live for an hour; a series may be longer.
                     instead = self._recorder.renewed(event)
-                elif outcome in (Outcome.REFUSED, Outcome.MISSING, Outcome.TERMINATING):
+                elif outcome in (WriteOutcome.REFUSED, WriteOutcome.MISSING, WriteOutcome.TERMINATING):
                     self._given_up += 1
-                    self._on_trouble(key_of(matter.service), error)
+                    self._on_trouble(object_key_of(matter.service), error)
                 # Nobody else has this name: where it is taken, an answer was lost.
-                elif outcome is not Outcome.EXISTS:
+                elif outcome is not WriteOutcome.EXISTS:
                     raise
             if matter.events and matter.events[0] is event:
                 matter.events.popleft()
@@ -342,30 +342,30 @@ class Teller:
         wanted, matter.refused = matter.wanted, None
         if wanted is None:
             return 0.0
-        key, uid = key_of(matter.service), matter.service.metadata.uid
+        key, uid = object_key_of(matter.service), matter.service.metadata.uid
         namespace, name = key
         change = patch_of(uid, wanted)
         matter.in_flight = wanted
         try:
             metadata = await self._writer.patch(
-                SERVICES, change, namespace=namespace, name=name, form=PatchForm.STRATEGIC, subresource="status"
+                SERVICES, change, namespace=namespace, name=name, form=PatchType.STRATEGIC, subresource="status"
             )
         except NotFound:
             matter.wanted = None
             return 0.0
         except CallFailed as error:
-            outcome = outcome_of(error)
-            if outcome is Outcome.UNKNOWN:
+            outcome = write_outcome(error)
+            if outcome is WriteOutcome.UNKNOWN:
                 matter.written = None
                 self._note_write(uid)
-            if outcome is not Outcome.REFUSED:
+            if outcome is not WriteOutcome.REFUSED:
                 raise
             self._on_trouble(key, error)
             return self._refuse(matter, wanted)
         finally:
             matter.in_flight = None
         self._note_write(uid)
-        matter.written, matter.version = wanted, version_of(metadata.resource_version) or 0
+        matter.written, matter.version = wanted, parse_resource_version(metadata.resource_version) or 0
         if matter.wanted is wanted:
             matter.wanted = None
         return max(0.0, self._pause(matter))

@@ -12,7 +12,7 @@ in messages are told when the Service is decided the next time.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.routing import upstream
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.algorithms.registry import HEURISTICS
@@ -67,8 +67,8 @@ def counted(decision: Decision, *, twins: int = 0, homeless: bool = False) -> Co
 
 
 def services_to_requeue(
-    services: Iterable[tuple[Key, Iterable[Counted]]], *, old: Demand, new: Demand, configuration: Configuration
-) -> list[Key]:
+    services: Iterable[tuple[ObjectKey, Iterable[Counted]]], *, old: Demand, new: Demand, configuration: Configuration
+) -> list[ObjectKey]:
     """The Services of which some address family may be decided differently."""
     if _shared(old) == _shared(new):
         return []

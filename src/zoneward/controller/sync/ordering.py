@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.controller.metrics import Operation
-from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, identity
+from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, ObjectMeta, identity
 from zoneward.routing.selection.slice_groups import group_of_slice
 from zoneward.slices.naming import slice_name
 from zoneward.slices.planned import ServicePlan
@@ -40,8 +40,8 @@ class _Update:
 
     slice: EndpointSlice
     before: EndpointSlice
-    gains: dict[Identity, Endpoint]
-    loses: dict[Identity, Endpoint]
+    gains: dict[EndpointIdentity, Endpoint]
+    loses: dict[EndpointIdentity, Endpoint]
 
 
 def steps_of(plan: ServicePlan, *, before: Mapping[str, EndpointSlice], taken: Container[str] = ()) -> tuple[Step, ...]:
@@ -90,7 +90,7 @@ def _update(slice_: EndpointSlice, before: Mapping[str, EndpointSlice]) -> _Upda
 def _ordered(updates: Collection[_Update]) -> tuple[list[EndpointSlice], list[_Update]]:
     """What to write one after the other, and those in whose place a new slice has to come."""
     left = sorted(updates, key=lambda each: (bool(each.loses), each.slice.metadata.name))
-    gaining: dict[Identity, set[_Update]] = {}
+    gaining: dict[EndpointIdentity, set[_Update]] = {}
     for each in left:
         for key in each.gains:
             gaining.setdefault(key, set()).add(each)
@@ -118,7 +118,7 @@ def _ordered(updates: Collection[_Update]) -> tuple[list[EndpointSlice], list[_U
     return writes, stood_in_for
 
 
-def _where_to_begin(left: Iterable[_Update], gaining: Mapping[Identity, Collection[_Update]]) -> _Update:
+def _where_to_begin(left: Iterable[_Update], gaining: Mapping[EndpointIdentity, Collection[_Update]]) -> _Update:
     """Of slices that wait for each other in a circle, and others that wait for these, the cheapest of the circle."""
     awaited = {key for each in left for key in _awaited(each, gaining)}
     return min(
@@ -127,12 +127,12 @@ def _where_to_begin(left: Iterable[_Update], gaining: Mapping[Identity, Collecti
     )
 
 
-def _awaited(update: _Update, gaining: Mapping[Identity, Collection[_Update]]) -> list[Identity]:
+def _awaited(update: _Update, gaining: Mapping[EndpointIdentity, Collection[_Update]]) -> list[EndpointIdentity]:
     """The endpoints that a slice must not give away yet."""
     return [key for key in update.loses if gaining.get(key)]
 
 
-def _can_hold_both(update: _Update, gaining: Mapping[Identity, Collection[_Update]]) -> bool:
+def _can_hold_both(update: _Update, gaining: Mapping[EndpointIdentity, Collection[_Update]]) -> bool:
     if port_key(update.slice.ports) != port_key(update.before.ports):
         return False
     return len(update.slice.endpoints or ()) + len(_awaited(update, gaining)) <= MOST_ENDPOINTS

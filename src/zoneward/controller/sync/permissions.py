@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.client.api_errors import ApiError, Forbidden, NotFound
-from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, Place
-from zoneward.client.writer import Sender
-from zoneward.kube.readable_json import FAILURES, decode
+from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, ApiResource
+from zoneward.client.writer import WriteTransport
+from zoneward.kube.readable_json import DECODE_ERRORS, decode_json
 
-Right = tuple[str, Place[Any]] | tuple[str, Place[Any], str]
+Right = tuple[str, ApiResource[Any]] | tuple[str, ApiResource[Any], str]
 """An HTTP method, and the kind that it is for, or a subresource of it (``status``)."""
 RIGHTS: Final[tuple[Right, ...]] = (
     *((method, SLICES) for method in ("POST", "PUT", "DELETE")),
@@ -36,7 +36,7 @@ class _Review(msgspec.Struct, frozen=True, gc=False):
     status: _Status = _Status()
 
 
-async def check_rights(connection: Sender, rights: Iterable[Right], *, namespace: str) -> None:
+async def check_rights(connection: WriteTransport, rights: Iterable[Right], *, namespace: str) -> None:
     """Raises Forbidden for the first right that is missing, as the server would; CallFailed where it can't be asked.
 
     A server that cannot be asked, or does not let us, leaves it to the writes themselves.
@@ -49,7 +49,7 @@ async def check_rights(connection: Sender, rights: Iterable[Right], *, namespace
             raise Forbidden(403, "Forbidden", "", method=method, path=path)
 
 
-async def _is_granted(connection: Sender, right: Right, namespace: str) -> bool:
+async def _is_granted(connection: WriteTransport, right: Right, namespace: str) -> bool:
     method, place, *rest = right
     asked = {"namespace": namespace, "verb": _VERBS[method], "group": place.group, "resource": place.plural}
     if rest:
@@ -61,8 +61,8 @@ async def _is_granted(connection: Sender, right: Right, namespace: str) -> bool:
     }
     try:
         body = await connection.send("POST", _PATH, msgspec.json.encode(review), idempotent=True)
-        return decode(body, _Review).status.allowed
-    except (NotFound, Forbidden, *FAILURES):
+        return decode_json(body, _Review).status.allowed
+    except (NotFound, Forbidden, *DECODE_ERRORS):
         return True
     except ApiError as error:
         if error.status == 405:

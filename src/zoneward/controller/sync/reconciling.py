@@ -13,8 +13,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import CallFailed, NotFound
-from zoneward.client.resources import SLICES, Key, service_of
-from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
+from zoneward.client.resources import SLICES, ObjectKey, service_key_of
+from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
 from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.sync.ordering import Step
 from zoneward.controller.sync.tracker import Tracker
@@ -52,12 +52,12 @@ class Reconciler:
         *,
         tracker: Tracker,
         metrics: Metrics,
-        on_news: Callable[[Collection[Key]], None] = lambda _services: None,
+        on_news: Callable[[Collection[ObjectKey]], None] = lambda _services: None,
     ) -> None:
         self._writer, self._tracker, self._metrics = writer.once(), tracker, metrics
         self._on_news = on_news
 
-    async def write(self, service: Key, steps: Iterable[Step]) -> Reconciled:
+    async def write(self, service: ObjectKey, steps: Iterable[Step]) -> Reconciled:
         """Do all steps, or those before the first that fails. Raises nothing for what an API server can say."""
         versions: dict[str, str | None] = {}
         writes = 0
@@ -65,12 +65,12 @@ class Reconciler:
             self._tracker.begins(step.slice)
             try:
                 versions[step.slice.metadata.name] = await self._write(step, versions)
-            except Withheld as error:
+            except WritesSuspended as error:
                 return Reconciled(Ending.WITHHELD, writes, error)
             except CallFailed as error:
                 self._metrics.call_failed(error, kind=SLICES.plural)
-                outcome = outcome_of(error)
-                if outcome is Outcome.TERMINATING:
+                outcome = write_outcome(error)
+                if outcome is WriteOutcome.TERMINATING:
                     return Reconciled(Ending.NO_PLACE, writes, error)
                 found = await self._look(service, step, outcome)
                 if found is None:
@@ -103,13 +103,13 @@ class Reconciler:
         self._tracker.written(EndpointSlice(metadata=metadata), replaced=slice_.metadata.resource_version)
         return metadata.resource_version
 
-    async def _look(self, service: Key, step: Step, outcome: Outcome) -> "_Found | None":
+    async def _look(self, service: ObjectKey, step: Step, outcome: WriteOutcome) -> "_Found | None":
         """What the server has of a slice whose write failed; None where that tells nothing new."""
         slice_, metadata = step.slice, step.slice.metadata
-        if outcome is Outcome.MISSING and step.operation is Operation.UPDATE:
+        if outcome is WriteOutcome.MISSING and step.operation is Operation.UPDATE:
             self._tracker.deletion_expected(slice_)
             return _REPLACED
-        if outcome not in (Outcome.STALE, Outcome.EXISTS, Outcome.UNKNOWN):
+        if outcome not in (WriteOutcome.STALE, WriteOutcome.EXISTS, WriteOutcome.UNKNOWN):
             return None
         try:
             fresh = await self._writer.read(SLICES, namespace=metadata.namespace, name=metadata.name)
@@ -124,13 +124,13 @@ class Reconciler:
             return None
         return self._compare(service, step, fresh)
 
-    def _compare(self, service: Key, step: Step, fresh: EndpointSlice) -> "_Found | None":
+    def _compare(self, service: ObjectKey, step: Step, fresh: EndpointSlice) -> "_Found | None":
         """``fresh`` is what has the name now."""
         slice_, version = step.slice, fresh.metadata.resource_version
         is_gone = step.operation is not Operation.CREATE and fresh.metadata.uid != slice_.metadata.uid
         if is_gone:
             self._tracker.deletion_expected(slice_)
-        if service_of(fresh) != service:
+        if service_key_of(fresh) != service:
             return _REPLACED if is_gone else None
         if fresh.metadata.deletion_timestamp is not None:
             self._tracker.deletion_expected(fresh)

@@ -8,13 +8,13 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zoneward.client.informer_cache import Cache
-from zoneward.client.resources import Key, LiveNode, LivePod, key_of, service_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LiveNode, LivePod, ObjectKey, object_key_of, service_key_of
 from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
 from zoneward.controller.sync.trigger_time import TriggerTimes
-from zoneward.kube.adoption_marks import selector_of, with_selector
+from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
 from zoneward.kube.names import MANAGED_BY_LABEL
-from zoneward.kube.objects import EndpointSlice, Service, zone_of
+from zoneward.kube.objects import EndpointSlice, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of
@@ -29,7 +29,7 @@ class _Kept:
     """A Service, and what changed since its last plan."""
 
     service: KeptService
-    pods: dict[Key, LivePod | None] = field(default_factory=dict)
+    pods: dict[ObjectKey, LivePod | None] = field(default_factory=dict)
     slices: dict[str, EndpointSlice | None] = field(default_factory=dict)
 
 
@@ -37,7 +37,7 @@ class _Kept:
 class SliceNames:
     """The names of EndpointSlices in one namespace, as they are now."""
 
-    cache: Cache
+    cache: InformerCache
     namespace: str
 
     def __contains__(self, name: object) -> bool:
@@ -50,11 +50,11 @@ class SliceNames:
 class State:
     """Fed by a cache through `pod`, `slice`, `service` and `node`, which take what a store tells its handlers."""
 
-    def __init__(self, cache: Cache, *, configuration: Configuration, consumer: Consumer = ZONEWARD) -> None:
+    def __init__(self, cache: InformerCache, *, configuration: Configuration, consumer: Consumer = ZONEWARD) -> None:
         self._cache, self._configuration, self._consumer = cache, configuration, consumer
         self.times: Final = TriggerTimes()
-        self._kept: dict[Key, _Kept] = {}
-        self._counted: dict[Key, tuple[Counted, ...]] = {}
+        self._kept: dict[ObjectKey, _Kept] = {}
+        self._counted: dict[ObjectKey, tuple[Counted, ...]] = {}
         self._zones_changed = self._demand_changed = False
         self._surroundings = self._made({}, None)
 
@@ -67,11 +67,11 @@ class State:
     def service(self, old: Service | None, new: Service | None) -> None:
         """A Service that selects other Pods, or is another one, is looked at from the start."""
         if old is not None and (
-            new is None or new.metadata.uid != old.metadata.uid or selector_of(new) != selector_of(old)
+            new is None or new.metadata.uid != old.metadata.uid or effective_selector(new) != effective_selector(old)
         ):
-            self._kept.pop(key_of(old), None)
+            self._kept.pop(object_key_of(old), None)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self.times.forget(key_of(old))
+            self.times.forget(object_key_of(old))
 
     def pod(self, old: LivePod | None, new: LivePod | None) -> None:
         before = [] if old is None else self._cache.service_keys_of(old)
@@ -81,7 +81,7 @@ class State:
             after = [] if new is None else self._cache.service_keys_of(new)
         pod = new if new is not None else old
         assert pod is not None
-        key = key_of(pod)
+        key = object_key_of(pod)
         for service in before:
             self._note(service, key, None)
         for service in after:
@@ -90,26 +90,26 @@ class State:
     def slice(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for each, is_there in ((old, False), (new, True)):
             if each is not None:
-                kept = self._kept.get(service_of(each))
+                kept = self._kept.get(service_key_of(each))
                 if kept is not None:
                     kept.slices[each.metadata.name] = each if is_there else None
 
     def node(self, old: LiveNode | None, new: LiveNode | None) -> bool:
         """Whether `refresh` has something to do."""
-        if (old is None) != (new is None) or (old and new and zone_of(old) != zone_of(new)):
+        if (old is None) != (new is None) or (old and new and node_zone(old) != node_zone(new)):
             self._zones_changed = True
         if changes_demand(old, new):
             self._demand_changed = True
         return self._zones_changed or self._demand_changed
 
-    def _note(self, service: Key, pod: Key, now: LivePod | None) -> None:
+    def _note(self, service: ObjectKey, pod: ObjectKey, now: LivePod | None) -> None:
         kept = self._kept.get(service)
         if kept is not None:
             kept.pods[pod] = now
 
     # --- what all share -----------------------------------------------------------------------------------------------
 
-    def refresh(self) -> list[Key]:
+    def refresh(self) -> list[ObjectKey]:
         """Take in what happened to Nodes; the Services that may be decided differently for it.
 
         Not among them are those whose own Pods run on such a Node: `zoneward.client.affected_services` tells of these.
@@ -119,7 +119,7 @@ class State:
         before = self._surroundings
         zones = before.node_zones
         if self._zones_changed:
-            zones = {node.metadata.name: zone_of(node) for node in self._cache.nodes}
+            zones = {node.metadata.name: node_zone(node) for node in self._cache.nodes}
         self._surroundings = self._made(zones, None if self._demand_changed else before.demand)
         self._zones_changed = self._demand_changed = False
         if bool(before.node_zones) != bool(zones):
@@ -143,12 +143,12 @@ class State:
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
-    def plan(self, key: Key, service: Service, *, taken: Container[str]) -> ServicePlan:
+    def plan(self, key: ObjectKey, service: Service, *, taken: Container[str]) -> ServicePlan:
         """Plan a Service of the cache as it is now. ``service``: as in the cache, maybe with other conditions.
 
         The plan stays as it is until the next one of this Service. Nodes that changed have to be taken in before.
         """
-        service = with_selector(service)
+        service = with_effective_selector(service)
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = self._begun(key, service)
@@ -158,15 +158,15 @@ class State:
         self._counted[key] = tuple(_counted(family.decision, self._surroundings.demand) for family in plan.families)
         return plan
 
-    def ready(self, key: Key) -> int:
+    def ready(self, key: ObjectKey) -> int:
         """How many ready endpoints a Service had when it was last planned, in the family that has fewest; 0: never."""
         return min((each.endpoints for each in self._counted.get(key, ())), default=0)
 
-    def renew(self, key: Key) -> None:
+    def renew(self, key: ObjectKey) -> None:
         """Plan a Service from the start the next time: should what is kept of it ever be wrong, that ends here."""
         self._kept.pop(key, None)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """A Service is gone, or none of ours."""
         self._kept.pop(key, None)
         self._counted.pop(key, None)
@@ -177,7 +177,7 @@ class State:
         for key in {*self._kept, *self._counted}:
             self.forget(key)
 
-    def _begun(self, key: Key, service: Service) -> _Kept:
+    def _begun(self, key: ObjectKey, service: Service) -> _Kept:
         # By name, as an API server lists them: equal clusters give equal plans.
         pods = sorted(self._cache.pods_of(*key), key=_name)
         slices = sorted(self._cache.slices_of(*key), key=_name)
@@ -186,7 +186,7 @@ class State:
         self.times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
         return _Kept(KeptService(service, self._surroundings, pods=pods, slices=slices))
 
-    def _mend(self, key: Key, kept: _Kept, service: Service) -> None:
+    def _mend(self, key: ObjectKey, kept: _Kept, service: Service) -> None:
         kept.service.surroundings(self._surroundings)
         kept.service.service(service)
         for pod_key, pod in kept.pods.items():

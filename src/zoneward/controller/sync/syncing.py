@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.informer_cache import Cache
+from zoneward.client.informer_cache import InformerCache
 from zoneward.client.list_pager import list_all
-from zoneward.client.resources import SERVICES, SLICES, Key, service_of
+from zoneward.client.resources import SERVICES, SLICES, ObjectKey, service_key_of
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
 from zoneward.controller.handover.releases import Releases
@@ -28,7 +28,7 @@ from zoneward.controller.sync.reconciling import Ending, Reconciled, Reconciler
 from zoneward.controller.sync.state import SliceNames, State, is_own
 from zoneward.controller.sync.tracker import Tracker
 from zoneward.daemon.log import Log
-from zoneward.kube.adoption_marks import Course, course_of, selector_of
+from zoneward.kube.adoption_marks import AdoptionAction, adoption_action, effective_selector
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import Configuration
@@ -56,8 +56,8 @@ class Syncer:
         self,
         connection: Link,
         *,
-        cache: Cache,
-        queue: Queue[Key],
+        cache: InformerCache,
+        queue: Queue[ObjectKey],
         state: State,
         tracker: Tracker,
         reconciler: Reconciler,
@@ -78,11 +78,11 @@ class Syncer:
         self._configuration, self._mode, self._leading = configuration, mode, leading
         self._metrics, self._log, self._teller = metrics, log, teller
         self._honoring = honoring
-        self._events: dict[Key, tuple[Event, ...]] = {}
-        self._orphaned: set[Key] = set()
+        self._events: dict[ObjectKey, tuple[Event, ...]] = {}
+        self._orphaned: set[ObjectKey] = set()
         self._clock = asyncio.get_running_loop().time
 
-    async def sync(self, given: Given[Key]) -> Reconciled:
+    async def sync(self, given: Given[ObjectKey]) -> Reconciled:
         """How it ended; OUTDATED too where the cache has not seen our own writes yet."""
         key = given.key
         if given.in_vain:
@@ -103,23 +103,23 @@ class Syncer:
         if service is None:
             return await self._remove(key, slices)
         course = self.course(service, slices)
-        if course is Course.SERVE:
+        if course is AdoptionAction.SERVE:
             return await self._serve(key, service, slices)
         self._leave(key, service, course)
         return _NOTHING
 
-    def course(self, service: Service, slices: Iterable[EndpointSlice]) -> Course:
+    def course(self, service: Service, slices: Iterable[EndpointSlice]) -> AdoptionAction:
         """What to do about a Service with these slices."""
         has_own = any(is_own(each, self._configuration) for each in slices)
         if self._mode is Mode.ONLY_MARKED:
-            course = course_of(service, has_own=has_own)
-            if course is Course.ORPHANED and not any(self._is_kept_of(service, each) for each in slices):
+            course = adoption_action(service, has_own=has_own)
+            if course is AdoptionAction.ORPHANED and not any(self._is_kept_of(service, each) for each in slices):
                 # Those of an earlier Service of this name, or on their way out.
-                return Course.LEAVE
+                return AdoptionAction.LEAVE
             return course
         if service.spec.type == "ExternalName":
-            return Course.SERVE if has_own else Course.LEAVE
-        return Course.SERVE if selector_of(service) else Course.LEAVE
+            return AdoptionAction.SERVE if has_own else AdoptionAction.LEAVE
+        return AdoptionAction.SERVE if effective_selector(service) else AdoptionAction.LEAVE
 
     def _is_kept_of(self, service: Service, each: EndpointSlice) -> bool:
         """Whether a slice is ours, of this very Service, and there to stay."""
@@ -133,7 +133,7 @@ class Syncer:
 
     # --- one that is ours ---------------------------------------------------------------------------------------------
 
-    async def _serve(self, key: Key, service: Service, slices: Sequence[EndpointSlice]) -> Reconciled:
+    async def _serve(self, key: ObjectKey, service: Service, slices: Sequence[EndpointSlice]) -> Reconciled:
         taken = SliceNames(self._cache, key[0])
         told = service if self._teller is None else self._teller.as_told(service)
         plan = self._state.plan(key, told, taken=taken)
@@ -178,13 +178,13 @@ class Syncer:
 
     # --- one that somebody else writes too ----------------------------------------------------------------------------
 
-    def _judge(self, key: Key, plan: ServicePlan) -> Verdict:
+    def _judge(self, key: ObjectKey, plan: ServicePlan) -> Verdict:
         replaced = (each for family in plan.families for each in family.replaced)
         if any(is_built_in(each, self._configuration) for each in (*replaced, *plan.surplus)):
             return self._rivals.found(key, now=self._clock())
         return Verdict.DELETE
 
-    def _contest(self, key: Key, service: Service) -> None:
+    def _contest(self, key: ObjectKey, service: Service) -> None:
         self._metrics.forget(key)
         if self._honoring is not None:
             self._honoring.forget(key)
@@ -194,7 +194,7 @@ class Syncer:
             # What our conditions said is true of our slices only.
             self._teller.tell(service, conditions=(), events=[CONTESTED])
 
-    async def _keep_off(self, key: Key, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> Reconciled:
+    async def _keep_off(self, key: ObjectKey, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> Reconciled:
         """Write nothing, but take away what is listed twice once all of it is."""
         found, now = look(plan, slices, configuration=self._configuration), self._clock()
         if found.is_gone:
@@ -210,7 +210,7 @@ class Syncer:
         doubles = [Step(Operation.DELETE, each) for each in found.doubles if each.metadata.deletion_timestamp is None]
         return await self._reconciler.write(key, doubles)
 
-    def _give_back(self, keys: Sequence[Key], now: float) -> None:
+    def _give_back(self, keys: Sequence[ObjectKey], now: float) -> None:
         self._rivals.give_back(keys, now=now)
         for key in keys:
             self._log.info("the built-in controller is quiet: a Service is ours again", service="/".join(key))
@@ -218,25 +218,29 @@ class Syncer:
 
     # --- one that is not ours, or is gone -----------------------------------------------------------------------------
 
-    def _leave(self, key: Key, service: Service, course: Course) -> None:
+    def _leave(self, key: ObjectKey, service: Service, course: AdoptionAction) -> None:
         was_orphaned = key in self._orphaned
         self._forget(key)
         name = "/".join(key)
-        if course is Course.ORPHANED:
+        if course is AdoptionAction.ORPHANED:
             self._orphaned.add(key)
             if not was_orphaned:
                 words = "a Service has lost its mark and has no selector: nobody keeps its slices current"
                 self._log.warning(words, service=name)
-        elif course is Course.RELEASE:
+        elif course is AdoptionAction.RELEASE:
             self._releases.begin(key)
-        elif course is Course.BROKEN:
+        elif course is AdoptionAction.BROKEN:
             self._log.warning("a Service is marked as adopted, and its mark has no selector", service=name)
-        if self._teller is not None and self._leading.is_set() and course in (Course.LEAVE, Course.ORPHANED):
+        if (
+            self._teller is not None
+            and self._leading.is_set()
+            and course in (AdoptionAction.LEAVE, AdoptionAction.ORPHANED)
+        ):
             # One that was ours still has our conditions, which remember too that nothing was told yet.
-            events = [ORPHANED] if course is Course.ORPHANED and ours(service) and not was_orphaned else []
+            events = [ORPHANED] if course is AdoptionAction.ORPHANED and ours(service) and not was_orphaned else []
             self._teller.tell(service, conditions=(), events=events)
 
-    async def _remove(self, key: Key, slices: Iterable[EndpointSlice]) -> Reconciled:
+    async def _remove(self, key: ObjectKey, slices: Iterable[EndpointSlice]) -> Reconciled:
         """A Service is gone: what is left of ours goes, though the garbage collector might do it too."""
         self._forget(key)
         if self._teller is not None:
@@ -250,7 +254,7 @@ class Syncer:
             self._tracker.forget(key)
         return result
 
-    async def _is_there(self, key: Key) -> CallFailed | None:
+    async def _is_there(self, key: ObjectKey) -> CallFailed | None:
         """What keeps us from taking a Service for deleted: slices may be heard of sooner than their Service, where the
         watch of Services has broken off."""
         try:
@@ -260,7 +264,7 @@ class Syncer:
             return error
         return CallFailed("the Service is there, and the cache does not know it yet", sent=False) if found else None
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: ObjectKey) -> None:
         self._state.forget(key)
         self._rivals.forget(key)
         self._endpoints.add(key)
@@ -270,7 +274,7 @@ class Syncer:
         if self._honoring is not None:
             self._honoring.forget(key)
 
-    async def _read_afresh(self, key: Key) -> None:
+    async def _read_afresh(self, key: ObjectKey) -> None:
         """The cache was waited for in vain: it has to come to what is there, not to what we believed."""
         cached = self._cache.slices_of(*key)
         awaited = self._tracker.awaited(key, cached)
@@ -279,5 +283,5 @@ class Syncer:
         )
         labels = f"{SERVICE_NAME_LABEL}={key[1]}"
         found = await list_all(self._connection, SLICES, namespace=key[0], labels=labels)
-        fresh = [each for each in found if service_of(each) == key]
+        fresh = [each for each in found if service_key_of(each) == key]
         self._tracker.read(key, fresh, self._cache.slices_of(*key))

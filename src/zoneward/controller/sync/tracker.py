@@ -8,7 +8,7 @@ server's versions are no numbers the generation serves, and one that has not gro
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from zoneward.client.resources import Key, key_of, owner_of, version_of
+from zoneward.client.resources import ObjectKey, object_key_of, owning_service_key, parse_resource_version
 from zoneward.kube.objects import EndpointSlice
 
 _Change = tuple[EndpointSlice | None, EndpointSlice | None]
@@ -30,7 +30,7 @@ class Expected:
 class Seen:
     """What a change of the cache tells: the Services of the slice, and whether it was anything but our own write."""
 
-    services: frozenset[Key]
+    services: frozenset[ObjectKey]
     is_news: bool
 
 
@@ -41,38 +41,38 @@ class Tracker:
     """
 
     def __init__(self) -> None:
-        self._expected: dict[Key, dict[str, Expected]] = {}
-        self._begun: dict[Key, list[_Change]] = {}
+        self._expected: dict[ObjectKey, dict[str, Expected]] = {}
+        self._begun: dict[ObjectKey, list[_Change]] = {}
         """What the cache told of slices, by their own keys, while they were written."""
 
     # --- what was written ---------------------------------------------------------------------------------------------
 
     def begins(self, slice_: EndpointSlice) -> None:
         """A write of a slice is on its way. Its event may come before its answer, and nothing tells whose it is."""
-        self._begun[key_of(slice_)] = []
+        self._begun[object_key_of(slice_)] = []
 
-    def answered(self, slice_: EndpointSlice) -> frozenset[Key]:
+    def answered(self, slice_: EndpointSlice) -> frozenset[ObjectKey]:
         """The write is answered, or failed, and `written` or `deletion_expected` was told. The Services of news that
         came meanwhile."""
-        begun = self._begun.pop(key_of(slice_), ())
+        begun = self._begun.pop(object_key_of(slice_), ())
         seen = [self.observe(old, new) for old, new in begun]
         return frozenset(service for each in seen if each.is_news for service in each.services)
 
     def written(self, answer: EndpointSlice, *, replaced: str | None = None) -> None:
         """A slice was created or updated, and the server says it is like this now."""
-        service, metadata = owner_of(answer), answer.metadata
+        service, metadata = owning_service_key(answer), answer.metadata
         if service is not None:
             expected = Expected(metadata.name, metadata.resource_version, metadata.generation, replaced)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
     def deletion_expected(self, slice_: EndpointSlice) -> None:
         """A slice was deleted, or the server had it no more."""
-        service, metadata = owner_of(slice_), slice_.metadata
+        service, metadata = owning_service_key(slice_), slice_.metadata
         if service is not None:
             expected = Expected(metadata.name, metadata.resource_version, metadata.generation, is_deleted=True)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
-    def read(self, service: Key, fresh: Iterable[EndpointSlice], cached: Iterable[EndpointSlice]) -> None:
+    def read(self, service: ObjectKey, fresh: Iterable[EndpointSlice], cached: Iterable[EndpointSlice]) -> None:
         """The server was asked for our slices of a Service and has these: the cache has to come to the same.
 
         What was expected before counts no more: what somebody else deleted before the cache ever saw it would be waited
@@ -88,7 +88,7 @@ class Tracker:
             if each.metadata.uid not in there:
                 self.deletion_expected(each)
 
-    def forget(self, service: Key) -> None:
+    def forget(self, service: ObjectKey) -> None:
         """A Service is gone, and all that was expected of its slices."""
         self._expected.pop(service, None)
 
@@ -102,14 +102,14 @@ class Tracker:
         """
         thing = new if new is not None else old
         assert thing is not None
-        begun = self._begun.get(key_of(thing))
+        begun = self._begun.get(object_key_of(thing))
         if begun is not None:
             begun.append((old, new))
             return Seen(_owners(old, new), is_news=False)
         owners = _owners(old, new)
         # A slice that comes back under its name, or says that it is another Service's, is gone where it was.
         is_gone = old is not None and (
-            new is None or new.metadata.uid != old.metadata.uid or owner_of(new) != owner_of(old)
+            new is None or new.metadata.uid != old.metadata.uid or owning_service_key(new) != owning_service_key(old)
         )
         # Of what another process wrote, as before a restart, nothing is expected: whoever deleted it, it was not us.
         is_news = is_gone and old is not None and not (self.has(old) and self.deleted(old))
@@ -129,7 +129,7 @@ class Tracker:
         expected = self._find(slice_)
         if expected is None:
             return True
-        service = owner_of(slice_)
+        service = owning_service_key(slice_)
         assert service is not None
         slices = self._expected[service]
         del slices[slice_.metadata.uid]
@@ -137,7 +137,7 @@ class Tracker:
             del self._expected[service]
         return expected.is_deleted
 
-    def is_stale(self, service: Key, cached: Collection[EndpointSlice]) -> bool:
+    def is_stale(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> bool:
         """Whether the cache, with these slices of a Service, lags behind what was written.
 
         ``cached`` are all of them, whoever manages them: one whose manager somebody changed is not missing.
@@ -145,11 +145,11 @@ class Tracker:
         slices = self._expected.get(service)
         return slices is not None and any(True for _ in _behind(slices, cached))
 
-    def awaited(self, service: Key, cached: Collection[EndpointSlice]) -> list[str]:
+    def awaited(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> list[str]:
         """The names of slices that the cache lags behind with; empty where it does not."""
         return sorted(each.name for each in _behind(self._expected.get(service, {}), cached))
 
-    def tidy(self, service: Key, cached: Collection[EndpointSlice]) -> None:
+    def tidy(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> None:
         """Forget deletions that the cache saw before the server's answer told of them."""
         slices = self._expected.get(service, {})
         there = {each.metadata.uid for each in cached}
@@ -163,7 +163,7 @@ class Tracker:
         return sum(map(len, self._expected.values()))
 
     def _find(self, slice_: EndpointSlice) -> Expected | None:
-        service = owner_of(slice_)
+        service = owning_service_key(slice_)
         return self._expected.get(service, {}).get(slice_.metadata.uid) if service is not None else None
 
 
@@ -183,7 +183,7 @@ def _behind(slices: dict[str, Expected], cached: Collection[EndpointSlice]) -> I
 def _is_earlier(slice_: EndpointSlice, expected: Expected) -> bool:
     """Whether the cache has not seen a write. In doubt it has: waiting costs time, and a conflict shows the mistake."""
     version = slice_.metadata.resource_version
-    number, other = version_of(version), version_of(expected.version)
+    number, other = parse_resource_version(version), parse_resource_version(expected.version)
     if number is not None and other is not None:
         return number < other
     if version is not None and version == expected.replaced:
@@ -195,7 +195,7 @@ def _is_earlier(slice_: EndpointSlice, expected: Expected) -> bool:
 def _is_later(slice_: EndpointSlice, expected: Expected) -> bool:
     """Whether somebody changed a slice after us. In doubt somebody did: a look that finds nothing costs little."""
     version = slice_.metadata.resource_version
-    number, other = version_of(version), version_of(expected.version)
+    number, other = parse_resource_version(version), parse_resource_version(expected.version)
     if number is not None and other is not None:
         return number > other
     if version is not None and expected.version is not None:
@@ -204,5 +204,5 @@ def _is_later(slice_: EndpointSlice, expected: Expected) -> bool:
     return generation is None or expected.generation is None or generation > expected.generation
 
 
-def _owners(old: EndpointSlice | None, new: EndpointSlice | None) -> frozenset[Key]:
-    return frozenset(owner for each in (old, new) if each is not None and (owner := owner_of(each)))
+def _owners(old: EndpointSlice | None, new: EndpointSlice | None) -> frozenset[ObjectKey]:
+    return frozenset(owner for each in (old, new) if each is not None and (owner := owning_service_key(each)))

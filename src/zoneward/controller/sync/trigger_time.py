@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
@@ -36,10 +36,10 @@ class TriggerTimes:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Key, _Known] = {}
+        self._known: dict[ObjectKey, _Known] = {}
 
     def observe(
-        self, service: Key, *, created: str | None, pods: Mapping[str, str | None], has_slices: bool = False
+        self, service: ObjectKey, *, created: str | None, pods: Mapping[str, str | None], has_slices: bool = False
     ) -> None:
         """All Pods of a Service, by name, with the time at which they became ready or not; None for one without.
 
@@ -54,7 +54,7 @@ class TriggerTimes:
         gone = known.pods.keys() - pods.keys()
         self.changed(service, created=created, pods={**dict.fromkeys(gone), **pods})
 
-    def changed(self, service: Key, *, created: str | None, pods: Mapping[str, str | None]) -> None:
+    def changed(self, service: ObjectKey, *, created: str | None, pods: Mapping[str, str | None]) -> None:
         """Those Pods of a Service that changed since the last look, and no others; None for one that is gone.
 
         Costs what the change costs. Raises KeyError for a Service of which not all Pods were observed yet.
@@ -77,21 +77,21 @@ class TriggerTimes:
             times.append(known.pending)
         known.pending = min(times, default=None)
 
-    def is_known(self, service: Key) -> bool:
+    def is_known(self, service: ObjectKey) -> bool:
         """Whether all Pods of a Service were observed once."""
         return service in self._known
 
-    def time(self, service: Key) -> str | None:
+    def time(self, service: ObjectKey) -> str | None:
         """What slices that are written now are to say; None: nothing, and what they said before goes away."""
         known = self._known.get(service)
         return None if known is None else known.pending
 
-    def written(self, service: Key) -> None:
+    def written(self, service: ObjectKey) -> None:
         """All that was seen is in the cluster, or was there already."""
         if (known := self._known.get(service)) is not None:
             known.pending = None
 
-    def forget(self, service: Key) -> None:
+    def forget(self, service: ObjectKey) -> None:
         """A Service is gone. Another one may take its name."""
         self._known.pop(service, None)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from zoneward.client.api_errors import ApiError, CallFailed
-from zoneward.client.writer import Sender
+from zoneward.client.writer import WriteTransport
 
 _NO_QUERY: Final[Mapping[str, str]] = {}
 _GATEWAY_TIMEOUT: Final = 504
@@ -15,7 +15,7 @@ _GATEWAY_TIMEOUT: Final = 504
 class Unanswered:
     """A connection that remembers when it last began a write that was cut off. ``clock`` counts seconds."""
 
-    def __init__(self, connection: Sender, *, clock: Callable[[], float]) -> None:
+    def __init__(self, connection: WriteTransport, *, clock: Callable[[], float]) -> None:
         self._connection, self._clock = connection, clock
         self._begun = -math.inf
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from zoneward.netlink.messages import Family
 from zoneward.proxy.health.healthz import HEADERS
 from zoneward.proxy.machine import families
-from zoneward.proxy.model.served import Key
+from zoneward.proxy.model.served import ObjectKey
 
 _ALL: Final[dict[Family, str]] = {"ip": "0.0.0.0", "ip6": "::"}
 _AGAIN: Final = 5.0
@@ -39,22 +39,22 @@ class HealthPorts:
         *,
         hosts: Sequence[str] | None = None,
         proxy_is_healthy: Callable[[], bool] = lambda: True,
-        on_trouble: Callable[[Key, int, str], None] = lambda _service, _port, _why: None,
+        on_trouble: Callable[[ObjectKey, int, str], None] = lambda _service, _port, _why: None,
         again: float = _AGAIN,
     ) -> None:
         self._hosts = tuple(hosts if hosts is not None else (_ALL[family] for family in families()))
         self._proxy_is_healthy, self._on_trouble, self._again = proxy_is_healthy, on_trouble, again
-        self._ports: dict[Key, int] = {}
-        self._healthy: dict[Key, int] = {}
-        self._asking: dict[int, list[Key]] = {}
+        self._ports: dict[ObjectKey, int] = {}
+        self._healthy: dict[ObjectKey, int] = {}
+        self._asking: dict[int, list[ObjectKey]] = {}
         """By port, sorted: the first one has it."""
         self._servers: dict[int, asyncio.Server] = {}
-        self._told: dict[tuple[Key, int], str] = {}
+        self._told: dict[tuple[ObjectKey, int], str] = {}
         self._waiting: dict[int, None] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._something = asyncio.Event()
 
-    def put(self, service: Key, port: int | None, healthy: int = 0) -> None:
+    def put(self, service: ObjectKey, port: int | None, healthy: int = 0) -> None:
         """A Service as it is now: its port, None for none, and its ready endpoints on this node."""
         self._healthy[service] = healthy
         before = self._ports.get(service)
@@ -131,7 +131,7 @@ class HealthPorts:
         else:
             self._told.pop((asking[0], port), None)
 
-    def _tell(self, service: Key, port: int, why: str) -> None:
+    def _tell(self, service: ObjectKey, port: int, why: str) -> None:
         if self._told.get((service, port)) != why:
             self._told[service, port] = why
             self._on_trouble(service, port, why)

@@ -6,7 +6,7 @@ from typing import Final
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.applying import Kernel
 from zoneward.proxy.kernel.present import is_there, read_table, slots_there
-from zoneward.proxy.model.served import Key, Served
+from zoneward.proxy.model.served import ObjectKey, Served
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions, base_sets
 from zoneward.proxy.ruleset.difference import merged
 from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
@@ -20,7 +20,7 @@ _OURS: Final = (TABLE, scratch(TABLE))
 async def planned(
     kernel: Kernel,
     family: Family,
-    served: Mapping[Key, Served],
+    served: Mapping[ObjectKey, Served],
     *,
     table: str = TABLE,
     options: LayoutOptions,
@@ -40,7 +40,7 @@ async def planned(
     return merged([*changes, kept.tidy()])
 
 
-def whole(family: Family, served: Mapping[Key, Served], *, table: str = TABLE, options: LayoutOptions) -> Ruleset:
+def whole(family: Family, served: Mapping[ObjectKey, Served], *, table: str = TABLE, options: LayoutOptions) -> Ruleset:
     """The table as a kernel that has none would get it."""
     kept = KeptRuleset(family, table, options)
     kept.begin()

@@ -23,7 +23,7 @@ from zoneward.proxy.kernel.kernel_reading import Incomplete
 from zoneward.proxy.kernel.present import read_table, slots_there
 from zoneward.proxy.kernel.watch import Expected, Watch
 from zoneward.proxy.kernel.writing import TableWriter
-from zoneward.proxy.model.served import Key, Served
+from zoneward.proxy.model.served import ObjectKey, Served
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions, base_chains, base_sets
 from zoneward.proxy.ruleset.difference import differences, merged
 from zoneward.proxy.ruleset.kept_ruleset import KeptRuleset
@@ -55,7 +55,7 @@ class Programmed:
     """One transaction that the kernel took: the Services as they were put (None: gone), how many elements came or went,
     and the kernel's seconds."""
 
-    services: Mapping[Key, Served | None]
+    services: Mapping[ObjectKey, Served | None]
     elements: int
     seconds: float
 
@@ -96,7 +96,7 @@ class FamilyTable:
         table: str = TABLE,
         options: LayoutOptions,
         on_programmed: Callable[[Programmed], None] = _nobody,
-        on_refused: Callable[[Key, str], None] = _nobody,
+        on_refused: Callable[[ObjectKey, str], None] = _nobody,
         on_mended: Callable[[str, int], None] = _nobody,
         on_trouble: Callable[[str], None] = _nobody,
         look_every: float = LOOK_EVERY,
@@ -107,18 +107,18 @@ class FamilyTable:
         self._on_programmed, self._on_refused = on_programmed, on_refused
         self._on_mended, self._on_trouble = on_mended, on_trouble
         self._look_every, self._audit_every = look_every, audit_every
-        self._served: dict[Key, Served] = {}
-        self._slots: dict[Key, Slots] = {}
-        self._waiting: dict[Key, None] = {}
-        self._under_way: Mapping[Key, Served | None] = {}
-        self._refused: dict[Key, str] = {}
-        self._there: dict[Key, Parts] = {}
+        self._served: dict[ObjectKey, Served] = {}
+        self._slots: dict[ObjectKey, Slots] = {}
+        self._waiting: dict[ObjectKey, None] = {}
+        self._under_way: Mapping[ObjectKey, Served | None] = {}
+        self._refused: dict[ObjectKey, str] = {}
+        self._there: dict[ObjectKey, Parts] = {}
         """Services as they were programmed since the table was read."""
-        self._accepted: dict[Key, Parts] = {}
+        self._accepted: dict[ObjectKey, Parts] = {}
         """Services as the kernel last had them as a whole."""
-        self._aside: dict[Key, Parts] = {}
+        self._aside: dict[ObjectKey, Parts] = {}
         """What is programmed of Services that were refused, in place of what is served."""
-        self._lost: dict[Key, int] = {}
+        self._lost: dict[ObjectKey, int] = {}
         """How many transactions in a row were lost that had the Service."""
         self._kept: KeptRuleset | None = None
         """None: what the kernel has is not known."""
@@ -133,7 +133,7 @@ class FamilyTable:
 
     # --- what is served -----------------------------------------------------------------------------------------------
 
-    def put(self, service: Key, served: Served | None) -> None:
+    def put(self, service: ObjectKey, served: Served | None) -> None:
         """A Service as it is now; None: it is gone, or not served in this family."""
         if self._served.get(service) == served:
             return
@@ -166,7 +166,7 @@ class FamilyTable:
             self._forget()
             self._wake()
 
-    def waits(self, service: Key) -> bool:
+    def waits(self, service: ObjectKey) -> bool:
         """Whether the kernel may have a Service otherwise than it was put, and that will be mended."""
         return self._kept is None or service in self._waiting or service in self._under_way
 
@@ -175,7 +175,7 @@ class FamilyTable:
         await self._settled.wait()
 
     @property
-    def refused(self) -> Mapping[Key, str]:
+    def refused(self) -> Mapping[ObjectKey, str]:
         """Services that the kernel does not take, and why. What it took of them before is still there."""
         return MappingProxyType(self._refused)
 
@@ -352,7 +352,7 @@ class FamilyTable:
             self._again(service)
             self._waiting[service] = None
 
-    def _again(self, service: Key) -> None:
+    def _again(self, service: ObjectKey) -> None:
         """Try one that was refused again."""
         del self._refused[service]
         self._aside.pop(service, None)
@@ -395,10 +395,10 @@ class FamilyTable:
                 self._blame(some, str(error))
             raise
 
-    def _next(self) -> dict[Key, Parts]:
+    def _next(self) -> dict[ObjectKey, Parts]:
         """What waits, as much as goes into one transaction: the kernel goes through all sets to add one."""
-        some: Sequence[Key] = [each for each in self._waiting if each not in self._lost]
-        number, room, found = AT_ONCE, MOST_ENTRIES, dict[Key, Parts]()
+        some: Sequence[ObjectKey] = [each for each in self._waiting if each not in self._lost]
+        number, room, found = AT_ONCE, MOST_ENTRIES, dict[ObjectKey, Parts]()
         if not some:
             least = min(self._lost[each] for each in self._waiting)
             some = [each for each in self._waiting if self._lost[each] == least]
@@ -411,16 +411,16 @@ class FamilyTable:
             found[service] = parts
         return found
 
-    def _toward(self, service: Key) -> tuple[Parts, Parts]:
+    def _toward(self, service: ObjectKey) -> tuple[Parts, Parts]:
         """A Service as it is there, and as the next transaction makes it."""
         there = self._there.get(service, ())
         return there, next_parts(there, self._wanted(service), most=MOST_ENTRIES)
 
-    def _wanted(self, service: Key) -> Parts:
+    def _wanted(self, service: ObjectKey) -> Parts:
         served = self._served.get(service)
         return self._aside.get(service, () if served is None else (served,))
 
-    async def _tried(self, kept: KeptRuleset, some: Mapping[Key, Parts]) -> str | None:
+    async def _tried(self, kept: KeptRuleset, some: Mapping[ObjectKey, Parts]) -> str | None:
         """None, or why the kernel does not take these Services; then everything is as before."""
         before = {service: self._slots.get(service) for service in some}
         kept.mark()
@@ -447,7 +447,7 @@ class FamilyTable:
             self._waiting[service] = None
         return None
 
-    def _take(self, whole: Mapping[Key, Parts]) -> None:
+    def _take(self, whole: Mapping[ObjectKey, Parts]) -> None:
         """The kernel has these Services as they were wanted."""
         for service, parts in whole.items():
             self._there[service] = self._accepted[service] = parts
@@ -457,10 +457,10 @@ class FamilyTable:
                 self._refused.pop(service, None)
                 self._lost.pop(service, None)
 
-    def _reported(self, some: Mapping[Key, Parts]) -> dict[Key, Served | None]:
+    def _reported(self, some: Mapping[ObjectKey, Parts]) -> dict[ObjectKey, Served | None]:
         return {service: self._served.get(service) for service in some if service not in self._aside}
 
-    def _refuse(self, service: Key, why: str) -> None:
+    def _refuse(self, service: ObjectKey, why: str) -> None:
         """Set one aside: what the kernel took of it before stays, or comes back."""
         is_first = service not in self._aside
         self._aside[service] = self._accepted.get(service, ()) if is_first else ()
@@ -469,21 +469,21 @@ class FamilyTable:
         self._refused[service] = why
         self._on_refused(service, why)
 
-    def _blame(self, some: Mapping[Key, Parts], why: str) -> None:
+    def _blame(self, some: Mapping[ObjectKey, Parts], why: str) -> None:
         """A transaction was lost, which may be the fault of a Service that it had."""
         for service in some:
             self._lost[service] = self._lost.get(service, 0) + 1
             if len(some) == 1 and self._lost[service] >= MOST_LOST:
                 self._refuse(service, why)
 
-    async def _program(self, some: Mapping[Key, Served | None], changes: Sequence[Changes]) -> None:
+    async def _program(self, some: Mapping[ObjectKey, Served | None], changes: Sequence[Changes]) -> None:
         whole = merged(changes)
         seconds = await self._writer.apply(whole)
         if some or whole:
             self._on_programmed(Programmed(some, whole.size, seconds))
 
     @_refusing
-    def _change(self, kept: KeptRuleset, service: Key, parts: Parts) -> Changes:
+    def _change(self, kept: KeptRuleset, service: ObjectKey, parts: Parts) -> Changes:
         before = self._slots.get(service, {})
         there = slots_of(parts, before)
         if parts == self._wanted(service):

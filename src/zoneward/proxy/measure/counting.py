@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from zoneward.client.resources import Key
+from zoneward.client.resources import ObjectKey
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.applying import Kernel, Lost, Refused
 from zoneward.proxy.kernel.kernel_elements import elements_request
@@ -44,13 +44,13 @@ class Counting:
         self._on_trouble, self._now, self._sleep = on_trouble, now, sleep
         self._clock = clock or asyncio.get_running_loop().time
         self._places = places()
-        self._zones: dict[Key, dict[str, str | None]] = {}
+        self._zones: dict[ObjectKey, dict[str, str | None]] = {}
         """Of endpoints, as long as a look takes: a Service of thousands is gone through once."""
         self._measuring = Measuring(since=now(), service_of=self._service_of, zone_of=self._zone_of)
         self._turn = asyncio.Lock()
         self._looked = float("-inf")
 
-    def programmed(self, service: Key, family: Family, served: Served | None) -> None:
+    def programmed(self, service: ObjectKey, family: Family, served: Served | None) -> None:
         """A Service as the kernel has it now; None: it is gone."""
         self._places[family].put(service, served)
 
@@ -84,10 +84,10 @@ class Counting:
         """As of the last look."""
         return self._measuring.totals()
 
-    def _service_of(self, family: Family, connection: Connection) -> tuple[Key, bool] | None:
+    def _service_of(self, family: Family, connection: Connection) -> tuple[ObjectKey, bool] | None:
         return self._places[family].service(connection.address, connection.protocol, connection.port)
 
-    def _zone_of(self, service: Key, address: str) -> str | None:
+    def _zone_of(self, service: ObjectKey, address: str) -> str | None:
         zones = self._zones.get(service)
         if zones is None:
             zones = self._zones[service] = {

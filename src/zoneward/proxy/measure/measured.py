@@ -13,15 +13,15 @@ from zoneward.kube.measured_traffic import MeasuredTraffic, ServiceTraffic
 from zoneward.netlink.messages import Family
 from zoneward.proxy.measure.connection_counts import Connection, connection, counts
 from zoneward.proxy.measure.connections import MOST
-from zoneward.proxy.model.served import ADDRESS_TYPES, Key
+from zoneward.proxy.model.served import ADDRESS_TYPES, ObjectKey
 
 EVERY: Final = 15.0
 """Seconds between two looks. An endpoint is told of for longer than that after its last connection, as one that
 terminates: so its zone is still known.
 """
-ServiceOf = Callable[[Family, Connection], tuple[Key, bool] | None]
+ServiceOf = Callable[[Family, Connection], tuple[ObjectKey, bool] | None]
 """The Service that was asked for, and whether it was asked for by its own address (a cluster IP); None: nobody's."""
-ZoneOf = Callable[[Key, str], str | None]
+ZoneOf = Callable[[ObjectKey, str], str | None]
 """The zone of an endpoint of a Service, by its address; None: nobody knows it."""
 
 
@@ -30,7 +30,7 @@ class _Seen:
     """An element: its count as it was last seen, and what it turned out to be."""
 
     count: int
-    service: tuple[Key, bool] | None = None
+    service: tuple[ObjectKey, bool] | None = None
     zone: str | None = None
     is_absent: bool = False
 
@@ -45,7 +45,7 @@ class _Totals:
 class Total:
     """Connections to endpoints of one zone (``""``: nobody knows it). ``internal``: by the Service's own address."""
 
-    service: Key
+    service: ObjectKey
     family: Family
     internal: bool
     zone: str
@@ -59,7 +59,7 @@ class Measuring:
         self._since = self._until = since
         self._service_of, self._zone_of = service_of, zone_of
         self._seen: dict[Family, dict[bytes, _Seen]] = {}
-        self._totals: dict[tuple[Key, Family], _Totals] = {}
+        self._totals: dict[tuple[ObjectKey, Family], _Totals] = {}
         self._is_complete = True
 
     def take(self, family: Family, answer: bytes, *, now: datetime) -> None:
@@ -88,7 +88,7 @@ class Measuring:
             else:
                 seen[key].is_absent = True
 
-    def forget(self, is_gone: Callable[[Key], bool]) -> None:
+    def forget(self, is_gone: Callable[[ObjectKey], bool]) -> None:
         """What was counted for Services that are gone; also what of theirs was counted after they were."""
         gone = [each for each in self._totals if is_gone(each[0])]
         for each in gone:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Final, TypeVar
 
-from zoneward.proxy.model.served import Key, Served, Spot
+from zoneward.proxy.model.served import ObjectKey, Served, Spot
 
 _LAST: Final = "~"
 """Comes after all times: who does not say how old it is, is taken for the youngest."""
@@ -30,8 +30,8 @@ T = TypeVar("T")
 class _Users:
     """Who asks for an external address. ``by_port`` is filled once that may matter: two ask, or it is of the node."""
 
-    services: dict[Key, None] = field(default_factory=dict)
-    by_port: dict[_Port, tuple[Key, ...]] | None = None
+    services: dict[ObjectKey, None] = field(default_factory=dict)
+    by_port: dict[_Port, tuple[ObjectKey, ...]] | None = None
 
 
 class Claims:
@@ -41,18 +41,18 @@ class Claims:
     """
 
     def __init__(self) -> None:
-        self._asked: dict[Key, Served] = {}
-        self._cluster_ips: dict[str, tuple[Key, ...]] = {}
+        self._asked: dict[ObjectKey, Served] = {}
+        self._cluster_ips: dict[str, tuple[ObjectKey, ...]] = {}
         self._outer: dict[str, _Users] = {}
-        self._node_ports: dict[_Port, tuple[Key, ...]] = {}
+        self._node_ports: dict[_Port, tuple[ObjectKey, ...]] = {}
         self._node_addresses: frozenset[str] = frozenset()
-        self._lost: dict[Key, dict[Spot, Key]] = {}
+        self._lost: dict[ObjectKey, dict[Spot, ObjectKey]] = {}
         """What each Service does not get, and who has it; a whole address without protocol and port."""
 
-    def put(self, service: Key, served: Served | None) -> dict[Key, Served | None]:
+    def put(self, service: ObjectKey, served: Served | None) -> dict[ObjectKey, Served | None]:
         """A Service as it asks to be served; None: it is gone. All that may be served otherwise now, and how."""
         old = self._asked.get(service)
-        touched: dict[Key, None] = {service: None}
+        touched: dict[ObjectKey, None] = {service: None}
         if old is not None and (served is None or not _asks_the_same(old, served)):
             self._leave(service, old, touched)
             old = None
@@ -63,21 +63,21 @@ class Claims:
         self._asked[service] = served
         return self._served(touched)
 
-    def set_node_addresses(self, addresses: frozenset[str]) -> dict[Key, Served | None]:
+    def set_node_addresses(self, addresses: frozenset[str]) -> dict[ObjectKey, Served | None]:
         """The addresses of the node that node ports are served on. All that may be served otherwise now, and how."""
         changed, self._node_addresses = addresses ^ self._node_addresses, addresses
-        touched: dict[Key, None] = {}
+        touched: dict[ObjectKey, None] = {}
         for address in changed & self._outer.keys():
             self._fill(self._outer[address], address)
             for port in self._outer[address].by_port or ():
                 self._settle(address, port, touched)
         return self._served(touched)
 
-    def asked(self, service: Key) -> Served | None:
+    def asked(self, service: ObjectKey) -> Served | None:
         """A Service as it was last put."""
         return self._asked.get(service)
 
-    def lost(self, service: Key) -> tuple[str, ...]:
+    def lost(self, service: ObjectKey) -> tuple[str, ...]:
         """What other Services have of all that one asks for, in words; the first few of it."""
         lost = self._lost.get(service)
         if lost is None:
@@ -89,7 +89,7 @@ class Claims:
 
     # --- who asks -----------------------------------------------------------------------------------------------------
 
-    def _enter(self, service: Key, served: Served, touched: dict[Key, None]) -> None:
+    def _enter(self, service: ObjectKey, served: Served, touched: dict[ObjectKey, None]) -> None:
         self._asked[service] = served
         _add(self._cluster_ips, served.cluster_ip, service)
         for port in _node_ports(served):
@@ -104,7 +104,7 @@ class Claims:
                     _add(users.by_port, port, service)
         self._settle_all(served, touched)
 
-    def _leave(self, service: Key, served: Served, touched: dict[Key, None]) -> None:
+    def _leave(self, service: ObjectKey, served: Served, touched: dict[ObjectKey, None]) -> None:
         del self._asked[service]
         self._lost.pop(service, None)
         _remove(self._cluster_ips, served.cluster_ip, service)
@@ -129,13 +129,13 @@ class Claims:
 
     # --- who has it ---------------------------------------------------------------------------------------------------
 
-    def _rank(self, service: Key) -> tuple[str, Key]:
+    def _rank(self, service: ObjectKey) -> tuple[str, ObjectKey]:
         return self._asked[service].created or _LAST, service
 
-    def _first(self, services: Iterable[Key]) -> Key | None:
+    def _first(self, services: Iterable[ObjectKey]) -> ObjectKey | None:
         return min(services, key=self._rank, default=None)
 
-    def _settle_all(self, served: Served, touched: dict[Key, None]) -> None:
+    def _settle_all(self, served: Served, touched: dict[ObjectKey, None]) -> None:
         """Whose everything is that a Service asks for, or asked for."""
         self._settle_address(served.cluster_ip, touched)
         for port in _node_ports(served):
@@ -147,7 +147,7 @@ class Claims:
                 for port in _ports(served):
                     self._settle(address, port, touched)
 
-    def _settle_address(self, address: str, touched: dict[Key, None]) -> None:
+    def _settle_address(self, address: str, touched: dict[ObjectKey, None]) -> None:
         """Whose a whole address is, as a cluster IP."""
         asking = self._cluster_ips.get(address, ())
         users = self._outer.get(address)
@@ -155,7 +155,7 @@ class Claims:
         for service in (*asking, *(users.services if users is not None else ())):
             self._note(service, whole, owner, touched)
 
-    def _settle_node_port(self, port: _Port, touched: dict[Key, None]) -> None:
+    def _settle_node_port(self, port: _Port, touched: dict[ObjectKey, None]) -> None:
         asking = self._node_ports.get(port, ())
         owner = self._first(asking)
         for service in asking:
@@ -163,7 +163,7 @@ class Claims:
         for address in self._node_addresses:
             self._settle(address, port, touched)
 
-    def _settle(self, address: str, port: _Port, touched: dict[Key, None]) -> None:
+    def _settle(self, address: str, port: _Port, touched: dict[ObjectKey, None]) -> None:
         """Whose a port of an external address is."""
         users = self._outer.get(address)
         asking = users.by_port.get(port, ()) if users is not None and users.by_port is not None else ()
@@ -174,7 +174,7 @@ class Claims:
         for service in asking:
             self._note(service, (address, *port), owner, touched)
 
-    def _note(self, service: Key, spot: Spot, owner: Key | None, touched: dict[Key, None]) -> None:
+    def _note(self, service: ObjectKey, spot: Spot, owner: ObjectKey | None, touched: dict[ObjectKey, None]) -> None:
         lost = self._lost.get(service, {})
         if lost.get(spot) == (None if owner == service else owner):
             return
@@ -188,10 +188,10 @@ class Claims:
 
     # --- what comes of it ---------------------------------------------------------------------------------------------
 
-    def _served(self, services: Iterable[Key]) -> dict[Key, Served | None]:
+    def _served(self, services: Iterable[ObjectKey]) -> dict[ObjectKey, Served | None]:
         return {service: self._granted(service) for service in services}
 
-    def _granted(self, service: Key) -> Served | None:
+    def _granted(self, service: ObjectKey) -> Served | None:
         served = self._asked.get(service)
         if served is None:
             return None
@@ -217,12 +217,12 @@ class Claims:
 
 def granted(
     every: Iterable[Served], *, node_addresses: frozenset[str] = frozenset(), lost: Callable[[str], None]
-) -> dict[Key, Served]:
+) -> dict[ObjectKey, Served]:
     """All Services of one family as they are served. ``lost`` is told what they do not get, a line each."""
     claims = Claims()
     claims.set_node_addresses(node_addresses)
     asked = {(each.namespace, each.name): each for each in every}
-    found: dict[Key, Served | None] = {}
+    found: dict[ObjectKey, Served | None] = {}
     for service, served in asked.items():
         found |= claims.put(service, served)
     for service in asked:
@@ -258,11 +258,11 @@ def _node_ports(served: Served) -> Iterator[_Port]:
     return iter({(port.protocol, port.node_port): None for port in served.ports if port.node_port is not None})
 
 
-def _add(asking: dict[T, tuple[Key, ...]], thing: T, service: Key) -> None:
+def _add(asking: dict[T, tuple[ObjectKey, ...]], thing: T, service: ObjectKey) -> None:
     asking[thing] = (*asking.get(thing, ()), service)
 
 
-def _remove(asking: dict[T, tuple[Key, ...]], thing: T, service: Key) -> None:
+def _remove(asking: dict[T, tuple[ObjectKey, ...]], thing: T, service: ObjectKey) -> None:
     some = tuple(each for each in asking[thing] if each != service)
     if some:
         asking[thing] = some

@@ -15,24 +15,24 @@ import msgspec
 from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
-from zoneward.client.interner import Packing
-from zoneward.client.list_watch_decoder import OnUnreadable, Unreadable, problem_of
-from zoneward.client.object_store import Groups, Store
+from zoneward.client.interner import Interner
+from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_problem
+from zoneward.client.object_store import KeyIndex, ObjectStore
 from zoneward.client.resources import (
     NODES,
-    SEALED_SLICES,
+    RAW_SLICES,
     SERVICES,
-    AnyResource,
-    Key,
+    AnyWatchedResource,
     LiveNode,
-    Resource,
-    SealedSlice,
-    T,
-    service_of,
+    ObjectKey,
+    RawEndpointSlice,
+    WatchedResource,
+    WatchedT,
+    service_key_of,
 )
 from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
-from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, zone_of
-from zoneward.kube.readable_json import FAILURES
+from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, node_zone
+from zoneward.kube.readable_json import DECODE_ERRORS
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served
 from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES, served_within
@@ -71,7 +71,7 @@ class Known:
     those without that label.
     """
 
-    resources: Final[tuple[AnyResource, ...]] = (SERVICES, SEALED_SLICES, NODES)
+    resources: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, RAW_SLICES, NODES)
 
     def __init__(
         self,
@@ -83,10 +83,10 @@ class Known:
         proxy_name: str | None = None,
         max_entries: int = MAX_SERVICE_ENTRIES,
         service_ranges: Sequence[str] = (),
-        on_service: Callable[[Key, str | None], None] = lambda _key, _trigger: None,
+        on_service: Callable[[ObjectKey, str | None], None] = lambda _key, _trigger: None,
         on_node: Callable[[LiveNode | None], None] = lambda _node: None,
-        on_left_out: Callable[[Key, tuple[str, ...]], None] = lambda _key, _what: None,
-        on_unreadable: OnUnreadable = lambda _found: None,
+        on_left_out: Callable[[ObjectKey, tuple[str, ...]], None] = lambda _key, _what: None,
+        on_unreadable: UnreadableHandler = lambda _found: None,
     ) -> None:
         self.node = Node(name=node, zone=zone)
         """The zone stays what it was where the Node is gone."""
@@ -96,23 +96,25 @@ class Known:
         self._max_entries = max_entries
         self._service_ranges = tuple(service_ranges)
         self._on_service, self._on_node, self._on_left_out = on_service, on_node, on_left_out
-        self.left_out: Final[dict[Key, tuple[str, ...]]] = {}
+        self.left_out: Final[dict[ObjectKey, tuple[str, ...]]] = {}
         """What of each Service cannot be served, in a few lines; without Services of which all is."""
-        self._packing = Packing()
+        self._packing = Interner()
         self._missing = {resource.kind for resource in self.resources}
-        self._slices_of = Groups(service_of)
-        self._open: dict[Key, EndpointSlice] = {}
-        self._sealed: dict[Key, tuple[EndpointSlice, bytes]] = {}
+        self._slices_of = KeyIndex(service_key_of)
+        self._open: dict[ObjectKey, EndpointSlice] = {}
+        self._sealed: dict[ObjectKey, tuple[EndpointSlice, bytes]] = {}
         """Without endpoints, and these, packed."""
-        self._looked_into: set[Key] = set()
+        self._looked_into: set[ObjectKey] = set()
         """Services for which slices of other zones had to be decoded, or whose selection failed."""
         self._is_of_others = False
         """Whether the slice that changes now was packed and is, and nobody looked into it."""
-        self.services: Final = Store[Service](listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable)
-        self.slices: Final = Store[SealedSlice](
-            self._slice_changes, listed=lambda: self._listed(SEALED_SLICES.kind), on_unreadable=on_unreadable
+        self.services: Final = ObjectStore[Service](
+            listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable
         )
-        self.nodes: Final = Store[LiveNode](listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable)
+        self.slices: Final = ObjectStore[RawEndpointSlice](
+            self._slice_changes, listed=lambda: self._listed(RAW_SLICES.kind), on_unreadable=on_unreadable
+        )
+        self.nodes: Final = ObjectStore[LiveNode](listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable)
         # The keeper sees a change before the store has it: who asks for what is served has to come after.
         self.services.subscribe(self._tell_service)
         self.slices.subscribe(self._tell_slice)
@@ -125,14 +127,14 @@ class Known:
         selected = {"labelSelector": f"{ours},!{HEADLESS_LABEL}"}
         return {
             SERVICES.kind: selected,
-            SEALED_SLICES.kind: selected,
+            RAW_SLICES.kind: selected,
             NODES.kind: {"fieldSelector": f"metadata.name={self.node.name}"},
         }
 
-    def store(self, resource: Resource[T]) -> Store[T]:
+    def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
         """Where objects of a kind are kept."""
-        stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, SEALED_SLICES.kind: self.slices}
-        return cast(Store[T], stores[resource.kind])
+        stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, RAW_SLICES.kind: self.slices}
+        return cast(ObjectStore[WatchedT], stores[resource.kind])
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -140,21 +142,21 @@ class Known:
         return len(self._open), len(self._sealed)
 
     @property
-    def unreadable(self) -> tuple[Unreadable, ...]:
+    def unreadable(self) -> tuple[UnreadableObject, ...]:
         """All objects that cannot be read now, by kind and name."""
         stores = (self.services, self.slices, self.nodes)
         return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
 
-    def keys(self) -> Iterator[Key]:
+    def keys(self) -> Iterator[ObjectKey]:
         """Of all Services."""
         return ((each.metadata.namespace, each.metadata.name) for each in self.services)
 
-    def endpoints(self, key: Key) -> Iterator[Endpoint]:
+    def endpoints(self, key: ObjectKey) -> Iterator[Endpoint]:
         """All endpoints of a Service, those of other zones too."""
         for each in self._slices(self._slices_of.get(key), everything=True):
             yield from each.endpoints or ()
 
-    def served(self, key: Key) -> dict[Family, Served]:
+    def served(self, key: ObjectKey) -> dict[Family, Served]:
         """A Service as this node serves it, in each of its families; nothing for one that it does not serve.
 
         Raises TooLarge for one with more entries than it may have.
@@ -164,7 +166,7 @@ class Known:
         self._leave_out(key, left_out)
         return found
 
-    def _selected(self, key: Key, left_out: dict[str, None]) -> dict[Family, Served]:
+    def _selected(self, key: ObjectKey, left_out: dict[str, None]) -> dict[Family, Served]:
         service = self.services.get(*key)
         if service is None:
             self._looked_into.discard(key)
@@ -194,7 +196,7 @@ class Known:
             left_out=left_out.setdefault,
         )
 
-    def _leave_out(self, key: Key, left_out: dict[str, None]) -> None:
+    def _leave_out(self, key: ObjectKey, left_out: dict[str, None]) -> None:
         what = tuple(islice(left_out, _MOST_LEFT_OUT))
         if len(left_out) > len(what):
             what = (*what, f"{len(left_out) - len(what)} more")
@@ -217,7 +219,7 @@ class Known:
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
-    def _slices(self, keys: Iterable[Key], *, everything: bool) -> Iterator[EndpointSlice]:
+    def _slices(self, keys: Iterable[ObjectKey], *, everything: bool) -> Iterator[EndpointSlice]:
         for key in keys:
             there = self._open.get(key)
             if there is not None:
@@ -228,21 +230,21 @@ class Known:
     def _opened(self, empty: EndpointSlice, packed: bytes) -> EndpointSlice:
         try:
             return self._decoded(empty, zlib.decompress(packed))
-        except FAILURES as error:
+        except DECODE_ERRORS as error:
             self._cannot_read(empty, error)
             return empty
 
     def _cannot_read(self, slice_: EndpointSlice, error: Exception) -> None:
         metadata = slice_.metadata
         self.slices.set_aside(
-            Unreadable(
-                resource=SEALED_SLICES,
+            UnreadableObject(
+                resource=RAW_SLICES,
                 namespace=metadata.namespace,
                 name=metadata.name,
                 uid=metadata.uid,
                 version=metadata.resource_version or "",
                 labels=metadata.labels or {},
-                problem=f"endpoints: {problem_of(error, EndpointSlice)}",
+                problem=f"endpoints: {decode_problem(error, EndpointSlice)}",
             )
         )
 
@@ -259,7 +261,7 @@ class Known:
         group = group_of_slice(slice_, reads=self._consumer.zone_slices)
         return group is None or zone in group.zones
 
-    def _slice_changes(self, key: Key, old: SealedSlice | None, new: SealedSlice | None) -> None:
+    def _slice_changes(self, key: ObjectKey, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
         before_open, before = self._open.pop(key, None), self._sealed.pop(key, None)
         if new is not None and not self._take(key, new):
             # What there was of it stays in force.
@@ -271,11 +273,11 @@ class Known:
         after = self._sealed.get(key)
         self._is_of_others = (
             (before is not None and after is not None and before[0].address_type == after[0].address_type)
-            and (old is not None and new is not None and service_of(old) == service_of(new))
-            and service_of(new) not in self._looked_into
+            and (old is not None and new is not None and service_key_of(old) == service_key_of(new))
+            and service_key_of(new) not in self._looked_into
         )
 
-    def _take(self, key: Key, slice_: SealedSlice) -> bool:
+    def _take(self, key: ObjectKey, slice_: RawEndpointSlice) -> bool:
         """False where its endpoints cannot be read."""
         metadata, raw = slice_.metadata, slice_.endpoints
         # All the rest of the message would stay with them.
@@ -297,7 +299,7 @@ class Known:
             return True
         try:
             self._open[key] = self._decoded(empty, raw)
-        except FAILURES as error:
+        except DECODE_ERRORS as error:
             self._cannot_read(empty, error)
             return False
         return True
@@ -327,21 +329,21 @@ class Known:
         assert some is not None
         self._on_service((some.metadata.namespace, some.metadata.name), None)
 
-    def _tell_slice(self, old: SealedSlice | None, new: SealedSlice | None) -> None:
+    def _tell_slice(self, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
         if self._is_of_others:
             # What is served was selected without it: nothing comes of it.
             return
         for each in (old, new):
             if each is not None:
-                key = service_of(each)
-                is_last = each is new or new is None or service_of(new) != key
+                key = service_key_of(each)
+                is_last = each is new or new is None or service_key_of(new) != key
                 if is_last:
                     trigger = (each.metadata.annotations or {}).get(TRIGGER_TIME) if each is new else None
                     self._on_service(key, trigger)
 
     def _tell_node(self, _old: LiveNode | None, new: LiveNode | None) -> None:
         if new is not None and new.metadata.name == self.node.name:
-            zone = zone_of(new)
+            zone = node_zone(new)
             if zone != self.node.zone:
                 self.node = Node(name=self.node.name, zone=zone)
                 self._zone_changes()

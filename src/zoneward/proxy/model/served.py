@@ -30,7 +30,7 @@ from zoneward.routing.selection.selection import (
     slices_by_port,
 )
 
-Key = tuple[str, str]
+ObjectKey = tuple[str, str]
 """A Service: its namespace and name."""
 ADDRESS_TYPES: Final[dict[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
 DEFAULT_AFFINITY: Final = 10_800

@@ -7,8 +7,8 @@ is not programmed since, holds the mark at that version; everything else goes pa
 from collections.abc import Callable, Set
 from typing import Final
 
-from zoneward.client.resources import SERVICES, SLICES, Key
-from zoneward.kube.proxy_lease import MOST_REFUSED, Programmed
+from zoneward.client.resources import SERVICES, SLICES, ObjectKey
+from zoneward.kube.proxy_lease import MAX_NOT_PROGRAMMED, ProgrammedReport
 
 KINDS: Final = (SERVICES.kind, SLICES.kind)
 
@@ -18,7 +18,7 @@ class Watermark:
 
     def __init__(self) -> None:
         self._received: dict[str, int] = {}
-        self._since: dict[Key, dict[str, int]] = {}
+        self._since: dict[ObjectKey, dict[str, int]] = {}
         """Of Services that changed: what had been received before they first did."""
 
     def received(self, kind: str, version: int) -> None:
@@ -26,22 +26,24 @@ class Watermark:
         if kind in KINDS:
             self._received[kind] = version
 
-    def changed(self, service: Key) -> None:
+    def changed(self, service: ObjectKey) -> None:
         """A Service, or a slice of it, is now another one, or gone: from now on it has to be programmed anew."""
         if service not in self._since:
             self._since[service] = dict(self._received)
 
-    def programmed(self, *, waits: Callable[[Key], bool], refused: Set[Key] = frozenset()) -> Programmed | None:
+    def programmed(
+        self, *, waits: Callable[[ObjectKey], bool], refused: Set[ObjectKey] = frozenset()
+    ) -> ProgrammedReport | None:
         """What may be claimed now; None: nothing yet, for not everything was listed, and programmed once.
 
         ``waits`` says of a Service that changed whether it is on its way to the kernel, or nobody knows whether it
         arrived. ``refused`` are those that the kernel does not take: they are named, and hold up no others; but where
-        they are more than `MOST_REFUSED`, the others hold the mark, as if they were on their way. What was refused and
-        is gone, or was taken later, is not to be among them.
+        they are more than `MAX_NOT_PROGRAMMED`, the others hold the mark, as if they were on their way. What was
+        refused is gone, or was taken later, is not to be among them.
         """
         unable = sorted(refused)
-        named = tuple(unable[:MOST_REFUSED])
-        for service in unable[MOST_REFUSED:]:
+        named = tuple(unable[:MAX_NOT_PROGRAMMED])
+        for service in unable[MAX_NOT_PROGRAMMED:]:
             self.changed(service)
         for service in [each for each in self._since if each not in refused and not waits(each)]:
             del self._since[service]
@@ -56,4 +58,4 @@ class Watermark:
                 if kind not in before:
                     return None
                 marks[kind] = min(marks[kind], before[kind])
-        return Programmed(marks[SERVICES.kind], marks[SLICES.kind], named)
+        return ProgrammedReport(marks[SERVICES.kind], marks[SLICES.kind], named)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from zoneward.netlink.messages import Family
-from zoneward.proxy.model.served import Key
+from zoneward.proxy.model.served import ObjectKey
 from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_chains, base_sets, shared_chain
 from zoneward.proxy.ruleset.difference import difference, elements_changed
 from zoneward.proxy.ruleset.ruleset import NOTHING, Chain, Changes, Declared, Elements, Portion, Ruleset
@@ -29,17 +29,17 @@ class KeptRuleset:
         self._family, self._table, self._options = family, table, options
         self._base_sets: Final = base_sets(family, options)
         self._base_chains: Final = base_chains(family, options)
-        self._portions: dict[Key, Portion] = {}
+        self._portions: dict[ObjectKey, Portion] = {}
         self._shared: Counter[str] = Counter()
-        self._owners: dict[tuple[str, str], Key] = {}
-        self._contested: dict[tuple[str, str], dict[Key, str]] = {}
+        self._owners: dict[tuple[str, str], ObjectKey] = {}
+        self._contested: dict[tuple[str, str], dict[ObjectKey, str]] = {}
         """All who ask for an element that several ask for, with the value that each wants."""
         self._present = present
         self._stray: dict[str, dict[str, str]] = {}
         """Elements of the kernel that nobody has asked for yet."""
         self._chains_there: set[str] = set()
         self._sets_there: set[str] = set()
-        self._before: list[tuple[Key, Portion]] = []
+        self._before: list[tuple[ObjectKey, Portion]] = []
         self._stray_before: list[tuple[str, str, str]] = []
 
     def mark(self) -> None:
@@ -91,7 +91,7 @@ class KeptRuleset:
         self._stray, self._chains_there, self._sets_there = {}, set(), set()
         return Changes(family=self._family, table=self._table, removed=removed, gone_chains=chains, gone_sets=sets)
 
-    def put(self, service: Key, portion: Portion) -> Changes:
+    def put(self, service: ObjectKey, portion: Portion) -> Changes:
         """A Service as it is now; `NOTHING` for one that is gone. What that changes."""
         old = self._portions.get(service, NOTHING)
         self._before.append((service, old))
@@ -145,7 +145,7 @@ class KeptRuleset:
         return {name: shared_chain(name, self._family) for name in names}
 
     def _settled(
-        self, service: Key, less: Elements, more: Elements
+        self, service: ObjectKey, less: Elements, more: Elements
     ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
         """What becomes of the kernel's elements when a Service no longer asks for some, and asks for others."""
         removed: dict[str, dict[str, str]] = {}
@@ -181,7 +181,7 @@ class KeptRuleset:
             if not some:
                 del added[name]
 
-    def _let_go(self, service: Key, element: tuple[str, str], added: dict[str, dict[str, str]]) -> None:
+    def _let_go(self, service: ObjectKey, element: tuple[str, str], added: dict[str, dict[str, str]]) -> None:
         owner, others = self._owners[element], self._contested.get(element)
         if others is None:
             del self._owners[element]
@@ -195,7 +195,7 @@ class KeptRuleset:
 
     def _ask(
         self,
-        service: Key,
+        service: ObjectKey,
         element: tuple[str, str],
         value: str,
         removed: dict[str, dict[str, str]],

@@ -6,7 +6,7 @@ nft knows no escape within quotes, so that what it would take for the end of a w
 import re
 from typing import Final
 
-from zoneward.kube.safe_text import visible
+from zoneward.kube.safe_text import printable
 
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9/_.-]")
 _STRING: Final = re.compile(r"[!#-\[\]-~]+")
@@ -30,4 +30,4 @@ def quoted(text: str) -> str:
 
 def comment(text: str) -> str:
     """A line that nft skips."""
-    return f"# {visible(text)}"
+    return f"# {printable(text)}"

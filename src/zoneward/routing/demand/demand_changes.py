@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from zoneward.kube.objects import Node, zone_of
+from zoneward.kube.objects import Node, node_zone
 from zoneward.routing.demand.demand import allocatable_cpu, counts
 
 
@@ -13,4 +13,4 @@ def changes_demand(old: Node | None, new: Node | None) -> bool:
 
 def _seen(node: Node | None) -> tuple[str | None, Fraction] | None:
     """All that demand reads of a Node beside its name; None for one that does not count."""
-    return (zone_of(node), allocatable_cpu(node)) if node is not None and counts(node) else None
+    return (node_zone(node), allocatable_cpu(node)) if node is not None and counts(node) else None

@@ -13,7 +13,7 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import Final
 
-from zoneward.kube.objects import Endpoint, Identity, is_ready
+from zoneward.kube.objects import Endpoint, EndpointIdentity, is_ready
 from zoneward.kube.objects import identity as identity_of
 from zoneward.routing.placement.groups import Group
 
@@ -27,7 +27,7 @@ class Member:
 
     __slots__ = ("before", "cell", "endpoint", "identity")
 
-    def __init__(self, endpoint: Endpoint, identity: Identity, before: Group | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, identity: EndpointIdentity, before: Group | None = None) -> None:
         self.endpoint = endpoint
         self.identity = identity
         self.before = before
@@ -222,7 +222,7 @@ class Crowd:
 
 
 def crowd_of(
-    endpoints: Iterable[Endpoint], before: Callable[[Identity], Group | None], *, apart: bool = False
+    endpoints: Iterable[Endpoint], before: Callable[[EndpointIdentity], Group | None], *, apart: bool = False
 ) -> Crowd:
     """The crowd of a list of endpoints. ``before`` gives the group that one was in."""
     members = []

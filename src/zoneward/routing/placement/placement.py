@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from zoneward.kube.objects import Identity
+from zoneward.kube.objects import EndpointIdentity
 from zoneward.routing.placement.crowd import Cell, Member
 
 
@@ -153,5 +153,5 @@ def _last(alike: Sequence[Lot], stay: int) -> list[tuple[Member, Lot]]:
     return sorted(((member, lot) for lot in alike for member in lot.in_order()), key=_identity)[stay:]
 
 
-def _identity(pair: tuple[Member, Lot]) -> Identity:
+def _identity(pair: tuple[Member, Lot]) -> EndpointIdentity:
     return pair[0].identity

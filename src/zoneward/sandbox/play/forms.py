@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from zoneward.kube import formats, quantity
-from zoneward.kube.document_fields import Fields
+from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import show
 from zoneward.sandbox.play.durations import EXPECTED_SPAN, Span, parse_duration, parse_span
 
@@ -13,9 +13,9 @@ _LONGEST = 10 * 365 * 86_400.0
 
 
 class Form:
-    """A mapping with a known set of fields. Every method raises InputError, as those of `Fields` do."""
+    """A mapping with a known set of fields. Every method raises InputError, as those of `DocumentFields` do."""
 
-    def __init__(self, fields: Fields, known: Sequence[str]) -> None:
+    def __init__(self, fields: DocumentFields, known: Sequence[str]) -> None:
         self.fields = fields
         for name in fields.names():
             if name not in known:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zoneward.kube.document_fields import Fields
+from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import InputError, show
 from zoneward.kube.input_files import read_small
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.malformed import MalformedText
 from zoneward.kube.names import DOMAIN
 from zoneward.sandbox.play.fleet import MOST_PODS
 from zoneward.sandbox.play.forms import Form
@@ -109,14 +109,14 @@ def play_from(source: str, data: bytes) -> Play:
 
     try:
         documents = whole_documents(data)
-    except Malformed as error:
+    except MalformedText as error:
         raise InputError(source, f"line {error.line}, column {error.column}", error.problem) from None
     if len(documents) != 1:
         raise InputError(source, f"expected one document, got {len(documents) or 'none'}")
-    return _play(Fields(documents[0], source=source))
+    return _play(DocumentFields(documents[0], source=source))
 
 
-def _play(fields: Fields) -> Play:
+def _play(fields: DocumentFields) -> Play:
     for name, value in (("apiVersion", API_VERSION), ("kind", "Play")):
         if fields.raw(name) != value:
             raise fields.error(name, value, "none" if fields.raw(name) is None else show(fields.raw(name)))
@@ -208,7 +208,7 @@ def _part(form: Form, name: str, *, most: int | None) -> Part:
     return Part(int(match[1]), is_percent=bool(match[2]))
 
 
-def _object(fields: Fields) -> dict[str, Any]:
+def _object(fields: DocumentFields) -> dict[str, Any]:
     api, kind = fields.required("apiVersion"), fields.required("kind")
     if (api, kind) not in SERVED:
         known = ", ".join(dict.fromkeys(kind for _, kind in SERVED))

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from zoneward.kube.malformed import Malformed
+from zoneward.kube.malformed import MalformedText
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.refusals import Refusal, bad_request
 from zoneward.sandbox.server.schema import Validation, decode, duplicate_fields
@@ -110,7 +110,7 @@ def _yaml(body: bytes) -> Any:
 
     try:
         documents = whole_documents(body)
-    except Malformed as error:
+    except MalformedText as error:
         # Upstream's parser counts lines from zero here, but for its scanner's mistakes.
         raise ValueError(f"line {max(1, error.line - 1)}: {error.problem.removeprefix('malformed YAML: ')}") from None
     return documents[0] if documents else None
