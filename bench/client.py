@@ -191,10 +191,9 @@ def _services_of_a_pod(shape: str) -> float:
 def _events() -> float:
     """Microseconds of CPU from the line of a watch to the told handler; every Pod is in the cache already."""
     from zoneward.client.informer_cache import InformerCache
-    from zoneward.client.list_watch_decoder import UnreadableObject
+    from zoneward.client.list_watch_decoder import UnreadableObject, WatchChange, decode_watch_event
     from zoneward.client.resources import PODS as PODS_RESOURCE
     from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
-    from zoneward.client.watch_events import WatchChange, parse_watch_line
 
     with (_PAGES / "pods.events").open("rb") as file:
         lines = list(islice(file, _EVENTS // 2))
@@ -213,7 +212,7 @@ def _events() -> float:
     cache.pods.subscribe(handler)
     start = time.process_time()
     for line in lines:
-        event = parse_watch_line(line, PODS_RESOURCE)
+        event = decode_watch_event(line, PODS_RESOURCE)
         assert isinstance(event, WatchChange)
         assert not isinstance(event.object, UnreadableObject)
         cache.pods.put(event.object)
@@ -255,7 +254,7 @@ async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
     from zoneward.client.resources import SERVICES as SERVICES_RESOURCE
     from zoneward.client.transport_interface import ServerFeatures
 
-    cache, abilities, told = (
+    cache, features, told = (
         InformerCache((NODES_RESOURCE, SERVICES_RESOURCE, PODS_RESOURCE)),
         ServerFeatures(way == "stream"),
         0,
@@ -271,9 +270,9 @@ async def _fill(way: str, address: str) -> tuple[float, float, float, float]:
     async for transport in _connected(address):
         wall, cpu = time.perf_counter(), time.process_time()
         reflectors: list[Reflector[Any]] = [
-            Reflector(transport, NODES_RESOURCE, cache.nodes, abilities=abilities),
-            Reflector(transport, SERVICES_RESOURCE, cache.services, abilities=abilities),
-            Reflector(transport, PODS_RESOURCE, cache.pods, abilities=abilities),
+            Reflector(transport, NODES_RESOURCE, cache.nodes, features=features),
+            Reflector(transport, SERVICES_RESOURCE, cache.services, features=features),
+            Reflector(transport, PODS_RESOURCE, cache.pods, features=features),
         ]
         tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
         await cache.synced.wait()

@@ -9,11 +9,11 @@ from e2e.control_plane import ControlPlane
 from tests.contract.api import Api, ApiError, Object
 from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
-from zoneward.client.resources import Endpoints, EndpointSubset, LivePod
+from zoneward.client.resources import LivePod
 from zoneward.controller.handover.legacy_endpoints import MANAGED_BY_LABEL, renewed
 from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL
 from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
-from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.kube.objects import Endpoints, EndpointSubset, ObjectMeta, Service
 
 NAMESPACE = "shop"
 LABELS = {"app": "cart"}

@@ -47,7 +47,7 @@ class Scene:
             self.put(thing)
         for resource in RESOURCES.values():
             store = self.cache.store(resource)
-            store.keep_only({(each.metadata.namespace, each.metadata.name) for each in store})
+            store.retain_only({(each.metadata.namespace, each.metadata.name) for each in store})
         self.plans.begin()
         self.update()
         self.waits = 0

@@ -33,8 +33,7 @@ from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Options
 from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.informers import run_informers
-from zoneward.client.reflector import ReflectorTiming
+from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.watch_health import WatchHealth
 from zoneward.routing.configuration import Configuration
 
@@ -358,9 +357,8 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
     """Rights that are taken away later do not end it: they may be given back."""
     monkeypatch.setattr(watching, "_LOOK", 0.01)
     monkeypatch.setattr(watching, "WatchHealth", partial(WatchHealth, patience=0.05))
-    monkeypatch.setattr(
-        watching, "run_informers", partial(run_informers, timing=ReflectorTiming(pause=0.02, longest_pause=0.05))
-    )
+    quick = partial(ReflectorSettings, pause=0.02, longest_pause=0.05)
+    monkeypatch.setattr(watching, "ReflectorSettings", quick)
     access = load_client_config(environment=os.environ)
 
     async def run() -> tuple[str, str]:

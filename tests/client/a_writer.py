@@ -9,17 +9,15 @@ import msgspec
 from tests.client.calling import transport
 from tests.client.serving import access_to
 
-from zoneward.client.resources import (
-    Event,
-    EventRegarding,
-    EventSeries,
-)
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import (
     Endpoint,
     EndpointConditions,
     EndpointPort,
     EndpointSlice,
+    Event,
+    EventRegarding,
+    EventSeries,
     ForNode,
     ForZone,
     Hints,

@@ -8,7 +8,8 @@ from typing import Generic
 from tests.client.a_server import AServer
 
 from zoneward.client.object_store import ObjectStore
-from zoneward.client.resources import ObjectKey, WatchedResource, WatchedT, object_key_of, parse_resource_version
+from zoneward.client.resources import WatchedResource, WatchedT, object_key_of
+from zoneward.kube.objects import ObjectKey, parse_resource_version
 
 DEADLINE = 20.0
 

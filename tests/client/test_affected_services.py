@@ -7,18 +7,11 @@ import pytest
 
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.resources import (
-    LiveNode,
-    LiveNodeMeta,
-    LivePod,
-    LivePodCondition,
-    LivePodMeta,
-    LivePodStatus,
-    ObjectKey,
-)
+from zoneward.client.resources import LiveNode, LiveNodeMeta, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import (
     EndpointSlice,
+    ObjectKey,
     ObjectMeta,
     PodSpec,
     Service,

@@ -35,7 +35,7 @@ def test_pods_are_found_by_the_mark_and_by_the_selector_that_comes_back() -> Non
         (a_service(mark='{"app":"other"}', selector={"app": "cart"}), ["a"]),
         (a_service(), []),
     ):
-        cache.services.put(service, even_older=True)
+        cache.services.put(service, allow_older=True)
         assert selected(cache) == names
         found = [each for pod in pods for each in cache.services_of(pod)]
         assert found == [service] * len(names)

@@ -19,8 +19,8 @@ from zoneward.client.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from zoneward.client.auth.certificate_dates import certificate_expiry
 from zoneward.client.auth.client_config import ClientConfig, UserInfo
+from zoneward.client.auth.tls import certificate_expiry
 from zoneward.client.error_messages import log_message, to_input_error
 from zoneward.client.retries import RetryPolicy
 from zoneward.client.transport import Transport

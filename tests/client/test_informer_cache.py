@@ -149,7 +149,7 @@ def test_nothing_is_kept_of_what_is_gone(things: list[CachedObject]) -> None:
     cache = InformerCache()
     apply(cache, [(thing, False) for thing in things])
     for resource in CACHED_RESOURCES:
-        cache.store(resource).keep_only(set())  # type: ignore[misc]
+        cache.store(resource).retain_only(set())  # type: ignore[misc]
     parts = [vars(cache._selections), vars(cache._slices_of), vars(cache._pods_on), vars(cache._nodes_in)]
     left = [held for part in parts for held in part.values() if isinstance(held, dict) and held]
     assert left == []
@@ -224,10 +224,10 @@ def test_what_is_not_newer_changes_nothing() -> None:
     cache.pods.put(a_pod("p", {"app": "b"}, version=9))
     cache.pods.delete(a_pod("p", version=9))
     cache.pods.delete(a_pod("q", version=11))
-    cache.pods.put(a_pod("p", {"app": "b"}, version=10), even_older=True)
+    cache.pods.put(a_pod("p", {"app": "b"}, version=10), allow_older=True)
     assert told == []
     assert cache.pods.get("n1", "p") is held
-    cache.pods.put(a_pod("p", {"app": "b"}, version=9), even_older=True)
+    cache.pods.put(a_pod("p", {"app": "b"}, version=9), allow_older=True)
     assert len(told) == 1
     cache.pods.delete(a_pod("p", version=9))
     assert len(told) == 2
@@ -249,7 +249,7 @@ def test_a_complete_list_deletes_what_is_not_in_it() -> None:
     told: list[tuple[LiveNode | None, LiveNode | None]] = []
     cache.nodes.subscribe(lambda old, new: told.append((old, new)))
     kept = cache.nodes.get("", "b")
-    cache.nodes.keep_only({("", "b"), ("", "d")})
+    cache.nodes.retain_only({("", "b"), ("", "d")})
     assert list(cache.nodes) == [kept]
     assert [(old and old.metadata.name, new) for old, new in told] == [("a", None), ("c", None)]
 
@@ -275,8 +275,8 @@ def test_synced_is_when_the_last_kind_has_been_listed(resources: Any) -> None:
         cache = InformerCache(resources)
         for resource in resources:
             assert not cache.synced.is_set()
-            cache.store(resource).keep_only(set())
-            cache.store(resource).keep_only(set())
+            cache.store(resource).retain_only(set())
+            cache.store(resource).retain_only(set())
         assert cache.synced.is_set()
 
     asyncio.run(run())

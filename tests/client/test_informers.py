@@ -18,14 +18,14 @@ from tests.client.recording import Recording, until
 from zoneward.client.api_errors import CallFailed, Forbidden
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
-from zoneward.client.reflector import ReflectorTiming
+from zoneward.client.reflector import ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import CACHED_RESOURCES, AnyWatchedResource, object_key_of
 from zoneward.client.transport_interface import ServerFeatures
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 
 MIXES: Final = 4
 CHANGES: Final = 500
-QUICK: Final = ReflectorTiming(watch=0.3, silence=0.15, pause=0.005, longest_pause=0.02)
+QUICK: Final = ReflectorSettings(watch=0.3, silence=0.15, pause=0.005, longest_pause=0.02)
 HARMLESS: Final = [Fault.DROP, Fault.CUT, Fault.END, Fault.REPEAT, Fault.UNAVAILABLE]
 """After which a watch goes on where it was, however often they come."""
 
@@ -51,9 +51,9 @@ async def a_scene(server: AServer, chance: Random) -> AsyncIterator[Following]:
         following = run_informers(
             client,
             scene.cache,
-            timing=QUICK,
-            random=chance,
-            on_trouble=lambda resource, trouble: scene.troubles.append((resource, trouble)),
+            settings=QUICK,
+            runtime=ReflectorRuntime(random=chance),
+            on_error=lambda resource, trouble: scene.troubles.append((resource, trouble)),
         )
         task = asyncio.create_task(following)
         try:
@@ -164,15 +164,15 @@ def test_the_cache_is_synced_when_all_kinds_are_there() -> None:
 
 def test_what_a_server_cannot_do_is_remembered() -> None:
     async def run() -> tuple[bool, list[dict[str, str]]]:
-        abilities = ServerFeatures()
+        features = ServerFeatures()
         async with AServer(streams_lists=False) as server, AClient(server.address) as client:
             for _ in range(2):
                 client.asked.clear()
                 cache = InformerCache()
-                task = asyncio.create_task(run_informers(client, cache, abilities=abilities))
+                task = asyncio.create_task(run_informers(client, cache, features=features))
                 await asyncio.wait_for(cache.synced.wait(), 5)
                 task.cancel()
-            return abilities.streams_lists, [query for _, query in client.asked]
+            return features.streams_lists, [query for _, query in client.asked]
 
     streams_lists, asked = asyncio.run(run())
     assert not streams_lists

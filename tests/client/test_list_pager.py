@@ -8,13 +8,12 @@ import pytest
 from tests.client.a_client import AClient
 from tests.client.a_server import AServer, Fault
 
-from zoneward.client.api_errors import AnswerTooLarge, ApiError, Forbidden, Gone
+from zoneward.client.api_errors import AnswerTooLarge, ApiError, Forbidden, Gone, ListTooLarge, UnexpectedResponse
 from zoneward.client.list_pager import (
     LIMITS,
     MAX_RESTARTS,
     ListLimits,
-    ListTooLarge,
-    UnexpectedResponse,
+    ListOptions,
     list_all,
     list_pages,
     list_resources,
@@ -38,7 +37,9 @@ def with_server(server: AServer, action: Callable[[AClient], Awaitable[_R]]) -> 
 async def names(
     client: AClient, resource: WatchedResource[WatchedT], *, size: int = 500, namespace: str | None = None
 ) -> list[str]:
-    return [thing.metadata.name for thing in await list_all(client, resource, size=size, namespace=namespace)]
+    return [
+        thing.metadata.name for thing in await list_all(client, resource, ListOptions(namespace=namespace), size=size)
+    ]
 
 
 def filled(number: int) -> AServer:
@@ -69,7 +70,9 @@ def test_one_namespace_alone_is_asked_for() -> None:
 
 
 def test_all_pages_are_of_what_a_selector_selects() -> None:
-    _, queries = with_server(filled(10), lambda client: list_all(client, PODS, labels="app=a", size=4))
+    _, queries = with_server(
+        filled(10), lambda client: list_all(client, PODS, ListOptions(label_selector="app=a"), size=4)
+    )
     assert len(queries) > 1
     assert all(query["labelSelector"] == "app=a" for query in queries)
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from tests.client.test_reflector_answers import a_list, an_event, script
 
-from zoneward.client.list_pager import UnexpectedResponse, decode_list
+from zoneward.client.api_errors import UnexpectedResponse
+from zoneward.client.list_pager import decode_list
 from zoneward.client.list_watch_decoder import UnreadableObject, decode_list_page
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import PODS, SERVICES, LivePod, WatchedResource
@@ -75,7 +76,7 @@ def test_the_last_good_version_stays_in_force_and_each_bad_one_is_told_once() ->
     store = ObjectStore[LivePod](on_unreadable=lambda found: told.append(found.version))
     put(store, "a", 1)
     for version in (2, 2, 3, 0):
-        store.set_aside(unreadable(PODS, "a", version))
+        store.mark_unreadable(unreadable(PODS, "a", version))
     assert told == ["2", "3"]
     put(store, "a", 2)
     held = store.get("", "a")
@@ -83,12 +84,12 @@ def test_the_last_good_version_stays_in_force_and_each_bad_one_is_told_once() ->
     assert held.metadata.resource_version == "1"
     put(store, "a", 4)
     assert not store.unreadable
-    store.set_aside(unreadable(PODS, "a", 5))
-    store.set_aside(unreadable(PODS, "a", 6), is_gone=True)
+    store.mark_unreadable(unreadable(PODS, "a", 5))
+    store.mark_unreadable(unreadable(PODS, "a", 6), is_gone=True)
     assert not len(store)
     assert not store.unreadable
-    store.set_aside(unreadable(PODS, "b", 7))
-    store.keep_only(set())
+    store.mark_unreadable(unreadable(PODS, "b", 7))
+    store.retain_only(set())
     assert not store.unreadable
 
 
@@ -109,7 +110,7 @@ def test_the_slices_of_a_service_that_cannot_be_read_are_left_alone() -> None:
         labels = {names.SERVICE_NAME_LABEL: "cart", names.MANAGED_BY_LABEL: names.MANAGER}
         metadata = ObjectMeta(name="cart-1", namespace="shop", labels=labels, resource_version="1")
         controller.cache.slices.put(EndpointSlice(metadata=metadata, address_type="IPv4"))
-        controller.cache.services.set_aside(unreadable(SERVICES, "cart", 2, "shop"))
+        controller.cache.services.mark_unreadable(unreadable(SERVICES, "cart", 2, "shop"))
         given = Given(("shop", "cart"), 0.0, Urgency.NORMAL)
         result = await controller._syncer.sync(given)
         assert result.writes == 0

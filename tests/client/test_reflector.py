@@ -11,12 +11,13 @@ from tests.client.a_server import AServer, Fault
 from tests.client.recording import Recording, until
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, SilentConnection
+from zoneward.client.list_pager import ListOptions
 from zoneward.client.object_store import ObjectStore
-from zoneward.client.reflector import Reflector, ReflectorTiming
+from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import PODS, LivePod
 from zoneward.client.transport_interface import ServerFeatures
 
-QUICK = ReflectorTiming(watch=4.0, silence=1.0)
+QUICK = ReflectorSettings(watch=4.0, silence=1.0)
 BOTH_LISTS = pytest.mark.parametrize("streams_lists", [True, False], ids=["streaming list", "pages"])
 
 
@@ -33,16 +34,17 @@ class Scene:
         self.seen = Recording(self.store, PODS)
         self.troubles: list[CallFailed] = []
         self.pauses: list[float] = []
-        self.abilities = ServerFeatures()
+        self.features = ServerFeatures()
 
-    def reflector(self, **options: Any) -> Reflector[LivePod]:
-        async def sleep(seconds: float) -> None:
-            self.pauses.append(seconds)
-            await quickly(seconds)
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await quickly(seconds)
 
-        settings: dict[str, Any] = {"timing": QUICK, "random": Random(1), "abilities": self.abilities, "sleep": sleep}
-        settings |= {"on_trouble": self.troubles.append} | options
-        return Reflector(self.client, PODS, self.store, **settings)
+    def reflector(self, *, sleep: Callable[[float], Awaitable[None]] | None = None, **given: Any) -> Reflector[LivePod]:
+
+        usual: dict[str, Any] = {"settings": QUICK, "features": self.features, "on_error": self.troubles.append}
+        runtime = ReflectorRuntime(random=Random(1), sleep=sleep or self.pause)
+        return Reflector(self.client, PODS, self.store, runtime=runtime, **usual | given)
 
     def put(self, name: str, phase: str = "Running") -> None:
         self.server.put("pods", name, "shop", status={"phase": phase})
@@ -122,13 +124,13 @@ def test_a_server_without_streaming_lists_is_asked_for_one_only_once() -> None:
     async def act(scene: Scene) -> None:
         await scene.settle()
         other = ObjectStore[LivePod]()
-        task = asyncio.create_task(Reflector(scene.client, PODS, other, abilities=scene.abilities).run())
+        task = asyncio.create_task(Reflector(scene.client, PODS, other, features=scene.features).run())
         await until(lambda: len(other) == 3)
         task.cancel()
 
     scene = play(act, server=AServer(streams_lists=False))
     assert sum("sendInitialEvents" in query for _, query in scene.client.asked) == 1
-    assert not scene.abilities.streams_lists
+    assert not scene.features.streams_lists
     assert scene.pauses == []
 
 
@@ -159,7 +161,7 @@ def test_a_namespace_alone_is_watched() -> None:
         scene.put("d")
         await until(lambda: len(scene.store) == 4)
 
-    scene = play(act, namespace="shop")
+    scene = play(act, options=ListOptions(namespace="shop"))
     assert set(scene.seen.names("added")) == {*"abcd"}
     assert {path for path, _ in scene.client.asked} == {"/api/v1/namespaces/shop/pods"}
 
@@ -217,7 +219,7 @@ def test_a_silent_connection_is_noticed() -> None:
 
     server = AServer()
     server.plan(Fault.SILENCE, after=4)
-    scene = play(act, server=server, timing=ReflectorTiming(watch=0.1, silence=0.2))
+    scene = play(act, server=server, settings=ReflectorSettings(watch=0.1, silence=0.2))
     assert any(isinstance(trouble, SilentConnection) for trouble in scene.troubles)
     scene.seen.check_order(server, is_complete=True)
 
@@ -238,7 +240,9 @@ def test_silence_is_only_what_lasts_longer_than_the_watch() -> None:
             server.put("pods", "a", "shop")
             for seed in range(20):
                 store = ObjectStore[LivePod]()
-                task = asyncio.create_task(Reflector(client, PODS, store, random=Random(seed)).run())
+                task = asyncio.create_task(
+                    Reflector(client, PODS, store, runtime=ReflectorRuntime(random=Random(seed))).run()
+                )
                 await until(lambda store=store: len(store) == 1)  # type: ignore[misc]
                 task.cancel()
 
@@ -320,7 +324,7 @@ def test_a_first_list_that_fails_half_way_is_completed(fault: Fault) -> None:
 def test_a_streaming_list_that_breaks_is_begun_again_and_at_last_given_up(fault: Fault) -> None:
     async def act(scene: Scene) -> None:
         await scene.settle()
-        await until(lambda: not scene.abilities.streams_lists)
+        await until(lambda: not scene.features.streams_lists)
         scene.put("d")
         await scene.settle()
 

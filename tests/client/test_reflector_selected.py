@@ -13,11 +13,13 @@ from tests.contract.objects import a_node
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
+from zoneward.client.list_pager import ListOptions
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.reflector import Reflector
-from zoneward.client.resources import LEASES, NODES, Lease, LiveNode
+from zoneward.client.resources import LEASES, NODES, LiveNode
 from zoneward.client.transport import Transport
 from zoneward.client.transport_interface import ServerFeatures
+from zoneward.kube.objects import Lease
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.registry import Registry
@@ -64,8 +66,8 @@ def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(s
             link,
             LEASES,
             store,
-            query={"labelSelector": "color=red"},
-            abilities=ServerFeatures(streams_lists=streams_lists),
+            options=ListOptions(label_selector="color=red"),
+            features=ServerFeatures(streams_lists=streams_lists),
         )
         running = asyncio.create_task(reflector.run())
 
@@ -102,8 +104,8 @@ def test_a_cache_may_hold_one_node_of_many(streams_lists: bool) -> None:
         following = run_informers(
             link,
             cache,
-            queries={NODES.kind: {"fieldSelector": "metadata.name=n2"}},
-            abilities=ServerFeatures(streams_lists=streams_lists),
+            options={NODES.kind: ListOptions(field_selector="metadata.name=n2")},
+            features=ServerFeatures(streams_lists=streams_lists),
         )
         running = asyncio.create_task(following)
 
@@ -155,7 +157,7 @@ def test_a_version_is_told_when_the_sink_has_seen_all_that_came_up_to_it(streams
         write("a")
         before = write("b")
         reflector = Reflector(
-            link, LEASES, store, abilities=ServerFeatures(streams_lists=streams_lists), on_current=note
+            link, LEASES, store, features=ServerFeatures(streams_lists=streams_lists), on_version=note
         )
         running = asyncio.create_task(reflector.run())
         try:

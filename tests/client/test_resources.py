@@ -18,9 +18,8 @@ from zoneward.client.resources import (
     LiveNode,
     LivePod,
     object_key_of,
-    parse_resource_version,
 )
-from zoneward.kube.objects import KINDS, Node, Pod
+from zoneward.kube.objects import KINDS, Node, Pod, parse_resource_version
 
 
 @pytest.mark.parametrize(

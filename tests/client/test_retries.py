@@ -5,10 +5,12 @@ import pytest
 from zoneward.client.api_errors import (
     AnswerTooLarge,
     CallFailed,
+    ListTooLarge,
     NoCredentials,
     SilentConnection,
     TimedOut,
     TlsProblem,
+    UnexpectedResponse,
     Unreachable,
     api_error,
 )
@@ -23,6 +25,8 @@ REPEATED_IF_HARMLESS: list[CallFailed] = [
 NEVER_REPEATED: list[CallFailed] = [
     *(api_error(status, b"") for status in (301, 400, 401, 403, 404, 405, 409, 410, 422, 501, 505)),
     AnswerTooLarge(""),
+    UnexpectedResponse(""),
+    ListTooLarge(""),
     NoCredentials(InputError("f")),
     SilentConnection(""),
     TimedOut("", sent=True),

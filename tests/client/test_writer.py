@@ -23,18 +23,9 @@ from zoneward.client.api_errors import (
     Invalid,
     NotFound,
 )
-from zoneward.client.resources import (
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    SERVICES,
-    SLICES,
-    Lease,
-    LeaseSpec,
-    micro_time,
-)
+from zoneward.client.resources import EVENTS, LEASES, NAMESPACES, SERVICES, SLICES
 from zoneward.client.writer import PatchType, WriteOutcome, Writer, encode_object, write_outcome
-from zoneward.kube.objects import Endpoint, ObjectMeta
+from zoneward.kube.objects import Endpoint, Lease, LeaseSpec, ObjectMeta, format_micro_time
 from zoneward.sandbox.server.registry import Registry, Write
 
 CHANGING = ("resourceVersion", "generation", "managedFields")
@@ -65,7 +56,7 @@ def test_an_empty_holder_is_written_since_it_says_something() -> None:
     ],
 )
 def test_a_time_is_in_utc_and_has_six_digits(moment: datetime, text: str) -> None:
-    assert micro_time(moment) == text
+    assert format_micro_time(moment) == text
 
 
 # --- on an API server -------------------------------------------------------------------------------------------------

@@ -26,10 +26,10 @@ from zoneward.client.api_errors import (
     TimedOut,
     TlsProblem,
     TooManyRequests,
+    UnexpectedResponse,
     Unreachable,
     api_error,
 )
-from zoneward.client.list_pager import UnexpectedResponse
 from zoneward.client.resources import (
     SERVICES,
     SLICES,

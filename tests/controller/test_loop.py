@@ -11,7 +11,7 @@ from tests.controller import a_built_in as shops
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
-from zoneward.client.reflector import ReflectorTiming
+from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
@@ -330,7 +330,7 @@ def without_selector(service: Object) -> Object:
 
 def test_while_the_cache_is_behind_nothing_is_decided_and_then_all_is() -> None:
     """A watch that falls silent shows our own writes late: they are waited for, and read where that takes too long."""
-    quick = ReflectorTiming(watch=0.5, silence=0.3)
+    quick = ReflectorSettings(watch=0.5, silence=0.3)
 
     async def scene() -> None:
         async with a_place("silent-watch@0.2") as place:

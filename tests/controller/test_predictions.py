@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from zoneward.client.resources import ObjectKey
 from zoneward.controller.predictions import ByFamily, Prediction, Predictions
+from zoneward.kube.objects import ObjectKey
 
 CART, MAIL, SEARCH = ("shop", "cart"), ("shop", "mail"), ("shop", "search")
 

@@ -14,7 +14,7 @@ from tests.controller.a_controller import Place, a_place, addresses, fill
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import Forbidden, ServerFault, Unreachable
-from zoneward.client.resources import SLICES, ObjectKey
+from zoneward.client.resources import SLICES
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer
@@ -26,6 +26,7 @@ from zoneward.controller.running import Replica
 from zoneward.controller.settings import Settings
 from zoneward.daemon.health import faults
 from zoneward.daemon.listening import Listen
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
 from zoneward.sandbox.server.kinds import Kind

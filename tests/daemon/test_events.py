@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from zoneward.client.resources import Event, EventRegarding, EventSeries
 from zoneward.daemon.events import BURST, REFILL, SERIES_LASTS, Recorder, shortened
-from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.kube.objects import Event, EventRegarding, EventSeries, ObjectMeta, Service
 from zoneward.routing import events
 from zoneward.routing.events import DISABLED, ENABLED
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.kube.csv_cells import CSV_FORMULA, safe_csv_cell
+from zoneward.kube.safe_text import CSV_FORMULA, safe_csv_cell
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-0.5", "=cmd|' /C calc'!A0"])

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as with_
 
-from zoneward.client.resources import Lease
-from zoneward.kube.objects import OwnerReference
+from zoneward.kube.objects import Lease, OwnerReference
 from zoneward.kube.proxy_lease import (
     ProgrammedReport,
     ProxyStatus,

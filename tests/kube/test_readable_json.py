@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.kube.readable_json import DEEPEST, simplify_json
+from zoneward.kube.json_documents import MAX_DEPTH, simplify_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -25,7 +25,7 @@ def test_what_msgspec_reads_stays_as_it_is(value: Any) -> None:
     assert simplify_json(data) == data
 
 
-@pytest.mark.parametrize("levels", [DEEPEST, DEEPEST + 2, 1_200, 9_998])
+@pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 2, 1_200, 9_998])
 def test_what_is_nested_too_deep_is_emptied_and_the_rest_keeps_its_place(levels: int) -> None:
     data = f'{{"deep":{nested(levels)},"name":"cart \\"]}}","list":[1]}}'.encode()
     found = simplify_json(data)

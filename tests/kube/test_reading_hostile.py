@@ -13,7 +13,7 @@ from zoneward.kube.input_error import MAX_LENGTH, InputError
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import KINDS
 from zoneward.snapshots.cluster_snapshot import Snapshot
-from zoneward.snapshots.saving import save
+from zoneward.snapshots.snapshot_writer import write_snapshot
 
 MANY: Final = settings(max_examples=300)
 TAGS: Final = ("", "!!int ", "!!float ", "!!bool ", "!!null ", "!!timestamp ", "!!binary ", "!!set ", "!!omap ", "!x ")
@@ -77,7 +77,7 @@ def outcome(data: bytes) -> Snapshot | None:
 def test_a_file_of_yaml_is_read_and_saved_again_or_refused_in_one_line(text: str) -> None:
     found = outcome(text.encode())
     if found is not None:
-        save(found, BytesIO())
+        write_snapshot(found, BytesIO())
 
 
 JSON: Final = st.recursive(
@@ -98,7 +98,7 @@ def test_so_is_one_of_json(kind: tuple[str, str], fields: dict[str, Any], before
     document = {"apiVersion": kind[0], "kind": kind[1]} | fields
     found = outcome(before + json.dumps(document).encode())
     if found is not None:
-        save(found, BytesIO())
+        write_snapshot(found, BytesIO())
 
 
 @given(st.binary(max_size=200), st.integers(0, 120), st.sampled_from(("utf-8", "utf-16", "utf-32", "gzip")))
@@ -128,5 +128,5 @@ def test_objects_that_are_saved_hold_what_was_read() -> None:
     found = outcome(msgspec.json.encode(document))
     assert found is not None
     stream = BytesIO()
-    save(found, stream)
+    write_snapshot(found, stream)
     assert outcome(stream.getvalue()) == found

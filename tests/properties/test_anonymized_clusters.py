@@ -26,7 +26,7 @@ from zoneward.slices.plan import FamilyPlan, ServicePlan
 from zoneward.snapshots import pseudonyms
 from zoneward.snapshots.anonymizer import anonymized
 from zoneward.snapshots.cluster_snapshot import Snapshot
-from zoneward.snapshots.saving import Form, documents, save
+from zoneward.snapshots.snapshot_writer import SnapshotFormat, iter_documents, write_snapshot
 
 WORDS: Final = frozenset({*HEURISTICS, *Approach, *Reason})
 
@@ -197,7 +197,7 @@ def test_so_it_is_where_zones_and_settings_are_nobody_s_and_the_service_is_adopt
     """Zones are called like nobody's first, each in its place among the others."""
     with patch.object(pseudonyms, "is_public_place", return_value=False):
         ours = anonymized(snapshot_of(cluster), words=WORDS)
-    text = msgspec.json.encode([*documents(ours)]).decode()
+    text = msgspec.json.encode([*iter_documents(ours)]).decode()
     text = re.sub(r"\b(?:zone|unknown)-(\d+)", r"rack-berlin-\1", text)
     before = Snapshot.of(read_objects("berlin", text.encode(), skipped=Counter()))
     if adopted:
@@ -227,10 +227,10 @@ def as_adopted(service: Service) -> Service:
 
 @given(clusters(), st.sampled_from(("json", "json", "yaml")))
 @examples(40)
-def test_a_saved_cluster_reads_back_as_it_was(cluster: Cluster, form: Form) -> None:
+def test_a_saved_cluster_reads_back_as_it_was(cluster: Cluster, form: SnapshotFormat) -> None:
     for snapshot in (snapshot_of(cluster), anonymized(snapshot_of(cluster), words=WORDS)):
         stream = BytesIO()
-        save(snapshot, stream, form=form)
+        write_snapshot(snapshot, stream, form=form)
         assert Snapshot.of(read_objects("saved", stream.getvalue(), skipped=Counter())) == Snapshot.of(
             (*snapshot.services, *snapshot.nodes, *snapshot.pods, *snapshot.slices)
         )

@@ -15,7 +15,7 @@ from zoneward.client.api_errors import ApiError, CallFailed, api_error
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.object_store import ObjectStore
-from zoneward.client.resources import ENDPOINTS, LEASES, Lease, LiveNode, LivePod, WatchedResource, WatchedT
+from zoneward.client.resources import ENDPOINTS, LEASES, LiveNode, LivePod, WatchedResource, WatchedT
 from zoneward.client.writer import Writer
 from zoneward.controller.handover import keeping_endpoints
 from zoneward.controller.handover.adopting import Adopting
@@ -25,7 +25,7 @@ from zoneward.controller.leader.leading import always
 from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.node_proxies import NodeProxies
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import Lease, Service
 from zoneward.kube.proxy_lease import ProgrammedReport
 from zoneward.routing.configuration import Configuration
 

@@ -12,11 +12,12 @@ from tests.properties.hostile_objects import KINDS, Object, hostile, objects, wr
 
 from zoneward.client.informers import InformerTarget
 from zoneward.client.reflector import Reflector
-from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource, ObjectKey
+from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource
 from zoneward.client.transport_interface import ServerFeatures
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
+from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.planning import whole
 from zoneward.proxy.model.known import Known
@@ -90,9 +91,9 @@ async def follow(server: Server, cache: InformerTarget, resources: Sequence[AnyW
             server,
             resource,
             cache.store(resource),
-            abilities=ServerFeatures(streams_lists=False),
-            on_trouble=trouble,
-            on_current=lambda version: heard[resource.plural].set() if version == LAST else None,
+            features=ServerFeatures(streams_lists=False),
+            on_error=trouble,
+            on_version=lambda version: heard[resource.plural].set() if version == LAST else None,
         )
 
     tasks = [asyncio.create_task(reflector(resource).run()) for resource in resources]

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.proxy.model.test_known import CART, known, node, service, slice_
 
-from zoneward.client.resources import ObjectKey
+from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.programming import Programmed
 from zoneward.proxy.loop import BURST, CALM, GATHERED, ProxyLoop
@@ -74,9 +74,9 @@ class Here:
         self.known.services.put(service())
         self.known.slices.put(slice_("one", "10.0.0.1"))
         self.known.nodes.put(node("a"))
-        self.known.services.keep_only({CART})
-        self.known.slices.keep_only({("shop", "one")})
-        self.known.nodes.keep_only({("", "n1")})
+        self.known.services.retain_only({CART})
+        self.known.slices.retain_only({("shop", "one")})
+        self.known.nodes.retain_only({("", "n1")})
 
 
 def run(test: Callable[[Here], Awaitable[None]]) -> None:
@@ -100,7 +100,7 @@ async def turned() -> None:
 def test_nothing_is_put_before_everything_was_listed() -> None:
     async def test(here: Here) -> None:
         here.known.services.put(service())
-        here.known.services.keep_only({CART})
+        here.known.services.retain_only({CART})
         await turned()
         assert not here.table.waiting
         assert not here.loop.selected.is_set()
@@ -151,7 +151,7 @@ def test_a_service_that_is_gone_is_taken_out() -> None:
         here.list()
         await here.loop.selected.wait()
         here.loop.programmed("ip", here.table.done())
-        here.known.services.keep_only(set())
+        here.known.services.retain_only(set())
         await turned()
         assert here.table.waiting == {CART: None}
         here.loop.programmed("ip", here.table.done())
@@ -292,7 +292,7 @@ def test_an_address_of_another_service_is_not_put_and_is_handed_over() -> None:
         assert here.loop.lost["ip"] == {("a", "cart"): ("10.96.0.1 of shop/cart",)}
         here.time = 7.0
         here.loop.programmed("ip", here.table.done())
-        here.known.services.keep_only({("a", "cart")})
+        here.known.services.retain_only({("a", "cart")})
         await turned()
         assert {key: each and each.external for key, each in here.table.waiting.items()} == {
             ("a", "cart"): ("10.96.0.1",),
@@ -370,7 +370,7 @@ def test_a_service_that_is_too_large_from_the_beginning_is_not_put() -> None:
         assert not here.table.waiting
         assert [service for service, _ in here.too_large] == [CART]
         assert here.loop.waiting_since() is None
-        here.known.services.keep_only(set())
+        here.known.services.retain_only(set())
         await turned()
         assert not here.loop.too_large
 

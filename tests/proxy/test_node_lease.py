@@ -11,9 +11,9 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.resources import LEASES, Lease
+from zoneward.client.resources import LEASES
 from zoneward.client.writer import Writer
-from zoneward.kube.objects import OwnerReference
+from zoneward.kube.objects import Lease, OwnerReference
 from zoneward.kube.proxy_lease import LEASE_DURATION, RENEW_INTERVAL, ProgrammedReport, parse_proxy_lease
 from zoneward.proxy.node_lease import LEAST, NodeLease
 from zoneward.sandbox.server.beginning import begun

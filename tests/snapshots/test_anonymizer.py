@@ -47,7 +47,7 @@ from zoneward.snapshots import public_values
 from zoneward.snapshots.anonymizer import anonymized
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.pseudonyms import Gathering
-from zoneward.snapshots.saving import documents
+from zoneward.snapshots.snapshot_writer import iter_documents
 
 # --- nothing of it is left --------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ def texts_in(value: Any) -> set[str]:
 @pytest.mark.parametrize("kind", [Service, Node, Pod, EndpointSlice])
 def test_a_text_in_any_field_is_replaced_or_left_out(kind: type, words: frozenset[str]) -> None:
     thing = filled(kind, kind.__name__, count(1), {})
-    told = msgspec.json.encode(list(documents(anonymized(Snapshot.of([thing]), words=words)))).decode()
+    told = msgspec.json.encode(list(iter_documents(anonymized(Snapshot.of([thing]), words=words)))).decode()
     assert SECRET not in told
 
 
@@ -155,7 +155,7 @@ def disguised(value: Any, form: str) -> Any:
 @pytest.mark.parametrize("kind", [Service, Node, Pod, EndpointSlice])
 def test_nor_does_it_stay_where_it_looks_like_what_is_kept(kind: type, form: str) -> None:
     thing = disguised(filled(kind, kind.__name__, count(1), {}), form)
-    told = msgspec.json.encode(list(documents(anonymized(Snapshot.of([thing]), words=WORDS)))).decode()
+    told = msgspec.json.encode(list(iter_documents(anonymized(Snapshot.of([thing]), words=WORDS)))).decode()
     assert SECRET not in told
 
 
@@ -175,7 +175,7 @@ def personal(snapshot: Snapshot) -> Iterator[str]:
         yield node.metadata.name
     for service in snapshot.services:
         yield from (service.spec.selector or {}).values()
-    text = msgspec.json.encode(list(documents(snapshot))).decode()
+    text = msgspec.json.encode(list(iter_documents(snapshot))).decode()
     yield from re.findall(r"\d+\.\d+\.\d+\.\d+", text)
     yield from re.findall(r'"(fd[0-9a-f]*:[0-9a-f:]*)"', text)
 
@@ -183,7 +183,7 @@ def personal(snapshot: Snapshot) -> Iterator[str]:
 def test_nothing_of_the_sample_cluster_is_left() -> None:
     before = sample()
     kept = {names.BUILT_IN_MANAGER, names.MANAGER, "", "None"}
-    told = msgspec.json.encode(list(documents(anonymized(before)))).decode()
+    told = msgspec.json.encode(list(iter_documents(anonymized(before)))).decode()
     words = set(re.findall(r"[\w./:-]+", told))
     found = set(personal(before)) - kept
     assert len(found) > 800

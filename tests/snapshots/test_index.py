@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoneward.kube.objects import Pod, PodMeta
-from zoneward.snapshots.index import PodIndex
+from zoneward.snapshots.cluster_snapshot import PodIndex
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"))
 

@@ -11,12 +11,12 @@ from zoneward.client.resources import LiveNode, LiveNodeMeta, LivePod, LivePodMe
 from zoneward.client.synthetic import synthetic_cluster
 from zoneward.kube.object_reader import read_objects
 from zoneward.snapshots.cluster_snapshot import Snapshot
-from zoneward.snapshots.saving import Form, documents, save
+from zoneward.snapshots.snapshot_writer import SnapshotFormat, iter_documents, write_snapshot
 
 
-def saved(snapshot: Snapshot, form: Form = "json") -> bytes:
+def saved(snapshot: Snapshot, form: SnapshotFormat = "json") -> bytes:
     stream = BytesIO()
-    save(snapshot, stream, form=form)
+    write_snapshot(snapshot, stream, form=form)
     return stream.getvalue()
 
 
@@ -25,7 +25,7 @@ def again(data: bytes) -> Snapshot:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_a_synthetic_cluster_reads_back_as_it_was(form: Form) -> None:
+def test_a_synthetic_cluster_reads_back_as_it_was(form: SnapshotFormat) -> None:
     objects = list(synthetic_cluster(seed=3, pods=80, nodes=8, services=16))
     whole = again(json.dumps(objects).encode())
     assert again(saved(whole, form)) == whole
@@ -34,7 +34,7 @@ def test_a_synthetic_cluster_reads_back_as_it_was(form: Form) -> None:
 
 def test_objects_come_kind_by_kind_each_with_its_version_and_kind() -> None:
     things = (a_slice("s", an_endpoint()), a_pod("p"), a_node("n"), a_service())
-    heads = [(each["apiVersion"], each["kind"]) for each in documents(Snapshot.of(things))]
+    heads = [(each["apiVersion"], each["kind"]) for each in iter_documents(Snapshot.of(things))]
     assert heads == [("v1", "Service"), ("v1", "Node"), ("v1", "Pod"), ("discovery.k8s.io/v1", "EndpointSlice")]
 
 
@@ -43,13 +43,13 @@ def test_pods_and_nodes_of_a_live_cluster_are_saved_without_their_version() -> N
         nodes=(LiveNode(metadata=LiveNodeMeta(name="n", resource_version="7")),),
         pods=(LivePod(metadata=LivePodMeta(name="p", namespace="shop", resource_version="8")),),
     )
-    assert [each["metadata"] for each in documents(live)] == [{"name": "n"}, {"name": "p", "namespace": "shop"}]
+    assert [each["metadata"] for each in iter_documents(live)] == [{"name": "n"}, {"name": "p", "namespace": "shop"}]
 
 
 def test_what_a_cache_knows_of_a_pod_beside_the_api_s_fields_is_not_saved() -> None:
     metadata = LivePodMeta(name="p", namespace="shop")
     pod = LivePod(metadata=metadata, status=LivePodStatus(phase="Running", ready_since="2026-11-21T08:00:00Z"))
-    assert [each["status"] for each in documents(Snapshot(pods=(pod,)))] == [{"phase": "Running"}]
+    assert [each["status"] for each in iter_documents(Snapshot(pods=(pod,)))] == [{"phase": "Running"}]
 
 
 def test_that_there_are_no_pods_is_saved_where_it_is_known() -> None:

@@ -16,14 +16,14 @@ from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
 
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.resources import LivePod, LivePodCondition, LivePodMeta, LivePodStatus, ObjectKey
+from zoneward.client.resources import LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.controller.queue.batching import BackOff, Batching
 from zoneward.controller.queue.schedule import Schedule
 from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
 from zoneward.controller.sync.tracker import Tracker
 from zoneward.controller.sync.trigger_time import TriggerTimes
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
-from zoneward.kube.objects import EndpointSlice, Node, ObjectMeta, PodIP, Service, ServiceSpec
+from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import Demand, demand_of
 from zoneward.routing.demand.demand_changes import changes_demand

@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from zoneward.cli.options import Options
-from zoneward.kube.input_error import InputError, show
+from zoneward.kube.input_error import InputError, MalformedText, show
 from zoneward.kube.input_files import read_small
-from zoneward.kube.malformed import MalformedText
 from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from zoneward.cli.options import Options
 from zoneward.cli.planning import as_asked, surroundings_of
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.resources import LiveNode, ObjectKey, object_key_of
+from zoneward.client.resources import LiveNode, object_key_of
 from zoneward.kube.label_selector import parse_selector
-from zoneward.kube.objects import Service, node_zone
+from zoneward.kube.objects import ObjectKey, Service, node_zone
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.report.decisions import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration

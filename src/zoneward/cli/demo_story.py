@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from zoneward.client.resources import ObjectKey
 from zoneward.controller.metrics import Metrics
+from zoneward.kube.objects import ObjectKey
 from zoneward.report.demo_screen import LogLine
 from zoneward.report.writes import Written, told, written
 from zoneward.slices.planned import ServicePlan

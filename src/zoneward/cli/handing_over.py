@@ -19,10 +19,9 @@ from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
-    from zoneward.client.resources import ObjectKey
     from zoneward.controller.handover.adopting import Adopting
     from zoneward.controller.handover.adoption import Following, Step
-    from zoneward.kube.objects import EndpointSlice
+    from zoneward.kube.objects import EndpointSlice, ObjectKey
 
 _TIMEOUT: Final = 60.0
 

@@ -15,14 +15,13 @@ from zoneward.cli.options import Options
 from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
 from zoneward.client.auth.kubeconfig import load_client_config
-from zoneward.client.resources import ObjectKey
 from zoneward.daemon.go_duration import seconds_of
 from zoneward.daemon.listening import listen_of, listen_of_or_nowhere
 from zoneward.daemon.log import LogFormat
 from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import PROXY_NAME_LABEL
-from zoneward.kube.objects import node_zone
+from zoneward.kube.objects import ObjectKey, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.applying import Lost, NftProcess, Refused, Unusable
 from zoneward.proxy.kernel.capability import set_aside

@@ -19,9 +19,8 @@ import yaml
 from zoneward.cli.printing import print_line
 from zoneward.cli.uncollected import uncollected
 from zoneward.cli.whole_file import whole_file
-from zoneward.kube.input_error import InputError
+from zoneward.kube.input_error import InputError, MalformedText
 from zoneward.kube.input_files import STDIN_NAME, expand, load, open_file, read_small
-from zoneward.kube.malformed import MalformedText
 from zoneward.kube.yaml_documents import whole_documents
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.catalog import Gates, parse_gates

@@ -41,7 +41,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
         raise click.UsageError("--to: expected a file or -, got ''")
     from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
     from zoneward.cli.uncollected import uncollected
-    from zoneward.snapshots.saving import save
+    from zoneward.snapshots.snapshot_writer import write_snapshot
 
     name = "" if to == "-" else to.lower()
     form = name.removesuffix(".gz")
@@ -62,7 +62,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})
         with _compressed(file) if name.endswith(".gz") else _as_it_is(file) as stream:
-            save(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
+            write_snapshot(snapshot, stream, form="yaml" if form.endswith((".yaml", ".yml")) else "json")
     notes.append(Note(_saved(snapshot, "standard output" if to == "-" else to)))
     tell(options, notes)
 

@@ -18,7 +18,7 @@ from zoneward.kube.safe_text import printable
 from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
 
 if TYPE_CHECKING:
-    from zoneward.client.resources import ObjectKey
+    from zoneward.kube.objects import ObjectKey
     from zoneward.report.text import Text
 
 _REDRAW: Final = 0.25

@@ -21,7 +21,9 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.error_messages import redacted_server, to_input_error
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
+from zoneward.client.list_pager import ListOptions
 from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
+from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.report.decision_changes import DecisionChange
@@ -90,7 +92,13 @@ async def _watch(
         standing = WatchHealth(transport, clock=time.monotonic)
         view = view_for(output, plans, cache, options, server=redacted_server(access))
         await first_to_end(
-            run_informers(standing, cache, namespace=namespace, patient=False, on_trouble=standing.trouble),
+            run_informers(
+                standing,
+                cache,
+                options=ListOptions(namespace=namespace),
+                settings=ReflectorSettings(fail_fast=True),
+                on_error=standing.trouble,
+            ),
             _plan(plans, cache, changed, view, options),
             _look(standing, access, unreadable, view),
             view.run(),

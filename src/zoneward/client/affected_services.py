@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from msgspec.structs import replace
 
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.resources import CachedObject, LiveNode, LivePod, ObjectKey, object_key_of, owning_service_key
-from zoneward.kube.objects import EndpointSlice, Service, has_address, has_ready_condition, node_zone
+from zoneward.client.resources import CachedObject, LiveNode, LivePod, object_key_of, owning_service_key
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, has_address, has_ready_condition, node_zone
 
 Concern = Callable[[Collection[ObjectKey]], None]
 

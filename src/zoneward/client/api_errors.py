@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.kube.input_error import InputError
-from zoneward.kube.readable_json import DECODE_ERRORS, decode_json
+from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 
 _LONGEST_MESSAGE: Final = 500
 _TERMINATING: Final = "NamespaceTerminating"
@@ -50,6 +50,14 @@ class NoCredentials(CallFailed):
 
 class AnswerTooLarge(CallFailed):
     """An answer larger than any that an API server should give; nothing of it is kept."""
+
+
+class UnexpectedResponse(CallFailed):
+    """A response that no API server sends: cut short, or of another form."""
+
+
+class ListTooLarge(UnexpectedResponse):
+    """A list that is larger than any cluster's, or whose continue tokens repeat."""
 
 
 class ApiError(CallFailed):

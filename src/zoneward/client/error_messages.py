@@ -15,9 +15,8 @@ from zoneward.client.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from zoneward.client.auth.certificate_dates import certificate_expiry
 from zoneward.client.auth.client_config import ClientConfig
-from zoneward.client.auth.tls import PemReader
+from zoneward.client.auth.tls import PemReader, certificate_expiry
 from zoneward.kube.input_error import MAX_LENGTH, InputError, show
 from zoneward.kube.safe_text import printable
 

@@ -21,14 +21,13 @@ from zoneward.client.resources import (
     AnyWatchedResource,
     LiveNode,
     LivePod,
-    ObjectKey,
     WatchedResource,
     WatchedT,
     service_key_of,
 )
 from zoneward.client.selector_index import SelectorIndex
 from zoneward.kube.adoption_marks import effective_selector
-from zoneward.kube.objects import EndpointSlice, Pod, Service, node_zone
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Pod, Service, node_zone
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 

@@ -1,21 +1,25 @@
-"""A cache that stays current: one reflector for each of its kinds."""
+"""Keeps a cache current: one reflector for each of its kinds."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from random import Random
 from typing import NoReturn, Protocol
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.reflector import Reflector, ReflectorStore, ReflectorTiming
+from zoneward.client.list_pager import EVERYTHING, ListOptions
+from zoneward.client.reflector import (
+    Reflector,
+    ReflectorRuntime,
+    ReflectorSettings,
+    ReflectorStore,
+)
 from zoneward.client.resources import AnyWatchedResource, WatchedResource, WatchedT
 from zoneward.client.transport_interface import ReadTransport, ServerFeatures
 
-TroubleHandler = Callable[[AnyWatchedResource, CallFailed], None]
+ErrorHandler = Callable[[AnyWatchedResource, CallFailed], None]
 
 
 class InformerTarget(Protocol):
-    """What is kept current; `zoneward.client.informer_cache.Cache` is one."""
+    """What is kept current; `zoneward.client.informer_cache.InformerCache` is one."""
 
     @property
     def resources(self) -> Sequence[AnyWatchedResource]: ...
@@ -26,50 +30,41 @@ class InformerTarget(Protocol):
 
 
 async def run_informers(
-    connection: ReadTransport,
-    cache: InformerTarget,
+    transport: ReadTransport,
+    target: InformerTarget,
     *,
-    namespace: str | None = None,
-    queries: Mapping[str, Mapping[str, str]] | None = None,
-    abilities: ServerFeatures | None = None,
-    timing: ReflectorTiming | None = None,
-    patient: bool = True,
-    on_trouble: TroubleHandler = lambda _resource, _trouble: None,
-    on_current: Callable[[AnyWatchedResource, int], None] = lambda _resource, _version: None,
-    random: Random | None = None,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    clock: Callable[[], float] = time.monotonic,
+    options: ListOptions | Mapping[str, ListOptions] = EVERYTHING,
+    features: ServerFeatures | None = None,
+    settings: ReflectorSettings | None = None,
+    runtime: ReflectorRuntime | None = None,
+    on_error: ErrorHandler = lambda _resource, _error: None,
+    on_version: Callable[[AnyWatchedResource, int], None] = lambda _resource, _version: None,
 ) -> NoReturn:
-    """Fill the cache, which sets `Cache.synced`, and keep it current until cancelled.
+    """Fill the target and keep it current until cancelled; all kinds are listed at the same time.
 
-    Kinds are listed at once. ``namespace`` limits the kinds that have one, ``queries`` each kind that it has the
-    ``query`` of a `Reflector` for (``{"Node": {"fieldSelector": "metadata.name=n1"}}``). ``abilities``: the server's,
-    where known. ``on_trouble`` and ``on_current`` are those of a `Reflector`. Raises the first CallFailed that trying
-    again does not change (see `Reflector`), and whatever a handler of the cache raises.
+    ``options`` are those of every kind, or by kind (``{"Node": ListOptions(field_selector="metadata.name=n1")}``).
+    ``on_error`` and ``on_version`` are those of a `Reflector`. Raises the first CallFailed that another attempt does
+    not change (see `Reflector`), and whatever a handler of the target raises.
     """
-    shared = abilities or ServerFeatures()
+    shared = features or ServerFeatures()
 
-    def reflector(resource: AnyWatchedResource) -> Awaitable[NoReturn]:
+    def reflect(resource: AnyWatchedResource) -> Awaitable[NoReturn]:
         return Reflector(
-            connection,
+            transport,
             resource,
-            cache.store(resource),  # type: ignore[misc]
-            namespace=namespace,
-            query=(queries or {}).get(resource.kind),
-            abilities=shared,
-            timing=timing,
-            patient=patient,
-            on_trouble=lambda trouble: on_trouble(resource, trouble),
-            on_current=lambda version: on_current(resource, version),
-            random=random,
-            sleep=sleep,
-            clock=clock,
+            target.store(resource),  # type: ignore[misc]
+            options=options if isinstance(options, ListOptions) else options.get(resource.kind, EVERYTHING),
+            features=shared,
+            settings=settings,
+            runtime=runtime,
+            on_error=lambda error: on_error(resource, error),
+            on_version=lambda version: on_version(resource, version),
         ).run()
 
     try:
         async with asyncio.TaskGroup() as group:
-            for resource in cache.resources:
-                group.create_task(reflector(resource))  # type: ignore[arg-type]
+            for resource in target.resources:
+                group.create_task(reflect(resource))  # type: ignore[arg-type]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    raise AssertionError("a reflector has no end")
+    raise AssertionError("a reflector does not end")

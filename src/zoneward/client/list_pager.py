@@ -1,24 +1,24 @@
-"""Lists in pages: decoded one by one, so that memory holds the objects and the bytes of one page."""
+"""Lists objects in pages, as client-go's ``tools/pager``: memory holds the objects and the bytes of one page."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic
 
-from zoneward.client.api_errors import AnswerTooLarge, CallFailed, Gone
+from zoneward.client.api_errors import AnswerTooLarge, Gone, ListTooLarge, UnexpectedResponse
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_list_page
 from zoneward.client.resources import AnyWatchedResource, CachedObject, ListOf, WatchedResource, WatchedT
 from zoneward.client.transport_interface import ReadTransport
-from zoneward.kube.readable_json import DECODE_ERRORS
+from zoneward.kube.json_documents import DECODE_ERRORS
 
-PAGE: Final = 500
+PAGE_SIZE: Final = 500
 MAX_RESTARTS: Final = 3
-"""How many lists may outlive their continue tokens; then all is asked for at once, which needs no token."""
+"""After so many lists whose continue tokens expired, everything is requested at once, which needs no token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListLimits:
-    """What ends a list: a server that never comes to the end must not fill the memory.
+    """Ends a list: a server whose list has no end must not fill the memory.
 
     The largest clusters have 150,000 Pods, of some 6 to 20 kB each: 300 pages, 3 GB.
     """
@@ -30,19 +30,32 @@ class ListLimits:
 LIMITS: Final = ListLimits()
 
 
-class UnexpectedResponse(CallFailed):
-    """What came is not what an API server sends: cut short, or of another form."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """Which objects of a kind are listed and watched. ``namespace`` None: all; a kind without namespaces ignores it.
+
+    Selectors are the API's: ``app=cart``, ``metadata.name=n1``.
+    """
+
+    namespace: str | None = None
+    label_selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The parameters of the request."""
+        selectors = {"labelSelector": self.label_selector, "fieldSelector": self.field_selector}
+        return {name: selector for name, selector in selectors.items() if selector}
 
 
-class ListTooLarge(UnexpectedResponse):
-    """A list that is larger than any, or comes back to where it was."""
+EVERYTHING: Final = ListOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[WatchedT]):
     """Some objects of a list. All pages of one list show the cluster at the same ``version``.
 
-    ``is_first`` True on a page that is not the first: the pages before it are void, for the list began anew.
+    A later page with ``is_first`` makes the pages before it void: the list began again.
     """
 
     objects: tuple[WatchedT, ...]
@@ -54,7 +67,7 @@ class Page(Generic[WatchedT]):
 
 @dataclass(slots=True)
 class _Extent:
-    """Of a list, so far."""
+    """How long a list is so far."""
 
     resource: AnyWatchedResource
     limits: ListLimits
@@ -62,7 +75,7 @@ class _Extent:
     bytes: int = 0
 
     def add(self, size: int, token: str) -> None:
-        """A page of this many bytes, which names the next one. Raises ListTooLarge."""
+        """Count a page of this many bytes, whose continue token is ``token``. Raises ListTooLarge."""
         what = self.resource.plural
         self.bytes += size
         if token in self.tokens:
@@ -76,39 +89,30 @@ class _Extent:
 
 
 async def list_pages(
-    connection: ReadTransport,
+    transport: ReadTransport,
     resource: WatchedResource[WatchedT],
+    options: ListOptions = EVERYTHING,
     *,
-    namespace: str | None = None,
-    labels: str = "",
-    fields: str = "",
-    query: Mapping[str, str] | None = None,
-    size: int = PAGE,
+    size: int = PAGE_SIZE,
     limits: ListLimits = LIMITS,
 ) -> AsyncIterator[Page[WatchedT]]:
-    """All objects of a kind, in one namespace or all, that ``labels`` and ``fields`` select. Raises CallFailed.
+    """All objects of a kind that ``options`` select, page by page. Raises CallFailed.
 
-    ``query`` is put into each request, as `zoneward.client.reflector.Reflector` has it.
-
-    The list is the latest, not what some cache happens to have. A continue token that expires starts it again; the
-    token that the server offers instead would mix two states of the cluster. Objects may be large: a page that is too
-    large is asked for again with fewer of them.
+    The list is the latest, not what some cache happens to have. A continue token that expires (410 Gone) starts the
+    list again; the token that the server offers instead would mix two states of the cluster. Objects may be large: a
+    page that is too large is requested again with fewer of them.
     """
-    path = resource.path(namespace=namespace)
+    path = resource.path(namespace=options.namespace)
     token, restarts, number, extent = "", 0, size, _Extent(resource, limits)  # type: ignore[arg-type]
     while True:
-        asked = dict(query or {})
+        query = options.query
         is_paged = restarts < MAX_RESTARTS
         if is_paged:
-            asked["limit"] = str(number)
-        if labels:
-            asked["labelSelector"] = labels
-        if fields:
-            asked["fieldSelector"] = fields
+            query["limit"] = str(number)
         if token:
-            asked["continue"] = token
+            query["continue"] = token
         try:
-            data = await connection.get(path, asked)
+            data = await transport.get(path, query)
         except Gone:
             if not token:
                 raise
@@ -119,10 +123,10 @@ async def list_pages(
                 raise
             number = max(1, number // 8)
             continue
-        page, unreadable = _decoded(data, resource)
+        page, unreadable = _decode_page(data, resource)
         is_first, token = not token, page.metadata.continue_ or ""
         extent.add(len(data), token)
-        # Bytes of a page are not kept while its objects are dealt with.
+        # The bytes of a page are not kept while its objects are handled.
         del data
         number = min(size, 2 * number)
         yield Page(page.items or (), page.metadata.resource_version, is_first, not token, unreadable)
@@ -131,22 +135,20 @@ async def list_pages(
 
 
 async def list_all(
-    connection: ReadTransport,
+    transport: ReadTransport,
     resource: WatchedResource[WatchedT],
+    options: ListOptions = EVERYTHING,
     *,
-    namespace: str | None = None,
-    labels: str = "",
-    fields: str = "",
-    size: int = PAGE,
+    size: int = PAGE_SIZE,
     on_unreadable: UnreadableHandler | None = None,
 ) -> tuple[WatchedT, ...]:
-    """All objects of a kind as of one moment; ``labels`` and ``fields`` are selectors. Raises CallFailed.
+    """All objects of a kind as of one moment. Raises CallFailed.
 
-    Without ``on_unreadable``, which is told of objects that are left out, also for one that cannot be read.
+    ``on_unreadable`` is called with each object that cannot be decoded; without it such an object raises CallFailed.
     """
     found: list[WatchedT] = []
     unreadable: list[UnreadableObject] = []
-    async for page in list_pages(connection, resource, namespace=namespace, labels=labels, fields=fields, size=size):
+    async for page in list_pages(transport, resource, options, size=size):
         if page.is_first:
             found.clear()
             unreadable.clear()
@@ -160,24 +162,20 @@ async def list_all(
 
 
 async def list_resources(
-    connection: ReadTransport,
+    transport: ReadTransport,
     resources: Iterable[AnyWatchedResource],
+    options: ListOptions = EVERYTHING,
     *,
-    namespace: str | None = None,
-    size: int = PAGE,
     on_unreadable: UnreadableHandler | None = None,
 ) -> tuple[CachedObject, ...]:
-    """All objects of several kinds, asked for at once, in the order of the kinds.
+    """All objects of several kinds, listed at the same time, in the order of the kinds.
 
-    ``namespace`` limits the kinds that have one. Raises CallFailed: the first, and the other lists are given up.
-    ``on_unreadable`` as of `list_all`.
+    Raises CallFailed: the first failure; the other lists are cancelled. ``on_unreadable`` as in `list_all`.
     """
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(
-                    list_all(connection, resource, namespace=namespace, size=size, on_unreadable=on_unreadable)
-                )
+                group.create_task(list_all(transport, resource, options, on_unreadable=on_unreadable))
                 for resource in resources
             ]
     except ExceptionGroup as failures:
@@ -187,8 +185,8 @@ async def list_resources(
 
 
 def decode_list(data: bytes, resource: WatchedResource[WatchedT]) -> tuple[WatchedT, ...]:
-    """The objects of an answer that has all of them. Raises CallFailed, also for one that cannot be read."""
-    page, unreadable = _decoded(data, resource)
+    """The objects of an answer that has all of them. Raises CallFailed, also where one of them cannot be decoded."""
+    page, unreadable = _decode_page(data, resource)
     for each in unreadable:
         raise _cannot_read(each)
     return page.items or ()
@@ -198,7 +196,9 @@ def _cannot_read(found: UnreadableObject) -> UnexpectedResponse:
     return UnexpectedResponse(f"expected {found.resource.plural} that can be read, got {found}")
 
 
-def _decoded(data: bytes, resource: WatchedResource[WatchedT]) -> tuple[ListOf[WatchedT], tuple[UnreadableObject, ...]]:
+def _decode_page(
+    data: bytes, resource: WatchedResource[WatchedT]
+) -> tuple[ListOf[WatchedT], tuple[UnreadableObject, ...]]:
     try:
         return decode_list_page(data, resource)
     except DECODE_ERRORS as error:

@@ -2,19 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final, Generic
 
 import msgspec
 
-from zoneward.client.resources import (
-    AnyWatchedResource,
-    EventOf,
-    ListMeta,
-    ListOf,
-    ObjectKey,
-    WatchedResource,
-    WatchedT,
-)
-from zoneward.kube.readable_json import DECODE_ERRORS, simplify_json
+from zoneward.client.api_errors import UnexpectedResponse, watch_error
+from zoneward.client.resources import AnyWatchedResource, EventOf, ListMetadata, ListOf, WatchedResource, WatchedT
+from zoneward.kube.json_documents import DECODE_ERRORS, decode_json, simplify_json
+from zoneward.kube.objects import ObjectKey
 from zoneward.kube.struct_decoder import field_mismatch
 
 
@@ -91,7 +86,7 @@ _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
 class _Page(msgspec.Struct, gc=False):
-    metadata: ListMeta = ListMeta()
+    metadata: ListMetadata = ListMetadata()
     items: list[msgspec.Raw] | None = None
 
 
@@ -150,3 +145,58 @@ def decode_problem(error: Exception, struct: type[msgspec.Struct]) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"expected UTF-8 text, got 0x{error.object[error.start]:02x}"
     return " ".join(str(error).split())
+
+
+# --- Lines of a watch to events: an object that changed, or a bookmark. ---
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the list with which a watch began (KEP-3157)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """All events up to this version have been sent. ``ends_list``: so have all objects, if it began with them."""
+
+    version: str
+    ends_list: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WatchChange(Generic[WatchedT]):
+    """An object came, changed or went. ``version`` is never empty."""
+
+    object: WatchedT | UnreadableObject
+    version: str
+    is_gone: bool
+
+
+def decode_watch_event(line: bytes, resource: WatchedResource[WatchedT]) -> WatchChange[WatchedT] | Bookmark:
+    """One line. Raises UnexpectedResponse, or the ApiError that it tells of."""
+    try:
+        type_, found = decode_watch_line(line, resource)
+        if isinstance(found, msgspec.Raw):
+            return _other(type_, found)
+    except DECODE_ERRORS as error:
+        raise UnexpectedResponse(f"expected an event of a watch, got something else: {error}") from None
+    version = found.version if isinstance(found, UnreadableObject) else found.metadata.resource_version
+    if not version:
+        raise UnexpectedResponse(f"expected an event with a resourceVersion, got one without: {type_}")
+    return WatchChange(found, version, type_ == "DELETED")
+
+
+def _other(type_: str, found: msgspec.Raw) -> Bookmark:
+    if type_ == "ERROR":
+        raise watch_error(found)
+    if type_ == "BOOKMARK":
+        mark = decode_json(found, _Mark).metadata
+        return Bookmark(mark.resource_version, (mark.annotations or {}).get(INITIAL_EVENTS_END) == "true")
+    raise UnexpectedResponse(f"expected an event of a watch, got something else: an event of type {type_!r}")
+
+
+class _MarkMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class _Mark(msgspec.Struct, gc=False):
+    metadata: _MarkMeta

@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Set
 from typing import Final, Generic, TypeVar
 
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject
-from zoneward.client.resources import ObjectKey, WatchedT, object_key_of, parse_resource_version
+from zoneward.client.resources import WatchedT, object_key_of
+from zoneward.kube.objects import ObjectKey, parse_resource_version
 
 EventHandler = Callable[[WatchedT | None, WatchedT | None], None]
 """Told of (old, new): (None, new) when one is added, (old, None) when one is deleted."""
@@ -41,7 +42,7 @@ class KeyIndex(Generic[WatchedT, G]):
 
 
 class ObjectStore(Generic[WatchedT]):
-    """What is known of one kind. Only `put`, `delete` and `keep_only` change it, and they tell the handlers.
+    """What is known of one kind. Only `put`, `delete` and `retain_only` change it, and they tell the handlers.
 
     ``keeper`` sees every change first and keeps the indexes, so that handlers find cache and indexes as they are now.
     A handler that raises is a mistake in the program: the error goes through to whoever feeds the cache.
@@ -81,16 +82,16 @@ class ObjectStore(Generic[WatchedT]):
         self._handlers.append(handler)
         return lambda: self._handlers.remove(handler)
 
-    def put(self, thing: WatchedT, *, even_older: bool = False) -> None:
+    def put(self, thing: WatchedT, *, allow_older: bool = False) -> None:
         """An object is new, or is now like this. One that is not newer than what is held changes nothing.
 
-        ``even_older``: the server itself went back in time, as when its data were restored.
+        ``allow_older``: the server itself went back in time, as when its data were restored.
         """
         key = object_key_of(thing)
         old = self._things.get(key)
-        if old is not None and not _is_newer(thing, old, even_older=even_older):
+        if old is not None and not _is_newer(thing, old, allow_older=allow_older):
             return
-        if not even_older and self._is_set_aside_since(thing.metadata.resource_version, key):
+        if not allow_older and self._is_set_aside_since(thing.metadata.resource_version, key):
             return
         self.unreadable.pop(key, None)
         if self._keeper is not None:
@@ -105,11 +106,11 @@ class ObjectStore(Generic[WatchedT]):
             return
         self.unreadable.pop(key, None)
         old = self._things.get(key)
-        if old is None or _is_newer(old, thing, even_older=False):
+        if old is None or _is_newer(old, thing, allow_older=False):
             return
         self._remove(key, old)
 
-    def set_aside(self, found: UnreadableObject, *, is_gone: bool = False) -> None:
+    def mark_unreadable(self, found: UnreadableObject, *, is_gone: bool = False) -> None:
         """An object is new or another one, or is gone, and cannot be read. It is told once for each of its versions."""
         key = found.key
         before, old = self.unreadable.get(key), self._things.get(key)
@@ -124,7 +125,7 @@ class ObjectStore(Generic[WatchedT]):
         if before is None or before.version != found.version:
             self._on_unreadable(found)
 
-    def keep_only(self, keys: Set[ObjectKey]) -> None:
+    def retain_only(self, keys: Set[ObjectKey]) -> None:
         """These are all there are, for a list of the kind is complete."""
         for key in [key for key in self._things if key not in keys]:
             self._remove(key, self._things[key])
@@ -149,12 +150,12 @@ class ObjectStore(Generic[WatchedT]):
             handler(old, new)
 
 
-def _is_newer(thing: WatchedT, than: WatchedT, *, even_older: bool) -> bool:
+def _is_newer(thing: WatchedT, than: WatchedT, *, allow_older: bool) -> bool:
     """Versions that are no numbers only say whether two are the same."""
     one, other = thing.metadata.resource_version, than.metadata.resource_version
     if one == other:
         return one is None
-    if even_older:
+    if allow_older:
         return True
     number, other_number = parse_resource_version(one), parse_resource_version(other)
     return number is None or other_number is None or number > other_number

@@ -1,7 +1,6 @@
 """Where an API server has the kinds that are read or written, and what they are decoded into."""
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -9,13 +8,15 @@ import msgspec
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
     EndpointPort,
+    Endpoints,
     EndpointSlice,
-    Int32,
+    Event,
+    Lease,
+    Namespace,
     Node,
     NodeCondition,
     NodeMeta,
-    ObjectMeta,
-    ObjectReference,
+    ObjectKey,
     Pod,
     PodMeta,
     PodStatus,
@@ -62,7 +63,7 @@ class LiveNode(Node, frozen=True, gc=False, rename="camel", omit_defaults=True, 
     metadata: LiveNodeMeta = LiveNodeMeta()
 
 
-class ReadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
+class RawEndpointSliceMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """Metadata for who reads slices and never writes them."""
 
     name: str = ""
@@ -75,101 +76,11 @@ class ReadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defau
 class RawEndpointSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """An EndpointSlice whose endpoints are not decoded: most of those of other zones a node's proxy has no use for."""
 
-    metadata: ReadMeta = ReadMeta()
+    metadata: RawEndpointSliceMeta = RawEndpointSliceMeta()
     address_type: str = ""
     endpoints: msgspec.Raw = msgspec.Raw(b"null")
     """JSON. A part of the bytes that were decoded, all of which it keeps alive: nothing to be kept as it is."""
     ports: tuple[EndpointPort, ...] | None = None
-
-
-# --- kinds of which no cache is kept ----------------------------------------------------------------------------------
-
-
-class LeaseSpec(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Times are text, as `micro_time` writes them: they are told to people, and never compared with a clock."""
-
-    holder_identity: str | None = None
-    """Empty: whoever held it let go."""
-    lease_duration_seconds: Int32 | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: Int32 | None = None
-
-
-class Lease(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: LeaseSpec = LeaseSpec()
-
-
-class EventRegarding(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """The object that an Event is about, as ``kubectl describe`` looks for it."""
-
-    api_version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class EventSeries(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    count: int = 0
-    last_observed_time: str | None = None
-
-
-class Event(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """``events.k8s.io/v1``. Once written, nothing of it may change but its series."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    event_time: str | None = None
-    """As `micro_time` writes it."""
-    series: EventSeries | None = None
-    reporting_controller: str = ""
-    reporting_instance: str = ""
-    action: str = ""
-    reason: str = ""
-    regarding: EventRegarding = EventRegarding()
-    note: str = ""
-    """At most 1,024 bytes."""
-    type: str = ""
-    """``Normal`` or ``Warning``."""
-
-
-class NamespaceStatus(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    phase: str = ""
-    """``Terminating``: nothing can be created in it any more."""
-
-
-class Namespace(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    status: NamespaceStatus = NamespaceStatus()
-
-
-class EndpointAddress(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    ip: str = ""
-    hostname: str | None = None
-    node_name: str | None = None
-    target_ref: ObjectReference | None = None
-
-
-class EndpointSubset(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Addresses that all serve all of these ports."""
-
-    addresses: tuple[EndpointAddress, ...] | None = None
-    not_ready_addresses: tuple[EndpointAddress, ...] | None = None
-    ports: tuple[EndpointPort, ...] | None = None
-
-
-class Endpoints(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """``v1`` Endpoints: what came before EndpointSlices, one object a Service, of its first address family."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    subsets: tuple[EndpointSubset, ...] | None = None
-
-
-def micro_time(moment: datetime) -> str:
-    """The API's MicroTime: UTC, always with six digits, without which it is refused."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -180,10 +91,6 @@ WatchedObject = CachedObject | RawEndpointSlice | Lease
 ObjectT = TypeVar("ObjectT", bound=msgspec.Struct)
 WatchedT = TypeVar("WatchedT", bound=WatchedObject)
 WatchedT_contra = TypeVar("WatchedT_contra", bound=WatchedObject, contravariant=True)
-_LONGEST_VERSION: Final = 64
-"""Digits; a number of 128 bits has 39. Python reads no number of thousands."""
-ObjectKey = tuple[str, str]
-"""Namespace (empty where the kind has none) and name."""
 
 
 def object_key_of(thing: WatchedObject) -> ObjectKey:
@@ -202,14 +109,7 @@ def owning_service_key(slice_: EndpointSlice) -> ObjectKey | None:
     return key if key[1] else None
 
 
-def parse_resource_version(text: str | None) -> int | None:
-    """A resourceVersion as a number, as they compare (KEP-5504); None where a server writes something else."""
-    if text is None or len(text) > _LONGEST_VERSION or not text.isascii() or not text.isdigit():
-        return None
-    return int(text)
-
-
-class ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class ListMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_version: str = ""
     continue_: str | None = msgspec.field(name="continue", default=None)
 
@@ -217,7 +117,7 @@ class ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class ListOf(msgspec.Struct, Generic[WatchedT], frozen=True, gc=False):
     """A page of a list; ``items`` may be null."""
 
-    metadata: ListMeta = ListMeta()
+    metadata: ListMetadata = ListMetadata()
     items: tuple[WatchedT, ...] | None = None
 
 

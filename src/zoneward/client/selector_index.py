@@ -8,7 +8,7 @@ under a second one: so that what asks with its labels looks at few Services that
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeVar, cast
 
-from zoneward.client.resources import ObjectKey
+from zoneward.kube.objects import ObjectKey
 
 _Pair = tuple[str, str, str]
 """Namespace, label and value."""

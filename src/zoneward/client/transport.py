@@ -30,11 +30,9 @@ from zoneward.client.api_errors import (
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.auth.credentials import Credentials, Identity, impersonation_headers
 from zoneward.client.auth.tls import TlsContexts
-from zoneward.client.bodies import iter_blocks, read_body
-from zoneward.client.dialer import is_loopback, proxy_for
-from zoneward.client.response_body import iter_lines
+from zoneward.client.dialer import is_loopback, open_socket, proxy_for
+from zoneward.client.response_body import iter_blocks, iter_lines, read_body
 from zoneward.client.retries import RetryPolicy
-from zoneward.client.sockets import open_socket
 from zoneward.client.transport_errors import translate_errors
 from zoneward.kube.input_error import InputError
 

@@ -28,11 +28,11 @@ from zoneward.client.api_errors import (
     ServerFault,
     TimedOut,
     TooManyRequests,
+    UnexpectedResponse,
 )
-from zoneward.client.list_pager import UnexpectedResponse
-from zoneward.client.resources import ApiResource, Endpoints, Event, Lease, ObjectT
-from zoneward.kube.objects import EndpointSlice, ObjectMeta, Service
-from zoneward.kube.readable_json import DECODE_ERRORS, decode_json
+from zoneward.client.resources import ApiResource, ObjectT
+from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
+from zoneward.kube.objects import Endpoints, EndpointSlice, Event, Lease, ObjectMeta, Service
 
 TIME_LIMIT: Final = 5.0
 """Seconds for one write, with what the transport does to get it through."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.client.resources import ObjectKey
 from zoneward.controller.metric_labels import HintedBy, TrafficDistribution
+from zoneward.kube.objects import ObjectKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

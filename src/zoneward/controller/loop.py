@@ -13,17 +13,16 @@ from typing import Final
 from zoneward.client.affected_services import affected_services
 from zoneward.client.api_errors import ApiError
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.informers import TroubleHandler, run_informers
+from zoneward.client.informers import ErrorHandler, run_informers
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.object_store import EventHandler
-from zoneward.client.reflector import ReflectorTiming
+from zoneward.client.reflector import ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import (
     LEASES,
     SLICES,
     AnyWatchedResource,
     LiveNode,
     LivePod,
-    ObjectKey,
     WatchedT,
     object_key_of,
     service_key_of,
@@ -50,7 +49,7 @@ from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import log_unreadable
 from zoneward.kube.adoption_marks import AdoptionAction, with_effective_selector
-from zoneward.kube.objects import EndpointSlice, Service, has_address, has_ready_condition
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, has_address, has_ready_condition
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.selection.selection import ZONEWARD, Consumer
 from zoneward.slices.plan import ServicePlan, plan_service
@@ -86,12 +85,12 @@ class Controller:
         batching: Batching | None = None,
         back_off: BackOff | None = None,
         consumer: Consumer = ZONEWARD,
-        timing: ReflectorTiming | None = None,
+        timing: ReflectorSettings | None = None,
         chance: Random | None = None,
         resync: float = PERIOD,
         rivals: Rivals | None = None,
         proxies: str | None = None,
-        on_trouble: TroubleHandler = lambda _resource, _trouble: None,
+        on_trouble: ErrorHandler = lambda _resource, _trouble: None,
     ) -> None:
         self._connection, self._configuration = connection, configuration
         self._teller, self._workers = teller, workers
@@ -169,11 +168,10 @@ class Controller:
                 following = run_informers(
                     self._connection,
                     self.cache,
-                    timing=self._timing,
-                    on_trouble=self._on_trouble,
-                    on_current=self._current,
-                    random=self._chance,
-                    clock=asyncio.get_running_loop().time,
+                    settings=self._timing,
+                    runtime=ReflectorRuntime(random=self._chance, clock=asyncio.get_running_loop().time),
+                    on_error=self._on_trouble,
+                    on_version=self._current,
                 )
                 group.create_task(following, name="following the cluster")
                 for number in range(self._workers):

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Final
 
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.resources import ObjectKey
 from zoneward.client.writer import WriteOutcome, write_outcome
 from zoneward.controller.accounting import Accounts, FamilyCount, family_count
 from zoneward.controller.metric_labels import SyncLabels, hinted_by, sync_labels, traffic_distribution
@@ -19,7 +18,7 @@ from zoneward.controller.predictions import Predictions
 from zoneward.controller.queue.schedule import Depth
 from zoneward.daemon.histogram import PER_SYNC, SECONDS, SLICES_PER_SYNC, Histogram
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
-from zoneward.kube.objects import EndpointSlice
+from zoneward.kube.objects import EndpointSlice, ObjectKey
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.slices.planned import FamilyPlan, ServicePlan
 

@@ -17,7 +17,7 @@ from zoneward import __version__
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.error_messages import log_message
-from zoneward.client.resources import CACHED_RESOURCES, EVENTS, LEASES, SERVICES, AnyWatchedResource, ObjectKey
+from zoneward.client.resources import CACHED_RESOURCES, EVENTS, LEASES, SERVICES, AnyWatchedResource
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outcome
@@ -41,6 +41,7 @@ from zoneward.daemon.repetition import Repetition
 from zoneward.daemon.status_server import StatusServer, Work
 from zoneward.daemon.unreadable import numbers
 from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
 

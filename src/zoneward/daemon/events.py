@@ -15,8 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import Event, EventRegarding, EventSeries, micro_time
-from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.kube.objects import Event, EventRegarding, EventSeries, ObjectMeta, Service, format_micro_time
 from zoneward.routing import events
 
 MOST_NOTE: Final = 1024
@@ -88,7 +87,7 @@ class Recorder:
             told = self._new(service, event, note, now, api_version=api_version, kind=kind)
         else:
             count = told.series.count if told.series is not None else 1
-            told = replace(told, series=EventSeries(count=count + 1, last_observed_time=micro_time(now)))
+            told = replace(told, series=EventSeries(count=count + 1, last_observed_time=format_micro_time(now)))
         self._recent[sameness] = told
         return told
 
@@ -99,7 +98,7 @@ class Recorder:
         fresh = replace(
             event,
             metadata=ObjectMeta(name=name, namespace=event.metadata.namespace),
-            event_time=micro_time(now),
+            event_time=format_micro_time(now),
             series=None,
         )
         sameness = _sameness(event)
@@ -116,7 +115,7 @@ class Recorder:
         return Event(
             # What has no namespace is told of in that one.
             metadata=ObjectMeta(name=self._name(metadata.name, now), namespace=metadata.namespace or "default"),
-            event_time=micro_time(now),
+            event_time=format_micro_time(now),
             reporting_controller=self._controller,
             reporting_instance=self._instance,
             action=self._action,
@@ -150,7 +149,7 @@ class Recorder:
         return True
 
     def _forget_old(self, now: datetime) -> None:
-        oldest = micro_time(now - SERIES_LASTS)
+        oldest = format_micro_time(now - SERIES_LASTS)
         while self._recent:
             sameness, event = next(iter(self._recent.items()))
             if _last_told(event) >= oldest:

@@ -1,8 +1,8 @@
 """Mistakes in the program, which end no worker: each is told once, with its place."""
 
-from zoneward.client.resources import ObjectKey
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistakes import place_of
+from zoneward.kube.objects import ObjectKey
 
 
 class MistakeLog:

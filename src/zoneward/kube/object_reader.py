@@ -14,12 +14,18 @@ import msgspec
 
 from zoneward.kube import json_documents, yaml_documents
 from zoneward.kube.input_checks import check_object
-from zoneward.kube.input_error import FieldMismatch, InputError, show
-from zoneward.kube.malformed import MalformedText
+from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText, show
+from zoneward.kube.json_documents import simplify_json
 from zoneward.kube.objects import KINDS, Object
-from zoneward.kube.readable_json import simplify_json
-from zoneward.kube.shapes import FieldTree, field_tree, merge_trees
-from zoneward.kube.struct_decoder import array_items, decode_object, object_head, object_title
+from zoneward.kube.struct_decoder import (
+    FieldTree,
+    array_items,
+    decode_object,
+    field_tree,
+    merge_trees,
+    object_head,
+    object_title,
+)
 from zoneward.kube.text_encoding import decode_text
 
 __all__ = ["InputError", "object_title", "read_objects"]

@@ -9,15 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from zoneward.client.resources import Lease, LeaseSpec, ObjectKey, parse_resource_version
 from zoneward.kube import names
-from zoneward.kube.objects import ObjectMeta, OwnerReference
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, ObjectMeta, OwnerReference, parse_resource_version
 
 RENEW_INTERVAL: Final = 60.0
 """Seconds after which a proxy renews its Lease at the latest, give or take a tenth."""
 LEASE_DURATION: Final = 180.0
 """Seconds after the last renewal in which a proxy counts as alive."""
-PROXY_LEASE_QUERY: Final = {"labelSelector": f"{names.COMPONENT_LABEL}={names.PROXY_COMPONENT}"}
+PROXY_LEASE_SELECTOR: Final = f"{names.COMPONENT_LABEL}={names.PROXY_COMPONENT}"
 """What selects these Leases."""
 MAX_NOT_PROGRAMMED: Final = 50
 """Services that a Lease may name as not programmed."""

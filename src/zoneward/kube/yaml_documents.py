@@ -26,9 +26,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from zoneward.kube.input_error import show
-from zoneward.kube.malformed import MalformedText
-from zoneward.kube.shapes import FieldTree
+from zoneward.kube.input_error import MalformedText, show
+from zoneward.kube.struct_decoder import FieldTree
 
 Take = Callable[[str, object], object]
 """Called with place (``[3]``, ``items[3]``) and value of each item as soon as it is built; its answer stands there."""

@@ -11,7 +11,7 @@ from typing import IO, Final
 import numpy as np
 import polars as pl
 
-from zoneward.kube.csv_cells import CSV_FORMULA
+from zoneward.kube.safe_text import CSV_FORMULA
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import Inputs
 from zoneward.lab.scoring import FATE, SCORED, Reals, slices_share, totals

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from zoneward.client.resources import ObjectKey
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.programming import Programmed
 from zoneward.proxy.metrics import Metrics

@@ -13,9 +13,9 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
-from zoneward.client.resources import LEASES, micro_time
+from zoneward.client.resources import LEASES
 from zoneward.client.writer import Writer, WriteTransport
-from zoneward.kube.objects import ObjectMeta, OwnerReference
+from zoneward.kube.objects import ObjectMeta, OwnerReference, format_micro_time
 from zoneward.kube.proxy_lease import RENEW_INTERVAL, ProgrammedReport, build_proxy_lease
 
 LEAST: Final = 10.0
@@ -90,7 +90,7 @@ class NodeLease:
             programmed,
             namespace=self._namespace,
             proxy_name=self._proxy_name,
-            renewed=micro_time(self._now()),
+            renewed=format_micro_time(self._now()),
             owner=self._owner(),
         )
         for is_last in (False, True):

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.list_watch_decoder import UnreadableObject
-from zoneward.client.resources import AnyWatchedResource, ObjectKey
+from zoneward.client.resources import AnyWatchedResource
 from zoneward.daemon.log import Log
 from zoneward.daemon.unreadable import log_unreadable
 from zoneward.kube.input_error import show
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import ObjectKey, Service
 from zoneward.netlink.messages import Family
 from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.ruleset.large_services import TooLarge

@@ -15,8 +15,8 @@ from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.error_messages import log_message, to_input_error
 from zoneward.client.informers import run_informers
 from zoneward.client.list_watch_decoder import UnreadableObject
-from zoneward.client.reflector import ReflectorTiming
-from zoneward.client.resources import NODES, SERVICES, AnyWatchedResource, LiveNode, ObjectKey
+from zoneward.client.reflector import ReflectorSettings
+from zoneward.client.resources import NODES, SERVICES, AnyWatchedResource, LiveNode
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
@@ -29,7 +29,7 @@ from zoneward.daemon.status_server import StatusServer
 from zoneward.daemon.unreadable import numbers
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import NodeAddress, OwnerReference, node_zone
+from zoneward.kube.objects import NodeAddress, ObjectKey, OwnerReference, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.exposition import MetricsPage, Moment
 from zoneward.proxy.health.health_ports import HealthPorts
@@ -232,10 +232,10 @@ class NodeProxy:
             run_informers(
                 self._standing,
                 self._known,
-                queries=self._known.queries,
-                timing=ReflectorTiming(longest_pause=LONGEST_PAUSE),
-                on_trouble=self._not_heard,
-                on_current=lambda resource, version: self._watermark.received(resource.kind, version),
+                options=self._known.list_options,
+                settings=ReflectorSettings(longest_pause=LONGEST_PAUSE),
+                on_error=self._not_heard,
+                on_version=lambda resource, version: self._watermark.received(resource.kind, version),
             ),
         )
         self._begin("the loop", self._loop.run())

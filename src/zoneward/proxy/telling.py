@@ -14,12 +14,12 @@ from typing import Final, NoReturn
 from zoneward.client.api_errors import ApiError, CallFailed
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import EVENTS
-from zoneward.client.resources import Event as Written
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.events import Recorder
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
 from zoneward.kube.names import DOMAIN
+from zoneward.kube.objects import Event as Written
 from zoneward.kube.objects import Service
 from zoneward.routing.events import Event
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Group, RenderableType
 
-from zoneward.kube.csv_cells import safe_csv_cell
+from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.tables import aligned, in_short
 from zoneward.report.text import AnyText, Text, as_they_come
 from zoneward.routing.request.approach import NO_APPROACH

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rich.console import Group, RenderableType
 
-from zoneward.kube.csv_cells import safe_csv_cell
+from zoneward.kube.safe_text import safe_csv_cell
 from zoneward.report.tables import aligned
 from zoneward.report.text import AnyText, Text, as_they_come
 from zoneward.routing.scores import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation

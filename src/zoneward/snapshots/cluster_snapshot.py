@@ -15,10 +15,36 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
 from zoneward.kube.object_reader import object_title, read_objects
 from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, node_zone
-from zoneward.snapshots.index import PodIndex
 
 MAX_WARNINGS: Final = 20
-"""Objects that are given twice and told one by one; of the rest only the number is told."""
+"""Warnings about single objects; of the others only the number is reported."""
+
+
+class PodIndex:
+    """Finds the Pods that a selector selects without a look at all others."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        self._pods: dict[tuple[str, str, str], list[Pod]] = {}
+        by_label = self._pods
+        for pod in pods:
+            namespace = pod.metadata.namespace
+            for key, value in (pod.metadata.labels or {}).items():
+                label = (namespace, key, value)
+                if label in by_label:
+                    by_label[label].append(pod)
+                else:
+                    by_label[label] = [pod]
+
+    def selected(self, namespace: str, selector: Mapping[str, str] | None) -> tuple[Pod, ...]:
+        """Pods of the namespace that have all labels of the selector, in their first order.
+
+        An empty selector selects nothing: such a Service has its endpoints from elsewhere.
+        """
+        if not selector:
+            return ()
+        found = [self._pods.get((namespace, key, value), ()) for key, value in selector.items()]
+        # The rarest label leaves the fewest Pods to look at.
+        return tuple(pod for pod in min(found, key=len) if selector.items() <= (pod.metadata.labels or {}).items())
 
 
 @dataclass(frozen=True)
@@ -146,9 +172,7 @@ class _Gathering:
             warnings.append(f"{self._repeated - len(warnings)} more objects are given twice: the later ones count")
         warnings += more_warnings[:MAX_WARNINGS]
         if len(more_warnings) > MAX_WARNINGS:
-            warnings.append(
-                f"left out, as they cannot be read: {len(more_warnings) - MAX_WARNINGS} more objects"
-            )
+            warnings.append(f"left out, as they cannot be read: {len(more_warnings) - MAX_WARNINGS} more objects")
         return Snapshot(
             services=tuple(thing for thing in things if isinstance(thing, Service)),
             nodes=tuple(thing for thing in things if isinstance(thing, Node)),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.error_messages import to_input_error
-from zoneward.client.list_pager import list_resources
+from zoneward.client.list_pager import ListOptions, list_resources
 from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
 from zoneward.client.resources import CACHED_RESOURCES
 from zoneward.client.transport import Transport
@@ -29,6 +29,6 @@ async def _read(access: ClientConfig, namespace: str | None) -> Snapshot:
     async with Transport(access) as transport:
         unreadable: list[UnreadableObject] = []
         objects = await list_resources(
-            transport, CACHED_RESOURCES, namespace=namespace, on_unreadable=unreadable.append
+            transport, CACHED_RESOURCES, ListOptions(namespace=namespace), on_unreadable=unreadable.append
         )
         return Snapshot.of(objects, lists_pods=True, warnings=map(skipped_message, unreadable))

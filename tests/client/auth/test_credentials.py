@@ -469,13 +469,13 @@ def test_a_passphrase_is_not_asked_for_at_the_terminal(tmp_path: Path) -> None:
 _LOADING = """
 import fcntl, pathlib, sys, termios
 from zoneward.kube.input_error import InputError
-from zoneward.client.auth.client_config import ClientConfig, Cluster, User
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.client.auth.tls import ClientCertificate, TlsContexts
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 folder = pathlib.Path(sys.argv[1])
 certificate = ClientCertificate((folder / "chain").read_bytes(), (folder / "key").read_bytes())
 try:
-    TlsContexts(ClientConfig(cluster=Cluster(server="https://h"), user=User())).context(certificate)
+    TlsContexts(ClientConfig(cluster=ClusterInfo(server="https://h"), user=UserInfo())).context(certificate)
 except InputError:
     print("refused")
 """

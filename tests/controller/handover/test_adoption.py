@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert, structs
 
-from zoneward.client.resources import Endpoints
 from zoneward.controller.handover.adoption import (
     Await,
     ChangeService,
@@ -36,7 +35,7 @@ from zoneward.kube.adoption_marks import (
     SKIP_MIRROR_LABEL,
     with_effective_selector,
 )
-from zoneward.kube.objects import EndpointConditions, EndpointSlice, Node, ObjectMeta, Pod, Service, is_ready
+from zoneward.kube.objects import EndpointConditions, Endpoints, EndpointSlice, Node, ObjectMeta, Pod, Service, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service

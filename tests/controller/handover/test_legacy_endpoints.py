@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from zoneward.client.resources import Endpoints, EndpointSubset, LivePod
+from zoneward.client.resources import LivePod
 from zoneward.controller.handover.legacy_endpoints import (
     MANAGED_BY_LABEL,
     MANAGER,
@@ -19,7 +19,7 @@ from zoneward.controller.handover.legacy_endpoints import (
 )
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.names import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
-from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.kube.objects import Endpoints, EndpointSubset, ObjectMeta, Service
 
 Object = dict[str, Any]
 MARKS = {SELECTOR_ANNOTATION: '{"app": "cart"}', ENDPOINTS_ANNOTATION: "keep"}

@@ -9,12 +9,13 @@ from tests.contract.objects import an_endpoint_slice
 from tests.controller.a_built_in import KEPT, KEY, LABELS, Shop, a_shop
 from tests.controller.lines import Lines
 
-from zoneward.client.resources import SERVICES, ObjectKey
+from zoneward.client.resources import SERVICES
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.releases import AT_ONCE, Releases
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.in_process import InProcess
 

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.client.resources import Lease, LeaseSpec
 from zoneward.controller.leader.election import Claim, Seen, Timing, Wait, decide, release, seen
-from zoneward.kube.objects import ObjectMeta
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta
 
 KEY = ("kube-system", "zoneward")
 STAMP = "2026-01-01T12:00:00.000000Z"

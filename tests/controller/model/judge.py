@@ -12,7 +12,7 @@ from tests.controller.leader.an_election import LEASES, seconds
 from tests.controller.model.cluster import NAMESPACE, SLICES, Cluster
 from tests.controller.model.network import Link, Sent
 
-from zoneward.client.resources import ObjectKey
+from zoneward.kube.objects import ObjectKey
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.routes import Route
 from zoneward.sandbox.server.store import Change, Record

@@ -13,14 +13,14 @@ from tests.controller.model.network import Link, Network
 from zoneward.client import api_errors
 from zoneward.client import list_pager as listing
 from zoneward.client import writer as writing
-from zoneward.client.resources import CACHED_RESOURCES, ObjectKey
+from zoneward.client.resources import CACHED_RESOURCES
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.election import Timing
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.telling import Teller
-from zoneward.kube.objects import Service, has_ready_condition
+from zoneward.kube.objects import ObjectKey, Service, has_ready_condition
 from zoneward.routing.configuration import Configuration
 
 TIMING: Final = Timing(lease_duration=9, renew_deadline=6, retry_period=2)

@@ -13,7 +13,7 @@ from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed, Forbidden
 from zoneward.client.list_watch_decoder import UnreadableObject
-from zoneward.client.resources import LEASES, ObjectKey
+from zoneward.client.resources import LEASES
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.loop import Controller
@@ -21,7 +21,7 @@ from zoneward.controller.status import honoring
 from zoneward.controller.status.telling import Teller
 from zoneward.daemon.unreadable import UNREADABLE
 from zoneward.kube import names
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import ObjectKey, Service
 from zoneward.kube.proxy_lease import ProgrammedReport, build_proxy_lease
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.store import Change
@@ -157,7 +157,7 @@ def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
                 )
                 honoring_ = controller._honoring
                 assert honoring_ is not None
-                honoring_.proxies.leases.set_aside(found)
+                honoring_.proxies.leases.mark_unreadable(found)
                 assert "an object cannot be read and is set aside" in log.events
                 assert controller.unreadable == (found,)
                 await until(lambda: any(each["reason"] == UNREADABLE for each in scene.place.objects("events")))

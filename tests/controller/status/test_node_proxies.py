@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import Lease, ObjectKey
 from zoneward.controller.status.node_proxies import FIRST, GRACE, SILENCE, NodeProxies, Presence
+from zoneward.kube.objects import Lease, ObjectKey
 from zoneward.kube.proxy_lease import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 
 
@@ -30,7 +30,7 @@ class Place:
         self.proxies.leases.put(lease)
 
     def listed(self) -> None:
-        self.proxies.leases.keep_only(self.keys)
+        self.proxies.leases.retain_only(self.keys)
 
     def live(self, name: str = "") -> set[str]:
         found = self.proxies.look().get(name)

@@ -15,7 +15,7 @@ from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.resources import SERVICES, ObjectKey
+from zoneward.client.resources import SERVICES
 from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.status import telling
@@ -23,7 +23,7 @@ from zoneward.controller.status.conditions import ours, patch_of
 from zoneward.controller.status.telling import MOST_WAITING, Teller, TellingRate
 from zoneward.daemon.events import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
-from zoneward.kube.objects import Condition, Service
+from zoneward.kube.objects import Condition, ObjectKey, Service
 from zoneward.routing.events import DISABLED, ENABLED, Event
 from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.kinds import Kind

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from zoneward.client.object_store import ObjectStore
-from zoneward.client.resources import ObjectKey
 from zoneward.controller.sync.tracker import Tracker
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import EndpointSlice, ObjectMeta
+from zoneward.kube.objects import EndpointSlice, ObjectKey, ObjectMeta
 
 SERVICE: ObjectKey = ("ns", "svc")
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.client.resources import ObjectKey
 from zoneward.controller.sync.trigger_time import TriggerTimes
+from zoneward.kube.objects import ObjectKey
 
 SERVICE: ObjectKey = ("ns", "svc")
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from zoneward.client.resources import LiveNode, ObjectKey, RawEndpointSlice
+from zoneward.client.resources import LiveNode, RawEndpointSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import ObjectKey, Service
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Served
 from zoneward.routing.configuration import Gates
@@ -150,9 +150,9 @@ def test_a_slice_that_is_gone_is_no_longer_served() -> None:
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1"))
     here.slices.put(slice_("two", "10.0.0.2", zone="b"))
-    here.slices.keep_only({("shop", "two")})
+    here.slices.retain_only({("shop", "two")})
     assert addresses(here.served(CART)) == ["10.0.0.2"]
-    here.services.keep_only(set())
+    here.services.retain_only(set())
     assert here.served(CART) == {}
 
 
@@ -170,7 +170,7 @@ def test_what_of_a_service_cannot_be_served_is_told_when_it_changes_and_when_it_
     here.services.put(service(2, externalIPs=[f"127.0.0.{number}" for number in range(1, 20)]))
     here.served(CART)
     assert told[-1] == (CART, (*(f"external IP 127.0.0.{number} is loopback" for number in range(1, 6)), "15 more"))
-    here.services.keep_only(set())
+    here.services.retain_only(set())
     assert here.served(CART) == {}
     assert told[-1] == (CART, ())
     assert here.left_out == {}

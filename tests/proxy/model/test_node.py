@@ -167,8 +167,8 @@ def test_any_changes_end_as_a_fresh_start_would(
         loop.tables.update(tables)
         known.nodes.put(node("a", 1))
         for store in (known.services, known.slices):
-            store.keep_only(set())
-        known.nodes.keep_only({("", "n1")})
+            store.retain_only(set())
+        known.nodes.retain_only({("", "n1")})
         running = [asyncio.create_task(each) for each in (loop.run(), *(table.run() for table in tables.values()))]
         services: dict[str, Service] = {}
         slices: dict[str, RawEndpointSlice] = {}
@@ -182,13 +182,13 @@ def test_any_changes_end_as_a_fresh_start_would(
                         known.services.put(services[which])
                     case "service":
                         services.pop(which, None)
-                        known.services.keep_only({("shop", name) for name in services})
+                        known.services.retain_only({("shop", name) for name in services})
                     case "slice" if value is not None:
                         slices["-".join(which)] = slice_(which[0], which[1], version, value)
                         known.slices.put(slice_(which[0], which[1], version, value))
                     case "slice":
                         slices.pop("-".join(which), None)
-                        known.slices.keep_only({("shop", name) for name in slices})
+                        known.slices.retain_only({("shop", name) for name in slices})
                     case "zone":
                         zone = which
                         known.nodes.put(node(zone, version))

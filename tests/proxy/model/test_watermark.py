@@ -5,7 +5,7 @@ from collections.abc import Set
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.client.resources import ObjectKey
+from zoneward.kube.objects import ObjectKey
 from zoneward.kube.proxy_lease import MAX_NOT_PROGRAMMED, ProgrammedReport
 from zoneward.proxy.model.watermark import Watermark
 

@@ -13,7 +13,7 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
-from zoneward.client.reflector import ReflectorTiming
+from zoneward.client.reflector import ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import CACHED_RESOURCES
 from zoneward.client.transport import Transport
 from zoneward.client.transport_interface import ServerFeatures
@@ -23,7 +23,7 @@ from zoneward.sandbox.server.filling import a_namespace
 from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.serving import Serving
 
-QUICK: Final = ReflectorTiming(watch=0.3, silence=0.08)
+QUICK: Final = ReflectorSettings(watch=0.3, silence=0.08)
 BOOKMARKS: Final = 0.03
 NAMESPACES: Final = ("n1", "n2")
 PAGE: Final = 5
@@ -137,11 +137,10 @@ async def a_scene(faults: Iterable[Fault], seed: int, *, streams_lists: bool) ->
                 run_informers(
                     scene.connection,
                     scene.cache,
-                    abilities=ServerFeatures(streams_lists=streams_lists),
-                    timing=QUICK,
-                    random=chance,
-                    sleep=hurried,
-                    on_trouble=lambda _resource, trouble: scene.troubles.append(trouble),
+                    features=ServerFeatures(streams_lists=streams_lists),
+                    settings=QUICK,
+                    runtime=ReflectorRuntime(random=chance, sleep=hurried),
+                    on_error=lambda _resource, trouble: scene.troubles.append(trouble),
                 )
             )
             try:

@@ -13,8 +13,9 @@ from tests.sandbox.server.a_faulty_sandbox import NAMESPACES, Scene
 from tests.sandbox.server.server_past import WRITER
 
 from zoneward.client.api_errors import CallFailed, Conflict, NotFound, ServerFault, TooManyRequests, Unreachable
-from zoneward.client.resources import NODES, PODS, SERVICES, SLICES, AnyWatchedResource, ObjectKey
+from zoneward.client.resources import NODES, PODS, SERVICES, SLICES, AnyWatchedResource
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
+from zoneward.kube.objects import ObjectKey
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.refusals import Refusal
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic
 
 from zoneward.client.object_store import ObjectStore
-from zoneward.client.resources import ObjectKey, WatchedResource, WatchedT, object_key_of, parse_resource_version
+from zoneward.client.resources import WatchedResource, WatchedT, object_key_of
+from zoneward.kube.objects import ObjectKey, parse_resource_version
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.registry import Registry
 from zoneward.sandbox.server.store import Change

@@ -20,7 +20,6 @@ from zoneward.client.resources import (
     SLICES,
     LiveNode,
     LivePod,
-    ObjectKey,
     WatchedResource,
     WatchedT,
 )
@@ -46,7 +45,7 @@ from zoneward.controller.sync.permissions import Right, check_rights
 from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL, effective_selector, with_effective_selector
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import EndpointSlice, Service, node_zone
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service

@@ -19,7 +19,6 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import structs
 
-from zoneward.client.resources import Endpoints
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import (
     ADOPTION_MARKS,
@@ -31,7 +30,7 @@ from zoneward.kube.adoption_marks import (
     encode_selector,
     has_selector_annotation,
 )
-from zoneward.kube.objects import EndpointIdentity, EndpointSlice, Service, identity, is_ready
+from zoneward.kube.objects import EndpointIdentity, Endpoints, EndpointSlice, Service, identity, is_ready
 from zoneward.routing.rules import counted
 from zoneward.slices.planned import ServicePlan
 from zoneward.slices.ports import PortKey, port_key

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Final
 
-from zoneward.client.resources import ObjectKey
 from zoneward.daemon.health import Check
+from zoneward.kube.objects import ObjectKey
 
 _NAMED: Final = 3
 """Services that a sentence names; it says how many more there are."""

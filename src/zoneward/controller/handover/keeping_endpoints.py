@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.resources import ENDPOINTS, Endpoints, ObjectKey
+from zoneward.client.resources import ENDPOINTS
 from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
 from zoneward.controller.handover.legacy_endpoints import is_kept, renewed
 from zoneward.controller.leader.leading import Leading
@@ -20,6 +20,7 @@ from zoneward.controller.queue.batching import BackOff, Batching
 from zoneward.controller.queue.queue import Queue
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.kube.objects import Endpoints, ObjectKey
 
 BATCHING: Final = Batching(period=1.0)
 BACK_OFF: Final = BackOff(first=0.5, longest=300.0, with_news=10.0)

@@ -11,10 +11,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import EndpointAddress, Endpoints, EndpointSubset
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, has_selector_annotation
 from zoneward.kube.names import DOMAIN, HEADLESS, HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
-from zoneward.kube.objects import EndpointPort, ObjectMeta, Pod, Service
+from zoneward.kube.objects import EndpointAddress, EndpointPort, Endpoints, EndpointSubset, ObjectMeta, Pod, Service
 from zoneward.slices.endpoints import IPV4, IPV6, endpoint_of, has_endpoint
 from zoneward.slices.ports import ports_of
 

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Final
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.resources import ObjectKey
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Adopting, Link, NothingToDo
 from zoneward.daemon.log import Log
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 
 AT_ONCE: Final = 4

@@ -37,9 +37,8 @@ from enum import Enum, auto
 from math import inf
 from typing import Final
 
-from zoneward.client.resources import ObjectKey
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
-from zoneward.kube.objects import EndpointSlice, is_ready
+from zoneward.kube.objects import EndpointSlice, ObjectKey, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.planned import ServicePlan
 from zoneward.slices.ports import port_key

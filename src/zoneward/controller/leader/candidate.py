@@ -13,9 +13,10 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
-from zoneward.client.resources import LEASES, Lease, LeaseSpec, ObjectKey, micro_time
+from zoneward.client.resources import LEASES
 from zoneward.client.writer import WriteOutcome, Writer, WriteTransport, write_outcome
 from zoneward.controller.leader.election import Claim, Seen, Timing, Wait, decide, release, seen
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, format_micro_time
 
 _MOMENT: Final = timedelta(microseconds=1)
 
@@ -224,7 +225,7 @@ class Candidate:
     def _next_stamp(self) -> str:
         """Later than all before, also where the clock is set back: others take equal Leases for one not renewed."""
         self._stamp = max(self._now(), self._stamp + _MOMENT)
-        return micro_time(self._stamp)
+        return format_micro_time(self._stamp)
 
     def _tell(self) -> None:
         leads = self.leads

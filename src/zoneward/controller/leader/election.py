@@ -17,8 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import Lease, LeaseSpec, ObjectKey
-from zoneward.kube.objects import ObjectMeta
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, ObjectMeta
 
 _LEAST_DEADLINE: Final = 1.2
 """In retry periods, as client-go has it: time for one more attempt after a failed one."""

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from zoneward.client.resources import ObjectKey
+from zoneward.kube.objects import ObjectKey
 
 PERIOD: Final = 1200.0
 """Seconds."""

@@ -21,9 +21,10 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.informer_cache import InformerCache
+from zoneward.client.list_pager import ListOptions
 from zoneward.client.list_watch_decoder import UnreadableHandler
-from zoneward.client.reflector import Reflector, ReflectorTiming
-from zoneward.client.resources import LEASES, ObjectKey, object_key_of, parse_resource_version
+from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
+from zoneward.client.resources import LEASES, object_key_of
 from zoneward.client.transport_interface import ReadTransport
 from zoneward.controller.leader.leading import Leading
 from zoneward.controller.status.conditions import ours
@@ -35,8 +36,8 @@ from zoneward.controller.sync.tracker import Tracker
 from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, Service
-from zoneward.kube.proxy_lease import PROXY_LEASE_QUERY
+from zoneward.kube.objects import Condition, ObjectKey, Service, parse_resource_version
+from zoneward.kube.proxy_lease import PROXY_LEASE_SELECTOR
 from zoneward.routing.conditions import condition_of
 from zoneward.routing.selection.selection import is_proxied
 
@@ -94,7 +95,7 @@ class Honoring:
         teller: Teller,
         leading: Leading,
         log: Log | None = None,
-        timing: ReflectorTiming | None = None,
+        timing: ReflectorSettings | None = None,
         random: Random | None = None,
         on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
         on_unreadable: UnreadableHandler = lambda _found: None,
@@ -240,11 +241,10 @@ class Honoring:
                 self._connection,
                 LEASES,
                 self.proxies.leases,
-                namespace=self._namespace,
-                query=PROXY_LEASE_QUERY,
-                timing=self._timing,
-                random=self._random,
-                on_trouble=self._in_trouble,
+                options=ListOptions(namespace=self._namespace, label_selector=PROXY_LEASE_SELECTOR),
+                settings=self._timing,
+                runtime=ReflectorRuntime(random=self._random or Random()),
+                on_error=self._in_trouble,
             )
             try:
                 await reflector.run()

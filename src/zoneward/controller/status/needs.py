@@ -4,7 +4,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from zoneward.client.resources import ObjectKey
+from zoneward.kube.objects import ObjectKey
 
 
 class Need(NamedTuple):

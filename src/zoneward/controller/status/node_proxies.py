@@ -12,7 +12,7 @@ from typing import Final
 
 from zoneward.client.list_watch_decoder import UnreadableHandler
 from zoneward.client.object_store import ObjectStore
-from zoneward.client.resources import Lease, ObjectKey
+from zoneward.kube.objects import Lease, ObjectKey
 from zoneward.kube.proxy_lease import LEASE_DURATION, RENEW_INTERVAL, ProgrammedReport, parse_proxy_lease
 
 FIRST: Final = 1.5 * RENEW_INTERVAL

@@ -19,7 +19,7 @@ from typing import Final
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.list_watch_decoder import UnreadableObject
-from zoneward.client.resources import EVENTS, SERVICES, Event, ObjectKey, object_key_of, parse_resource_version
+from zoneward.client.resources import EVENTS, SERVICES, object_key_of
 from zoneward.client.writer import PatchType, WriteOutcome, Writer, write_outcome
 from zoneward.controller.queue.batching import BackOff
 from zoneward.controller.queue.queue import Queue
@@ -29,7 +29,7 @@ from zoneward.daemon.log import Log, Silent
 from zoneward.daemon.mistake_log import MistakeLog
 from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
 from zoneward.kube.names import DOMAIN
-from zoneward.kube.objects import Condition, Service
+from zoneward.kube.objects import Condition, Event, ObjectKey, Service, parse_resource_version
 from zoneward.routing import events as routing_events
 
 CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"

@@ -12,7 +12,7 @@ in messages are told when the Service is decided the next time.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from zoneward.client.resources import ObjectKey
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing import upstream
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.algorithms.registry import HEURISTICS

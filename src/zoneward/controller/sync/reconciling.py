@@ -13,12 +13,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import CallFailed, NotFound
-from zoneward.client.resources import SLICES, ObjectKey, service_key_of
+from zoneward.client.resources import SLICES, service_key_of
 from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
 from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.sync.ordering import Step
 from zoneward.controller.sync.tracker import Tracker
-from zoneward.kube.objects import EndpointSlice
+from zoneward.kube.objects import EndpointSlice, ObjectKey
 
 
 class Ending(StrEnum):

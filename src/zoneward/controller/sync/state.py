@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.resources import LiveNode, LivePod, ObjectKey, object_key_of, service_key_of
+from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
 from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
 from zoneward.controller.sync.trigger_time import TriggerTimes
 from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
 from zoneward.kube.names import MANAGED_BY_LABEL
-from zoneward.kube.objects import EndpointSlice, Service, node_zone
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand.demand import Demand, demand_of

@@ -9,8 +9,8 @@ from typing import Final
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.list_pager import list_all
-from zoneward.client.resources import SERVICES, SLICES, ObjectKey, service_key_of
+from zoneward.client.list_pager import ListOptions, list_all
+from zoneward.client.resources import SERVICES, SLICES, service_key_of
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
 from zoneward.controller.handover.releases import Releases
@@ -30,7 +30,7 @@ from zoneward.controller.sync.tracker import Tracker
 from zoneward.daemon.log import Log
 from zoneward.kube.adoption_marks import AdoptionAction, adoption_action, effective_selector
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import EndpointSlice, Service
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
 from zoneward.slices.packing import is_owned
@@ -258,7 +258,9 @@ class Syncer:
         """What keeps us from taking a Service for deleted: slices may be heard of sooner than their Service, where the
         watch of Services has broken off."""
         try:
-            found = await list_all(self._connection, SERVICES, namespace=key[0], fields=f"metadata.name={key[1]}")
+            found = await list_all(
+                self._connection, SERVICES, ListOptions(namespace=key[0], field_selector=f"metadata.name={key[1]}")
+            )
         except CallFailed as error:
             self._metrics.call_failed(error, kind=SERVICES.plural)
             return error
@@ -282,6 +284,6 @@ class Syncer:
             "the cache did not show our own writes in time", service="/".join(key), slices=", ".join(awaited)
         )
         labels = f"{SERVICE_NAME_LABEL}={key[1]}"
-        found = await list_all(self._connection, SLICES, namespace=key[0], labels=labels)
+        found = await list_all(self._connection, SLICES, ListOptions(namespace=key[0], label_selector=labels))
         fresh = [each for each in found if service_key_of(each) == key]
         self._tracker.read(key, fresh, self._cache.slices_of(*key))

@@ -8,8 +8,8 @@ server's versions are no numbers the generation serves, and one that has not gro
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from zoneward.client.resources import ObjectKey, object_key_of, owning_service_key, parse_resource_version
-from zoneward.kube.objects import EndpointSlice
+from zoneward.client.resources import object_key_of, owning_service_key
+from zoneward.kube.objects import EndpointSlice, ObjectKey, parse_resource_version
 
 _Change = tuple[EndpointSlice | None, EndpointSlice | None]
 

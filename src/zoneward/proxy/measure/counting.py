@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from zoneward.client.resources import ObjectKey
+from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.applying import Kernel, Lost, Refused
 from zoneward.proxy.kernel.kernel_elements import elements_request

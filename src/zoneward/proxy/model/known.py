@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
 from zoneward.client.interner import Interner
+from zoneward.client.list_pager import ListOptions
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_problem
 from zoneward.client.object_store import KeyIndex, ObjectStore
 from zoneward.client.resources import (
@@ -24,15 +25,14 @@ from zoneward.client.resources import (
     SERVICES,
     AnyWatchedResource,
     LiveNode,
-    ObjectKey,
     RawEndpointSlice,
     WatchedResource,
     WatchedT,
     service_key_of,
 )
+from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
-from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, node_zone
-from zoneward.kube.readable_json import DECODE_ERRORS
+from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectKey, ObjectMeta, ObjectReference, Service, node_zone
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served
 from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES, served_within
@@ -59,7 +59,7 @@ _ENDPOINTS: Final = msgspec.json.Decoder(tuple[_Endpoint, ...] | None)
 
 
 class Known:
-    """Give it to `zoneward.client.informers.follow`, with `queries`.
+    """Give it to `zoneward.client.informers.run_informers`, with `list_options`.
 
     ``on_service`` is told of each Service whose objects changed, unless that can make no difference here, and the time
     that a new slice gives for the change (`TRIGGER_TIME`); ``on_node`` of the own Node, None where it is gone.
@@ -121,14 +121,14 @@ class Known:
         self.nodes.subscribe(self._tell_node)
 
     @property
-    def queries(self) -> dict[str, dict[str, str]]:
+    def list_options(self) -> dict[str, ListOptions]:
         """By kind, what limits its lists and watches: as upstream, without what is headless or others' to serve."""
         ours = f"!{PROXY_NAME_LABEL}" if self._proxy_name is None else f"{PROXY_NAME_LABEL}={self._proxy_name}"
-        selected = {"labelSelector": f"{ours},!{HEADLESS_LABEL}"}
+        selected = ListOptions(label_selector=f"{ours},!{HEADLESS_LABEL}")
         return {
             SERVICES.kind: selected,
             RAW_SLICES.kind: selected,
-            NODES.kind: {"fieldSelector": f"metadata.name={self.node.name}"},
+            NODES.kind: ListOptions(field_selector=f"metadata.name={self.node.name}"),
         }
 
     def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
@@ -236,7 +236,7 @@ class Known:
 
     def _cannot_read(self, slice_: EndpointSlice, error: Exception) -> None:
         metadata = slice_.metadata
-        self.slices.set_aside(
+        self.slices.mark_unreadable(
             UnreadableObject(
                 resource=RAW_SLICES,
                 namespace=metadata.namespace,

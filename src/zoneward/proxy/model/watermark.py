@@ -7,7 +7,8 @@ is not programmed since, holds the mark at that version; everything else goes pa
 from collections.abc import Callable, Set
 from typing import Final
 
-from zoneward.client.resources import SERVICES, SLICES, ObjectKey
+from zoneward.client.resources import SERVICES, SLICES
+from zoneward.kube.objects import ObjectKey
 from zoneward.kube.proxy_lease import MAX_NOT_PROGRAMMED, ProgrammedReport
 
 KINDS: Final = (SERVICES.kind, SLICES.kind)

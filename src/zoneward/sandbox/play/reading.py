@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zoneward.kube.document_fields import DocumentFields
-from zoneward.kube.input_error import InputError, show
+from zoneward.kube.input_error import InputError, MalformedText, show
 from zoneward.kube.input_files import read_small
-from zoneward.kube.malformed import MalformedText
 from zoneward.kube.names import DOMAIN
 from zoneward.sandbox.play.fleet import MOST_PODS
 from zoneward.sandbox.play.forms import Form

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from zoneward.kube.malformed import MalformedText
+from zoneward.kube.input_error import MalformedText
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.refusals import Refusal, bad_request
 from zoneward.sandbox.server.schema import Validation, decode, duplicate_fields

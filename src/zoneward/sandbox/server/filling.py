@@ -8,8 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.kube import json_documents
-from zoneward.kube.input_error import FieldMismatch, InputError
-from zoneward.kube.malformed import MalformedText
+from zoneward.kube.input_error import FieldMismatch, InputError, MalformedText
 from zoneward.kube.struct_decoder import object_head
 from zoneward.kube.text_encoding import decode_text
 from zoneward.sandbox.server.kinds import Kind

@@ -8,7 +8,7 @@ import pytest
 from tests.client.calling import PODS, ok, transport
 from tests.client.serving import access_to, served
 
-from zoneward.client import sockets
+from zoneward.client import dialer
 from zoneward.client import transport as transport_module
 
 
@@ -16,10 +16,10 @@ def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pytest.Mo
     made: list[socket.socket] = []
 
     def noted(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-        made.append(sockets.open_socket(address))
+        made.append(dialer.open_socket(address))
         return made[-1]
 
-    monkeypatch.setattr(transport_module, "opened", noted)
+    monkeypatch.setattr(transport_module, "open_socket", noted)
 
     async def run() -> None:
         async with served(ok) as server, transport(access_to(server.url)) as client:
@@ -37,5 +37,5 @@ def test_a_connection_asks_whether_the_other_end_is_there(monkeypatch: pytest.Mo
 
 def test_a_platform_without_an_option_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)
-    with sockets.open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ())) as made:
+    with dialer.open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ())) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
