@@ -60,7 +60,7 @@ def client() -> Iterator[Figure]:
 
 def _prepare() -> None:
     """Pages of lists as an API server would send them, and lines of watches; made once and kept."""
-    from zoneward.client.synthetic import synthetic_cluster
+    from tests.synthetic_cluster import synthetic_cluster
 
     if _PAGES.exists():
         return

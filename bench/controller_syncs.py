@@ -11,12 +11,13 @@ from random import Random
 from statistics import mean, median
 from typing import Any, Final
 
+from tests.synthetic_details import decorate_node, decorate_pod
+
 from bench.controller_link import AnsweringLink
 from bench.measuring import Figure
 from bench.services import flipping
 from zoneward.client.list_watch_decoder import Bookmark, decode_watch_event
 from zoneward.client.resources import PODS
-from zoneward.client.synthetic_detail import decorate_node, decorate_pod
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
 from zoneward.controller.metrics import Metrics

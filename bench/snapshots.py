@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from zoneward.client.synthetic import synthetic_cluster
+from tests.synthetic_cluster import synthetic_cluster
+
 from zoneward.snapshots.snapshot_writer import write_json, write_yaml
 
 PODS, NODES, SERVICES, SEED = 50_000, 2_000, 2_000, 20_260_601

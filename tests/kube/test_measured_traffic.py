@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from zoneward.kube.input_error import InputError
-from zoneward.kube.measured_traffic import read_measured_traffic
+from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
 
 def a_document(node: str, **changes: Any) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from io import BytesIO
 
 import pytest
 from tests.clusters import a_node, a_pod, a_service, a_slice, an_endpoint
+from tests.synthetic_cluster import synthetic_cluster
 
 from zoneward.client.resources import LiveNode, LiveNodeMeta, LivePod, LivePodMeta, LivePodStatus
-from zoneward.client.synthetic import synthetic_cluster
 from zoneward.kube.object_reader import read_objects
 from zoneward.snapshots.cluster_snapshot import Snapshot
 from zoneward.snapshots.snapshot_writer import SnapshotFormat, iter_documents, write_snapshot

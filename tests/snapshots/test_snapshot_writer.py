@@ -8,8 +8,8 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.synthetic_cluster import synthetic_cluster
 
-from zoneward.client.synthetic import synthetic_cluster
 from zoneward.snapshots.snapshot_writer import write_json, write_yaml
 
 OBJECTS = [

@@ -1,6 +1,6 @@
-"""Objects made small before they are kept: what thousands of them say alike is held once.
+"""Makes objects smaller before a cache keeps them: equal values of thousands of objects are held once.
 
-Only structs that were just decoded, which nobody else has seen yet, are changed.
+Only structs that were just decoded are changed: nobody else has seen them yet.
 """
 
 from sys import intern
@@ -11,22 +11,22 @@ from msgspec.structs import force_setattr
 from zoneward.client.resources import LivePod
 from zoneward.kube.objects import EndpointSlice
 
-MOST_SHARED: Final = 20_000
-"""How many different values are remembered. Then the memory starts anew: it costs a few copies and bounds what is kept
-of objects that are gone."""
+MAX_SHARED: Final = 20_000
+"""Different values that are remembered. Then the memory starts again, which costs a few copies, and frees the values of
+objects that are gone."""
 
 _Value = TypeVar("_Value")
 
 
 class Interner:
-    """Remembers what was seen, so that equal values become the same one."""
+    """Remembers values, so that equal ones become the same object."""
 
-    def __init__(self, *, most: int = MOST_SHARED) -> None:
+    def __init__(self, *, limit: int = MAX_SHARED) -> None:
         self._seen: dict[object, object] = {}
-        self._most = most
+        self._limit = limit
 
-    def pod(self, pod: LivePod) -> None:
-        """Its labels are the business of `SelectorIndex`, which has the groups of Pods with the same ones."""
+    def intern_pod(self, pod: LivePod) -> None:
+        """All but its labels, which `SelectorIndex` shares: it groups Pods by them."""
         metadata, spec, status = pod.metadata, pod.spec, pod.status
         force_setattr(metadata, "namespace", intern(metadata.namespace))
         force_setattr(spec, "node_name", intern(spec.node_name))
@@ -49,8 +49,8 @@ class Interner:
         if status.pod_ips and status.pod_ips[0].ip == status.pod_ip:
             force_setattr(status, "pod_ip", status.pod_ips[0].ip)
 
-    def slice(self, slice_: EndpointSlice) -> None:
-        """Endpoints keep their addresses and names; zones, Nodes, conditions and hints are few."""
+    def intern_slice(self, slice_: EndpointSlice) -> None:
+        """Zones, Nodes, conditions and hints of endpoints, which are few; addresses and names stay."""
         force_setattr(slice_.metadata, "namespace", intern(slice_.metadata.namespace))
         if slice_.ports is not None:
             force_setattr(slice_, "ports", self._shared(slice_.ports))
@@ -68,6 +68,6 @@ class Interner:
                 force_setattr(endpoint.target_ref, "namespace", intern(endpoint.target_ref.namespace))
 
     def _shared(self, value: _Value) -> _Value:
-        if len(self._seen) >= self._most:
+        if len(self._seen) >= self._limit:
             self._seen.clear()
         return self._seen.setdefault(value, value)  # type: ignore[return-value]

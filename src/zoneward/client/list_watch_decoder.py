@@ -1,4 +1,4 @@
-"""What an API server sends, decoded as far as it can be: one object that cannot be read does not take others along."""
+"""Decodes lists and watches object by object: one that cannot be decoded does not affect the others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from zoneward.kube.struct_decoder import field_mismatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableObject:
-    """An object that cannot be read. ``name`` is empty where not even that is known, ``problem`` one line."""
+    """An object that cannot be decoded. ``name`` is empty where not even that is known; ``problem`` is one line."""
 
     resource: AnyWatchedResource
     namespace: str = ""
@@ -34,9 +34,9 @@ class UnreadableObject:
         return f"{self.resource.kind} {place}: {self.problem}"
 
 
-def skipped_message(found: UnreadableObject) -> str:
-    """The line that a command says about it."""
-    return f"left out, as it cannot be read: {found}"
+def skipped_message(unreadable: UnreadableObject) -> str:
+    """The warning of a command that leaves out the object."""
+    return f"left out, as it cannot be read: {unreadable}"
 
 
 UnreadableHandler = Callable[[UnreadableObject], None]
@@ -45,8 +45,10 @@ UnreadableHandler = Callable[[UnreadableObject], None]
 def decode_list_page(
     data: bytes, resource: WatchedResource[WatchedT]
 ) -> tuple[ListOf[WatchedT], tuple[UnreadableObject, ...]]:
-    """A page of a list, without the objects that cannot be read, and these. Raises what is in `DECODE_ERRORS` where the
-    page is no list."""
+    """Decode a page of a list: the list without the objects that cannot be decoded, and these.
+
+    Raises `DECODE_ERRORS` where the page is not a list.
+    """
     try:
         return resource.lists.decode(data), ()
     except DECODE_ERRORS:
@@ -60,11 +62,14 @@ def decode_list_page(
     return ListOf(metadata=page.metadata, items=tuple(objects)), tuple(unreadable)
 
 
-def decode_watch_line(
+def _decode_line(
     line: bytes, resource: WatchedResource[WatchedT]
 ) -> tuple[str, WatchedT | UnreadableObject | msgspec.Raw]:
-    """The type of an event of a watch, and its object: as it is (Raw) for all types but ADDED, MODIFIED and DELETED.
-    Raises what is in `DECODE_ERRORS` where the line is no event."""
+    """Decode a line of a watch: the type of the event, and its object.
+
+    The object is undecoded (Raw) for all types but ADDED, MODIFIED and DELETED. Raises `DECODE_ERRORS` where the line
+    is not an event.
+    """
     try:
         event: EventOf[WatchedT] = resource.events.decode(line)
     except DECODE_ERRORS:
@@ -82,6 +87,59 @@ def decode_watch_line(
         return other.type, _unreadable(other.object, resource, error)
 
 
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the list with which a watch began (KEP-3157)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """All events up to this version have been sent. ``ends_list``: so have all objects, if it began with them."""
+
+    version: str
+    ends_list: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WatchChange(Generic[WatchedT]):
+    """An object was added, modified or deleted. ``version`` is never empty."""
+
+    object: WatchedT | UnreadableObject
+    version: str
+    is_gone: bool
+
+
+def decode_watch_event(line: bytes, resource: WatchedResource[WatchedT]) -> WatchChange[WatchedT] | Bookmark:
+    """Decode a line of a watch. Raises UnexpectedResponse, or the ApiError of an ERROR event."""
+    try:
+        type_, found = _decode_line(line, resource)
+        if isinstance(found, msgspec.Raw):
+            return _decode_bookmark(type_, found)
+    except DECODE_ERRORS as error:
+        raise UnexpectedResponse(f"expected an event of a watch, got something else: {error}") from None
+    version = found.version if isinstance(found, UnreadableObject) else found.metadata.resource_version
+    if not version:
+        raise UnexpectedResponse(f"expected an event with a resourceVersion, got one without: {type_}")
+    return WatchChange(found, version, type_ == "DELETED")
+
+
+def _decode_bookmark(type_: str, found: msgspec.Raw) -> Bookmark:
+    if type_ == "ERROR":
+        raise watch_error(found)
+    if type_ == "BOOKMARK":
+        bookmark = decode_json(found, _BookmarkObject).metadata
+        return Bookmark(bookmark.resource_version, (bookmark.annotations or {}).get(INITIAL_EVENTS_END) == "true")
+    raise UnexpectedResponse(f"expected an event of a watch, got one of type {type_!r}")
+
+
+class _BookmarkMetadata(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class _BookmarkObject(msgspec.Struct, gc=False):
+    metadata: _BookmarkMetadata
+
+
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
@@ -95,13 +153,13 @@ class _Event(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-class _Head(msgspec.Struct, gc=False):
+class _ObjectHead(msgspec.Struct, gc=False):
     metadata: dict[str, msgspec.Raw]
 
 
 _PAGES = msgspec.json.Decoder(_Page)
 _EVENTS = msgspec.json.Decoder(_Event)
-_HEADS = msgspec.json.Decoder(_Head)
+_HEADS = msgspec.json.Decoder(_ObjectHead)
 
 
 def _unreadable(item: msgspec.Raw, resource: WatchedResource[WatchedT], error: Exception) -> UnreadableObject:
@@ -121,7 +179,7 @@ def _unreadable(item: msgspec.Raw, resource: WatchedResource[WatchedT], error: E
 
 
 def _text(fields: Mapping[str, msgspec.Raw], name: str) -> str:
-    """Empty for what is no text."""
+    """Empty for a value that is not text."""
     try:
         return msgspec.json.decode(fields.get(name, b'""'), type=str)
     except DECODE_ERRORS:
@@ -137,7 +195,7 @@ def _labels(metadata: Mapping[str, msgspec.Raw]) -> dict[str, str]:
 
 
 def decode_problem(error: Exception, struct: type[msgspec.Struct]) -> str:
-    """What is wrong, in one line: the field, what was expected and what was there."""
+    """Word what is wrong in one line: the field, what was expected and what was found."""
     if isinstance(error, msgspec.ValidationError):
         found = field_mismatch(error, struct)
         field = f"{found.field}: " if found.field else ""
@@ -145,58 +203,3 @@ def decode_problem(error: Exception, struct: type[msgspec.Struct]) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"expected UTF-8 text, got 0x{error.object[error.start]:02x}"
     return " ".join(str(error).split())
-
-
-# --- Lines of a watch to events: an object that changed, or a bookmark. ---
-
-INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that ends the list with which a watch began (KEP-3157)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bookmark:
-    """All events up to this version have been sent. ``ends_list``: so have all objects, if it began with them."""
-
-    version: str
-    ends_list: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WatchChange(Generic[WatchedT]):
-    """An object came, changed or went. ``version`` is never empty."""
-
-    object: WatchedT | UnreadableObject
-    version: str
-    is_gone: bool
-
-
-def decode_watch_event(line: bytes, resource: WatchedResource[WatchedT]) -> WatchChange[WatchedT] | Bookmark:
-    """One line. Raises UnexpectedResponse, or the ApiError that it tells of."""
-    try:
-        type_, found = decode_watch_line(line, resource)
-        if isinstance(found, msgspec.Raw):
-            return _other(type_, found)
-    except DECODE_ERRORS as error:
-        raise UnexpectedResponse(f"expected an event of a watch, got something else: {error}") from None
-    version = found.version if isinstance(found, UnreadableObject) else found.metadata.resource_version
-    if not version:
-        raise UnexpectedResponse(f"expected an event with a resourceVersion, got one without: {type_}")
-    return WatchChange(found, version, type_ == "DELETED")
-
-
-def _other(type_: str, found: msgspec.Raw) -> Bookmark:
-    if type_ == "ERROR":
-        raise watch_error(found)
-    if type_ == "BOOKMARK":
-        mark = decode_json(found, _Mark).metadata
-        return Bookmark(mark.resource_version, (mark.annotations or {}).get(INITIAL_EVENTS_END) == "true")
-    raise UnexpectedResponse(f"expected an event of a watch, got something else: an event of type {type_!r}")
-
-
-class _MarkMeta(msgspec.Struct, gc=False, rename="camel"):
-    resource_version: str
-    annotations: dict[str, str] | None = None
-
-
-class _Mark(msgspec.Struct, gc=False):
-    metadata: _MarkMeta

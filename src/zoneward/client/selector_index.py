@@ -1,8 +1,8 @@
-"""Which Pods a Service selects and which Services select a Pod, kept while both change.
+"""Which Pods a Service selects, and which Services select a Pod, kept up to date while both change.
 
 Pods with the same labels in one namespace form a group: those of a ReplicaSet, say. Services are matched with groups,
-once, when either appears. A selector waits under one of its labels, the one under which the fewest wait, and there
-under a second one: so that what asks with its labels looks at few Services that do not select it.
+once, when either appears. A selector is registered under one of its labels, the one with the fewest selectors, and
+there under a second one: so a lookup by labels meets few Services that do not match.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Final, TypeVar, cast
 
 from zoneward.kube.objects import ObjectKey
 
-_Pair = tuple[str, str, str]
+_Label = tuple[str, str, str]
 """Namespace, label and value."""
 _Second = tuple[str | None, str | None]
 """Another label of a selector and its value; twice None of a selector with one label."""
@@ -40,10 +40,10 @@ class SelectorIndex:
         self._groups: dict[tuple[str, frozenset[tuple[str, str]]], _Group] = {}
         self._by_labels: dict[int, _Group] = {}
         """By the identity of the dictionary that `add_pod` returned, which lives as long as the group."""
-        self._groups_with: dict[_Pair, dict[_Group, None]] = {}
-        self._places: dict[ObjectKey, tuple[_Pair, _Second]] = {}
-        self._waiting: dict[_Pair, dict[str | None, dict[str | None, _Selectors]]] = {}
-        self._crowds: dict[_Pair, int] = {}
+        self._groups_with: dict[_Label, dict[_Group, None]] = {}
+        self._registered: dict[ObjectKey, tuple[_Label, _Second]] = {}
+        self._by_label: dict[_Label, dict[str | None, dict[str | None, _Selectors]]] = {}
+        self._counts: dict[_Label, int] = {}
         self._selected: dict[ObjectKey, dict[_Group, None]] = {}
 
     def services_of(self, namespace: str, labels: Mapping[str, str] | None) -> list[ObjectKey]:
@@ -76,7 +76,7 @@ class SelectorIndex:
         group.pods[pod] = None
         return group.labels
 
-    def drop_pod(self, pod: ObjectKey, labels: Mapping[str, str] | None) -> None:
+    def remove_pod(self, pod: ObjectKey, labels: Mapping[str, str] | None) -> None:
         """``labels`` are those with which it was added."""
         namespace, labels = pod[0], labels or _NONE
         identity = (namespace, frozenset(labels.items()))
@@ -92,7 +92,7 @@ class SelectorIndex:
         for key, value in labels.items():
             pair = (namespace, key, value)
             del self._groups_with[pair][group]
-            _drop_empty(self._groups_with, pair)
+            _delete_empty(self._groups_with, pair)
 
     def add_service(self, service: ObjectKey, selector: Mapping[str, str] | None) -> None:
         """One that is new, or was dropped. An empty selector selects nothing: the endpoints come from elsewhere."""
@@ -100,11 +100,11 @@ class SelectorIndex:
             return
         namespace = service[0]
         pairs = [(namespace, key, value) for key, value in selector.items()]
-        by_crowd = sorted(pairs, key=lambda pair: self._crowds.get(pair, 0))
-        pair, second = by_crowd[0], by_crowd[1][1:] if len(by_crowd) > 1 else (None, None)
-        self._waiting.setdefault(pair, {}).setdefault(second[0], {}).setdefault(second[1], {})[service] = selector
-        self._crowds[pair] = self._crowds.get(pair, 0) + 1
-        self._places[service] = (pair, second)
+        by_count = sorted(pairs, key=lambda pair: self._counts.get(pair, 0))
+        pair, second = by_count[0], by_count[1][1:] if len(by_count) > 1 else (None, None)
+        self._by_label.setdefault(pair, {}).setdefault(second[0], {}).setdefault(second[1], {})[service] = selector
+        self._counts[pair] = self._counts.get(pair, 0) + 1
+        self._registered[service] = (pair, second)
         selected = self._selected[service] = {}
         wanted = selector.items()
         fewest: Collection[_Group] = min((self._groups_with.get(each, {}) for each in pairs), key=len)
@@ -113,36 +113,36 @@ class SelectorIndex:
                 selected[group] = None
                 group.services.add(service)
 
-    def drop_service(self, service: ObjectKey) -> None:
-        if service not in self._places:
+    def remove_service(self, service: ObjectKey) -> None:
+        if service not in self._registered:
             return
-        pair, (key, value) = self._places.pop(service)
-        by_key = self._waiting[pair]
+        pair, (key, value) = self._registered.pop(service)
+        by_key = self._by_label[pair]
         del by_key[key][value][service]
-        _drop_empty(by_key[key], value)
-        _drop_empty(by_key, key)
-        _drop_empty(self._waiting, pair)
-        self._crowds[pair] -= 1
-        if not self._crowds[pair]:
-            del self._crowds[pair]
+        _delete_empty(by_key[key], value)
+        _delete_empty(by_key, key)
+        _delete_empty(self._by_label, pair)
+        self._counts[pair] -= 1
+        if not self._counts[pair]:
+            del self._counts[pair]
         for group in self._selected.pop(service):
             group.services.remove(service)
 
     def _matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[ObjectKey]:
         items = labels.items()
-        # A selector with one label waits under None, which no one has as a label, and so no value of it.
+        # A selector with one label is registered under None, which is no Pod's label: its value is None, too.
         others: Mapping[str | None, str] = cast(Mapping[str | None, str], labels)
         for key, value in items:
-            for second, by_value in self._waiting.get((namespace, key, value), _NOTHING).items():
+            for second, by_value in self._by_label.get((namespace, key, value), _NO_SECOND_LABELS).items():
                 for service, selector in by_value.get(others.get(second), _NO_SELECTORS).items():
                     if len(selector) <= 2 or selector.items() <= items:
                         yield service
 
 
-_NOTHING: Final[Mapping[str | None, Mapping[str | None, _Selectors]]] = {}
+_NO_SECOND_LABELS: Final[Mapping[str | None, Mapping[str | None, _Selectors]]] = {}
 _NO_SELECTORS: Final[_Selectors] = {}
 
 
-def _drop_empty(index: dict[_A, dict[_B, _C]], key: _A) -> None:
+def _delete_empty(index: dict[_A, dict[_B, _C]], key: _A) -> None:
     if not index[key]:
         del index[key]

@@ -9,7 +9,6 @@ from ipaddress import ip_address
 import msgspec
 import pytest
 
-from zoneward.kube.measured_traffic import read_measured_traffic
 from zoneward.netlink.messages import FAMILIES, GENERIC, HEADER, Family, attribute, nested, text
 from zoneward.proxy.kernel.kernel_elements import ELEMENT, ELEMENTS, KEY, NEW_ELEMENTS, VALUE, fields
 from zoneward.proxy.kernel.kernel_reading import SUBSYSTEM
@@ -28,6 +27,7 @@ from zoneward.proxy.measure.measured import Measuring, Total
 from zoneward.proxy.model.places import Places, places
 from zoneward.proxy.model.served import Served, ServedPort, Target
 from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_chains, base_sets
+from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 CART = ("shop", "cart")

@@ -89,7 +89,7 @@ class NodeProxies:
         """Until when silence was not the proxies' own."""
         self._present: dict[str, float] = {}
         """When there last were proxies of a name."""
-        self.leases: Final = ObjectStore[Lease](self._change, listed=self._listed, on_unreadable=on_unreadable)
+        self.leases: Final = ObjectStore[Lease](self._change, on_listed=self._listed, on_unreadable=on_unreadable)
 
     def __len__(self) -> int:
         return len(self._proxies)

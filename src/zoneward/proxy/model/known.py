@@ -109,12 +109,14 @@ class Known:
         self._is_of_others = False
         """Whether the slice that changes now was packed and is, and nobody looked into it."""
         self.services: Final = ObjectStore[Service](
-            listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable
+            on_listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable
         )
         self.slices: Final = ObjectStore[RawEndpointSlice](
-            self._slice_changes, listed=lambda: self._listed(RAW_SLICES.kind), on_unreadable=on_unreadable
+            self._slice_changes, on_listed=lambda: self._listed(RAW_SLICES.kind), on_unreadable=on_unreadable
         )
-        self.nodes: Final = ObjectStore[LiveNode](listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable)
+        self.nodes: Final = ObjectStore[LiveNode](
+            on_listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable
+        )
         # The keeper sees a change before the store has it: who asks for what is served has to come after.
         self.services.subscribe(self._tell_service)
         self.slices.subscribe(self._tell_slice)
@@ -153,7 +155,7 @@ class Known:
 
     def endpoints(self, key: ObjectKey) -> Iterator[Endpoint]:
         """All endpoints of a Service, those of other zones too."""
-        for each in self._slices(self._slices_of.get(key), everything=True):
+        for each in self._slices(self._slices_of.keys(key), everything=True):
             yield from each.endpoints or ()
 
     def served(self, key: ObjectKey) -> dict[Family, Served]:
@@ -172,7 +174,7 @@ class Known:
             self._looked_into.discard(key)
             return {}
         self._looked_into.add(key)
-        slices = self._slices_of.get(key)
+        slices = self._slices_of.keys(key)
         found = self._served(service, self._slices(slices, everything=False), left_out)
         others = {self._sealed[each][0].address_type for each in slices if each in self._sealed}
         if others and self._lacks(service, found):
@@ -250,7 +252,7 @@ class Known:
 
     def _decoded(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
         found = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
-        self._packing.slice(found)
+        self._packing.intern_slice(found)
         return found
 
     def _is_meant(self, slice_: EndpointSlice) -> bool:
@@ -269,7 +271,7 @@ class Known:
                 self._sealed[key] = before
             else:
                 self._open[key] = before_open or EndpointSlice(address_type=new.address_type)
-        self._slices_of.change(key, old, new)
+        self._slices_of.update(key, old, new)
         after = self._sealed.get(key)
         self._is_of_others = (
             (before is not None and after is not None and before[0].address_type == after[0].address_type)
@@ -294,7 +296,7 @@ class Known:
             ports=slice_.ports,
         )
         if not self._is_meant(empty):
-            self._packing.slice(empty)
+            self._packing.intern_slice(empty)
             self._sealed[key] = empty, zlib.compress(raw, _FAST)
             return True
         try:

@@ -16,7 +16,8 @@ from random import Random
 from string import ascii_lowercase
 from typing import Any, Final
 
-from zoneward.client.synthetic_detail import decorate_node, decorate_pod, uid, written
+from tests.synthetic_details import decorate_node, decorate_pod, uid, written
+
 from zoneward.kube.names import TOPOLOGY_AWARE_HINTS_ANNOTATION, TOPOLOGY_MODE_ANNOTATION, ZONE_LABEL
 
 Object = dict[str, Any]
