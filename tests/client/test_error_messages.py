@@ -255,11 +255,11 @@ def test_the_end_of_a_certificate_is_read_in_both_ways_to_write_a_year() -> None
 
 def test_nobody_there_a_wrong_name_and_an_expired_server_are_lines() -> None:
     assert happened(access_to("")).startswith(
-        "http://h:1: context here: expected an API server there, got none: no connection: "
+        "http://h:1: context here: the API server cannot be reached: no connection: "
     )
     authority = trustme.CA()
     trusted = trusting(access_to(""), authority)
-    expected = "http://h:1: context here: expected a TLS connection, got none: the server's certificate "
+    expected = "http://h:1: context here: there is no TLS connection to the API server: the server's certificate "
     past = datetime(2001, 2, 3, tzinfo=UTC)
     old = authority.issue_cert(HOST, not_before=past.replace(year=2000), not_after=past)
     assert happened(trusted, tls=server_side(old)) == f"{expected}has expired"
@@ -279,7 +279,7 @@ def test_other_answers_are_told_with_status_and_message() -> None:
 
 
 def test_what_took_too_long_is_told() -> None:
-    line = f"{PLACE}expected an answer, got none in time: late; is the cluster up, and the address right?"
+    line = f"{PLACE}the API server did not answer in time: late; is the cluster up, and the address right?"
     assert told(TimedOut("late")) == line
     assert told(SilentConnection("nothing came for 5 s")) == f"{PLACE}nothing came for 5 s"
 

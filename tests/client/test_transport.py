@@ -248,8 +248,8 @@ def test_nobody_listening_an_unknown_name_and_something_else_listening_are_unrea
     refused, unknown, other = asyncio.run(run())
     assert refused[0].startswith("no connection: ")
     assert "refused" in refused[0] or "connect call failed" in refused[0]
-    assert unknown[0].startswith("no address is known for nowhere.invalid: ")
-    assert other[0].startswith("what answers is no API server")
+    assert unknown[0].startswith("cannot resolve nowhere.invalid: ")
+    assert other[0].startswith("the answer is not from an API server")
     assert [sent for _, sent in (refused, unknown, other)] == [False, False, True]
 
 
@@ -270,7 +270,7 @@ def test_a_server_that_never_answers_or_never_ends_is_left_in_time() -> None:
                 async with asyncio.timeout(2):
                     error = await said(client.get(PODS, timeout=0.1))
                 assert isinstance(error, TimedOut)
-                assert error.message == "no whole answer within 0.1 s"
+                assert error.message == "no complete answer within 0.1 s"
                 assert error.sent
 
     asyncio.run(run())

@@ -112,7 +112,7 @@ def test_a_write_ends_after_its_limit_whatever_the_transport_does() -> None:
             error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
             assert loop.time() - start >= 0.1
             assert (type(error), write_outcome(error)) == (TimedOut, WriteOutcome.UNKNOWN)
-            assert str(error) == "no whole answer within 0.1 s"
+            assert str(error) == "no complete answer within 0.1 s"
         busy = in_turn(status(429, Retry_After="30"))
         async with served(busy) as server, transport(access_to(server.url), retries=None) as connection:
             async with asyncio.timeout(10):

@@ -134,10 +134,10 @@ class Noting(Writer):
         super().__init__(link, **options)
         self._note = note
 
-    async def _limited(self, call: Any) -> Any:
+    async def _with_limit(self, call: Any) -> Any:
         # After it was asked whether it may be sent.
         self._note()
-        return await super()._limited(call)
+        return await super()._with_limit(call)
 
 
 def test_of_two_with_a_lease_only_the_one_that_leads_writes() -> None:

@@ -24,7 +24,7 @@ def a_lease(node: str = "n1", programmed: ProgrammedReport = SOME, proxy_name: s
     )
 
 
-@pytest.mark.parametrize("programmed", [SOME, replace(SOME, but=())], ids=["all but some", "all"])
+@pytest.mark.parametrize("programmed", [SOME, replace(SOME, excluded=())], ids=["all but some", "all"])
 @pytest.mark.parametrize("proxy_name", ["", "edge"])
 def test_what_is_written_is_what_is_read(programmed: ProgrammedReport, proxy_name: str) -> None:
     assert parse_proxy_lease(a_lease("n1", programmed, proxy_name)) == ProxyStatus("n1", proxy_name, programmed)

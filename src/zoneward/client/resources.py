@@ -1,4 +1,4 @@
-"""Where an API server has the kinds that are read or written, and what they are decoded into."""
+"""The kinds that are read or written: their paths on an API server, and the types they are decoded into."""
 
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -44,7 +44,7 @@ class LivePodStatus(PodStatus, frozen=True, gc=False, rename="camel", omit_defau
 
 
 class LivePod(Pod, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A Pod that knows its version, without which a watch could not tell what is older."""
+    """A Pod with its resourceVersion, by which a watch knows what is older."""
 
     metadata: LivePodMeta = LivePodMeta()
     status: LivePodStatus = LivePodStatus()
@@ -58,13 +58,13 @@ class LiveNodeMeta(NodeMeta, frozen=True, gc=False, rename="camel", omit_default
 
 
 class LiveNode(Node, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """A Node that knows its version."""
+    """A Node with its resourceVersion."""
 
     metadata: LiveNodeMeta = LiveNodeMeta()
 
 
 class RawEndpointSliceMeta(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """Metadata for who reads slices and never writes them."""
+    """Metadata for a reader of slices that never writes them."""
 
     name: str = ""
     namespace: str = ""
@@ -74,19 +74,19 @@ class RawEndpointSliceMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"
 
 
 class RawEndpointSlice(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
-    """An EndpointSlice whose endpoints are not decoded: most of those of other zones a node's proxy has no use for."""
+    """An EndpointSlice whose endpoints are not decoded: a node's proxy needs few of those of other zones."""
 
     metadata: RawEndpointSliceMeta = RawEndpointSliceMeta()
     address_type: str = ""
     endpoints: msgspec.Raw = msgspec.Raw(b"null")
-    """JSON. A part of the bytes that were decoded, all of which it keeps alive: nothing to be kept as it is."""
+    """JSON, a part of the bytes that were decoded, and keeps all of them alive: copy it before you keep it."""
     ports: tuple[EndpointPort, ...] | None = None
 
 
-# --- places -----------------------------------------------------------------------------------------------------------
+# --- resources --------------------------------------------------------------------------------------------------------
 
 CachedObject = Service | LiveNode | LivePod | EndpointSlice
-"""Kinds of which a cache is kept."""
+"""The kinds that an informer cache keeps."""
 WatchedObject = CachedObject | RawEndpointSlice | Lease
 ObjectT = TypeVar("ObjectT", bound=msgspec.Struct)
 WatchedT = TypeVar("WatchedT", bound=WatchedObject)
@@ -104,7 +104,7 @@ def service_key_of(slice_: EndpointSlice | RawEndpointSlice) -> ObjectKey:
 
 
 def owning_service_key(slice_: EndpointSlice) -> ObjectKey | None:
-    """The same; None where it names none."""
+    """The Service that a slice names; None where it names none."""
     key = service_key_of(slice_)
     return key if key[1] else None
 
@@ -213,7 +213,7 @@ AnyWatchedResource = (
     | WatchedResource[Lease]
 )
 CACHED_RESOURCES: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, NODES, PODS, SLICES)
-"""Every kind of which a cache is kept."""
+"""The kinds that an informer cache keeps."""
 
 LEASES: Final[WatchedResource[Lease]] = WatchedResource(
     "Lease",

@@ -1,4 +1,4 @@
-"""A body that goes on, line by line."""
+"""Reads the bodies of answers: whole ones, block by block so that none fills the memory, and watches, line by line."""
 
 import asyncio
 import zlib
@@ -13,20 +13,59 @@ from zoneward.client.transport_errors import translate_errors
 MAX_LINE: Final = 128 << 20
 """Bytes of a line, which is one object: etcd takes 1.5 MB of it by default, and JSON makes six of one where it has to
 escape."""
+_BLOCK: Final = 1 << 20
+"""Bytes that are decompressed at once: gzip can make a thousand of one."""
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+async def iter_blocks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The body of an answer, decompressed. Raises Unreachable where that fails."""
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding not in ("identity", "gzip"):
+        raise Unreachable(f"expected an answer uncompressed or in gzip, got {encoding[:20]!r}")
+    decompressor = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
+    is_begun = False
+    while block := await response.content.readany():
+        is_begun = True
+        if decompressor is None:
+            yield block
+            continue
+        while block and not decompressor.eof:
+            try:
+                decompressed = decompressor.decompress(block, _BLOCK)
+            except zlib.error as error:
+                raise Unreachable(f"expected an answer in gzip, got it corrupt ({error})") from None
+            if decompressed:
+                yield decompressed
+            block = decompressor.unconsumed_tail
+    if decompressor is not None and is_begun and not decompressor.eof:
+        raise Unreachable("the connection broke off in the middle of an answer")
+
+
+async def read_body(response: aiohttp.ClientResponse, *, limit: int) -> bytes:
+    """The whole body. Raises AnswerTooLarge for more than ``limit`` bytes after decompression."""
+    found: list[bytes] = []
+    size = 0
+    async for block in iter_blocks(response):
+        size += len(block)
+        if size > limit:
+            raise AnswerTooLarge(f"expected an answer of at most {limit >> 20:,} MiB, got more")
+        found.append(block)
+    return b"".join(found)
 
 
 async def iter_lines(content: aiohttp.StreamReader, *, idle: float) -> AsyncGenerator[bytes, None]:
-    """Each line without its end; empty ones are left out.
+    """The lines without their ends; empty ones are left out.
 
     Raises AnswerTooLarge for a line of more than `MAX_LINE` bytes, SilentConnection when nothing comes for ``idle``
     seconds, Unreachable when the body breaks off: a line without an end is half a line.
     """
     begun: list[bytes] = []
     size = 0
-    silence = _Silence(content, idle)
+    idle_timer = _IdleTimer(content, idle)
     try:
         with translate_errors(limit=idle):
-            while block := await silence.broken_by(content.readany()):
+            while block := await idle_timer.wait_for(content.readany()):
                 first, *others = block.split(b"\n")
                 begun.append(first)
                 size += len(first)
@@ -41,79 +80,36 @@ async def iter_lines(content: aiohttp.StreamReader, *, idle: float) -> AsyncGene
                     if line:
                         yield line
     finally:
-        silence.end()
+        idle_timer.cancel()
     if any(begun):
         raise Unreachable("the connection broke off in the middle of a line")
 
 
-class _Silence:
-    """Ends a body of which nothing is heard. One timer for all of it: a watch brings thousands of blocks a second, and
-    almost none is late.
+class _IdleTimer:
+    """Ends a body on which nothing comes. One timer serves all blocks: a watch brings thousands a second, and almost
+    none is late.
     """
 
     def __init__(self, content: aiohttp.StreamReader, idle: float) -> None:
         self._content, self._idle = content, idle
         self._loop = asyncio.get_running_loop()
-        self._since: float | None = None
-        """Since when somebody waits for a block."""
-        self._timer = self._loop.call_later(idle, self._look)
+        self._waiting_since: float | None = None
+        """None while nobody waits for a block."""
+        self._timer = self._loop.call_later(idle, self._check)
 
-    async def broken_by(self, block: Awaitable[bytes]) -> bytes:
-        self._since = self._loop.time()
+    async def wait_for(self, block: Awaitable[bytes]) -> bytes:
+        self._waiting_since = self._loop.time()
         try:
             return await block
         finally:
-            self._since = None
+            self._waiting_since = None
 
-    def end(self) -> None:
+    def cancel(self) -> None:
         self._timer.cancel()
 
-    def _look(self) -> None:
-        left = self._idle if self._since is None else self._since + self._idle - self._loop.time()
+    def _check(self) -> None:
+        left = self._idle if self._waiting_since is None else self._waiting_since + self._idle - self._loop.time()
         if left <= 0:
             self._content.set_exception(SilentConnection(f"nothing came for {self._idle:.3g} s"))
         else:
-            self._timer = self._loop.call_later(left, self._look)
-
-
-# --- Bodies of answers, unpacked block by block, so that none fills the memory before it is known to be too large. ---
-
-_BLOCK: Final = 1 << 20
-"""Bytes that are unpacked at once: gzip makes a thousand of one."""
-_GZIP: Final = 16 + zlib.MAX_WBITS
-
-
-async def iter_blocks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The body of an answer, unpacked. Raises Unreachable for what can't be unpacked."""
-    encoding = response.headers.get("Content-Encoding", "identity").lower()
-    if encoding not in ("identity", "gzip"):
-        raise Unreachable(f"expected an answer as it is or in gzip, got {encoding[:20]!r}")
-    unpacking = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
-    is_begun = False
-    while block := await response.content.readany():
-        is_begun = True
-        if unpacking is None:
-            yield block
-            continue
-        while block and not unpacking.eof:
-            try:
-                unpacked = unpacking.decompress(block, _BLOCK)
-            except zlib.error as error:
-                raise Unreachable(f"expected an answer in gzip, got it corrupt ({error})") from None
-            if unpacked:
-                yield unpacked
-            block = unpacking.unconsumed_tail
-    if unpacking is not None and is_begun and not unpacking.eof:
-        raise Unreachable("the connection broke off in the middle of an answer")
-
-
-async def read_body(response: aiohttp.ClientResponse, *, most: int) -> bytes:
-    """All of it. Raises AnswerTooLarge for more than so many bytes, unpacked."""
-    found: list[bytes] = []
-    size = 0
-    async for block in iter_blocks(response):
-        size += len(block)
-        if size > most:
-            raise AnswerTooLarge(f"expected an answer of at most {most >> 20:,} MiB, got more")
-        found.append(block)
-    return b"".join(found)
+            self._timer = self._loop.call_later(left, self._check)

@@ -1,4 +1,4 @@
-"""What aiohttp and ssl raise, as our own errors. The one place that knows theirs."""
+"""Turns the errors of aiohttp and ssl into those of `api_errors`; no other module knows them."""
 
 import ssl
 from collections.abc import Iterator
@@ -22,36 +22,38 @@ def translate_errors(*, limit: float) -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:
-        raise TlsProblem(_tls(error), sent=False) from error
+        raise TlsProblem(_word_tls_error(error), sent=False) from error
     except aiohttp.ClientHttpProxyError as error:
         raise Unreachable(f"the proxy answered {error.status} {error.message}", sent=False) from error
     except aiohttp.ClientProxyConnectionError as error:
-        raise Unreachable(f"no connection to the proxy {error.host}:{error.port}: {_os(error)}", sent=False) from error
+        raise Unreachable(
+            f"no connection to the proxy {error.host}:{error.port}: {_word_os_error(error)}", sent=False
+        ) from error
     except aiohttp.ClientConnectorDNSError as error:
-        raise Unreachable(f"no address is known for {error.host}: {_os(error)}", sent=False) from error
+        raise Unreachable(f"cannot resolve {error.host}: {_word_os_error(error)}", sent=False) from error
     except aiohttp.ClientConnectorError as error:
-        raise Unreachable(f"no connection: {_os(error)}", sent=False) from error
+        raise Unreachable(f"no connection: {_word_os_error(error)}", sent=False) from error
     except aiohttp.ConnectionTimeoutError as error:
         raise TimedOut("no connection in time", sent=False) from error
     except TimeoutError as error:
-        raise TimedOut(f"no whole answer within {limit:.3g} s") from error
+        raise TimedOut(f"no complete answer within {limit:.3g} s") from error
     except aiohttp.ClientConnectionError as error:
         if isinstance(error.__cause__, ssl.SSLError):
-            raise TlsProblem(_tls(error)) from error
-        raise Unreachable(f"the connection broke off: {_os(error)}") from error
+            raise TlsProblem(_word_tls_error(error)) from error
+        raise Unreachable(f"the connection broke off: {_word_os_error(error)}") from error
     except aiohttp.ClientPayloadError as error:
         raise Unreachable("the connection broke off in the middle of an answer") from error
     except aiohttp.InvalidURL as error:
         # It may hold a password.
-        raise Unreachable("the address of the server or of the proxy is none", sent=False) from error
+        raise Unreachable("the address of the server or of the proxy is not valid", sent=False) from error
     except aiohttp.ClientError as error:
         # The text of some has the whole URL, where a token may be.
         words = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
-        raise Unreachable(f"what answers is no API server: {' '.join(words.split())}") from error
+        raise Unreachable(f"the answer is not from an API server: {' '.join(words.split())}") from error
 
 
-def _tls(error: Exception) -> str:
-    """What does not fit. The chain of causes ends at what OpenSSL said; aiohttp's own are SSLErrors, too, but empty."""
+def _word_tls_error(error: Exception) -> str:
+    """What is wrong with TLS. The chain of causes ends at OpenSSL's error; aiohttp's own SSLErrors are empty."""
     found: BaseException = error
     while found.__cause__ is not None:
         found = found.__cause__
@@ -61,7 +63,7 @@ def _tls(error: Exception) -> str:
         if found.verify_code == _NOT_YET_VALID:
             return "the server's certificate is not valid yet; compare the clocks"
         if found.verify_code in _WRONG_NAMES:
-            # Names what was looked for: "Hostname mismatch, certificate is not valid for 'localhost'."
+            # Names the name that was expected: "Hostname mismatch, certificate is not valid for 'localhost'."
             return f"the server's certificate is for another name: {found.verify_message.rstrip('.').lower()}"
         if found.verify_code in _UNKNOWN_ISSUERS:
             return "the server's certificate is from an authority that the kubeconfig does not name"
@@ -75,6 +77,6 @@ def _tls(error: Exception) -> str:
     return f"TLS failed: {words}"
 
 
-def _os(error: Exception) -> str:
+def _word_os_error(error: Exception) -> str:
     inner = getattr(error, "os_error", None) or error
-    return (getattr(inner, "strerror", None) or str(inner) or "without a word").lower()
+    return (getattr(inner, "strerror", None) or str(inner) or "no reason given").lower()

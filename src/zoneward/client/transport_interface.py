@@ -1,4 +1,4 @@
-"""What lists and watches need of a connection to an API server; `zoneward.client.transport` has it."""
+"""What readers and writers need of a connection to an API server; `zoneward.client.transport.Transport` has it."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class ReadTransport(Protocol):
-    """Reads only. Both raise what `zoneward.client.api_errors` defines."""
+    """What lists and watches need. Both raise what `zoneward.client.api_errors` defines."""
 
     async def get(self, path: str, query: Mapping[str, str] = ..., *, timeout: float | None = None) -> bytes:
         """The whole body of an answer."""
@@ -20,9 +20,29 @@ class ReadTransport(Protocol):
         ...
 
 
+class WriteTransport(Protocol):
+    """What a writer needs. Both raise what `zoneward.client.api_errors` defines."""
+
+    async def get(self, path: str, query: Mapping[str, str] = ..., *, timeout: float | None = None) -> bytes: ...
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        *,
+        content_type: str = ...,
+        query: Mapping[str, str] = ...,
+        idempotent: bool = ...,
+        once: bool = ...,
+        metadata_only: bool = ...,
+        timeout: float | None = ...,
+    ) -> bytes: ...
+
+
 @dataclass(slots=True)
 class ServerFeatures:
-    """What one server was found to be able to do; shared by all that talk to it."""
+    """Which features a server was found to have; all reflectors of a server share it."""
 
     streams_lists: bool = True
     """Whether a watch may begin with all objects (KEP-3157), until the server refuses."""

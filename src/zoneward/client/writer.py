@@ -1,8 +1,8 @@
-"""Writes to an API server: one object at a time, each once, and what is known of it when it fails.
+"""Writes one object at a time to an API server, and reports what is known of a write that failed.
 
-Nothing is sent again whose outcome is not known, but for deletions, which are the same done twice. The transport below
-sends again what certainly was not done: what never left, and what was refused for its load. Whoever decides what to do
-about a failure asks `write_outcome`.
+A write whose outcome is unknown is not sent again, but for deletions, which may be done twice. The transport retries
+what certainly was not done: what never left, and what the server refused for its load. `write_outcome` tells the caller
+what a failure means; the caller decides what to do.
 
 EndpointSlices and Leases are replaced as wholes (PUT) under the resourceVersion that they were made from. Nothing of
 others is lost by it: `ObjectMeta` has finalizers, owners, labels and annotations, and an API server keeps managedFields
@@ -15,7 +15,7 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from zoneward.client.api_errors import (
     UnexpectedResponse,
 )
 from zoneward.client.resources import ApiResource, ObjectT
+from zoneward.client.transport_interface import WriteTransport
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 from zoneward.kube.objects import Endpoints, EndpointSlice, Event, Lease, ObjectMeta, Service
 
@@ -42,26 +43,6 @@ V = TypeVar("V", Service, EndpointSlice, Lease, Event, Endpoints)
 """What is written."""
 
 
-class WriteTransport(Protocol):
-    """What writing needs of a connection; `zoneward.client.transport` has it."""
-
-    async def get(self, path: str, query: Mapping[str, str] = ..., *, timeout: float | None = None) -> bytes: ...
-
-    async def send(
-        self,
-        method: str,
-        path: str,
-        body: bytes,
-        *,
-        content_type: str = ...,
-        query: Mapping[str, str] = ...,
-        idempotent: bool = ...,
-        once: bool = ...,
-        metadata_only: bool = ...,
-        timeout: float | None = ...,
-    ) -> bytes: ...
-
-
 class PatchType(StrEnum):
     MERGE = "application/merge-patch+json"
     """RFC 7386: lists are replaced as wholes, null takes a field away."""
@@ -70,7 +51,7 @@ class PatchType(StrEnum):
 
 
 class WritesSuspended(CallFailed):
-    """The write was not sent: there is no time left in which we may write."""
+    """The write was not sent: no time is left in which this replica may write."""
 
     def __init__(self) -> None:
         super().__init__("we may not write any more", sent=False)
@@ -96,7 +77,7 @@ class WriteOutcome(StrEnum):
 
 
 def write_outcome(error: CallFailed) -> WriteOutcome:
-    """Where in doubt, UNKNOWN."""
+    """What an error says about the write; UNKNOWN where in doubt."""
     match error:
         case Conflict():
             return WriteOutcome.EXISTS if error.reason == "AlreadyExists" else WriteOutcome.STALE
@@ -114,9 +95,9 @@ def write_outcome(error: CallFailed) -> WriteOutcome:
             return WriteOutcome.UNKNOWN if error.sent else WriteOutcome.NOT_DONE
 
 
-def encode_object(place: ApiResource[ObjectT], thing: ObjectT) -> bytes:
-    """An object as the API has it: its kind and version first, and only fields that are set."""
-    return b'{"kind":"%b","apiVersion":"%b",%b' % (place.kind.encode(), place.api.encode(), _ENCODE(thing)[1:])
+def encode_object(resource: ApiResource[ObjectT], thing: ObjectT) -> bytes:
+    """Encode an object for the API: its kind and version first, and only fields that are set."""
+    return b'{"kind":"%b","apiVersion":"%b",%b' % (resource.kind.encode(), resource.api.encode(), _ENCODE(thing)[1:])
 
 
 class Writer:
@@ -128,15 +109,15 @@ class Writer:
 
     def __init__(
         self,
-        connection: WriteTransport,
+        transport: WriteTransport,
         *,
         limit: float = TIME_LIMIT,
         may_write: Callable[[float], bool] = lambda _seconds: True,
         manager: str = "zoneward",
     ) -> None:
-        self._connection, self._limit, self._may_write = connection, limit, may_write
+        self._transport, self._limit, self._may_write = transport, limit, may_write
         self._query: Final = {"fieldManager": manager}
-        self._is_once = False
+        self._no_retries = False
 
     def once(self) -> Self:
         """The same, but that the transport sends nothing again: for whoever decides anew what to write after a failure.
@@ -144,55 +125,55 @@ class Writer:
         Otherwise a write that was refused for its load would be sent again as it was, whatever happened meanwhile.
         """
         other = copy.copy(self)
-        other._is_once = True  # noqa: SLF001 -- ours
+        other._no_retries = True  # noqa: SLF001 -- ours
         return other
 
-    async def read(self, place: ApiResource[ObjectT], *, namespace: str, name: str) -> ObjectT:
+    async def read(self, resource: ApiResource[ObjectT], *, namespace: str, name: str) -> ObjectT:
         """An object as it is at this moment, past any cache. It has a uid and a version, by which it can be written."""
-        path = place.path(namespace=namespace, name=name)
-        body = await self._limited(self._connection.get(path, timeout=self._limit))
-        thing = _decoded(body, place.struct)
+        path = resource.path(namespace=namespace, name=name)
+        body = await self._with_limit(self._transport.get(path, timeout=self._limit))
+        thing = _decoded(body, resource.struct)
         metadata: ObjectMeta = thing.metadata  # type: ignore[attr-defined]
         if not (metadata.resource_version and metadata.uid):
-            raise UnexpectedResponse(f"expected a {place.kind} with uid and resourceVersion, got one without")
+            raise UnexpectedResponse(f"expected a {resource.kind} with uid and resourceVersion, got one without")
         return thing
 
-    async def create(self, place: ApiResource[V], thing: V) -> ObjectMeta:
+    async def create(self, resource: ApiResource[V], thing: V) -> ObjectMeta:
         """The metadata that the new object has. Conflict (reason AlreadyExists) where the name is taken.
 
         Raises ValueError for a ``thing`` with a version, which is not new.
         """
         if thing.metadata.resource_version:
             raise ValueError(
-                f"expected a new {place.kind} {thing.metadata.name}, got version {thing.metadata.resource_version}"
+                f"expected a new {resource.kind} {thing.metadata.name}, got version {thing.metadata.resource_version}"
             )
-        path = place.path(namespace=thing.metadata.namespace)
-        return _metadata(await self._send("POST", path, encode_object(place, thing)))
+        path = resource.path(namespace=thing.metadata.namespace)
+        return _metadata(await self._send("POST", path, encode_object(resource, thing)))
 
-    async def update(self, place: ApiResource[V], thing: V) -> ObjectMeta:
+    async def update(self, resource: ApiResource[V], thing: V) -> ObjectMeta:
         """Replace the version of the object that ``thing`` was made from; its metadata thereafter.
 
         All that ``thing`` does not have goes. Conflict where there is a newer version, or where ``thing`` has the uid
         of another object. Raises ValueError for a ``thing`` without version: it would replace any.
         """
         if not thing.metadata.resource_version:
-            raise ValueError(f"expected a version of {place.kind} {thing.metadata.name} to replace, got none")
-        path = place.path(namespace=thing.metadata.namespace, name=thing.metadata.name)
-        return _metadata(await self._send("PUT", path, encode_object(place, thing)))
+            raise ValueError(f"expected a version of {resource.kind} {thing.metadata.name} to replace, got none")
+        path = resource.path(namespace=thing.metadata.namespace, name=thing.metadata.name)
+        return _metadata(await self._send("PUT", path, encode_object(resource, thing)))
 
-    async def delete(self, place: ApiResource[V], thing: V) -> None:
+    async def delete(self, resource: ApiResource[V], thing: V) -> None:
         """Delete exactly this: the same uid and, where it has one, version, or else Conflict. Gone already is well.
 
         Raises ValueError for a ``thing`` without uid.
         """
         metadata = thing.metadata
         if not metadata.uid:
-            raise ValueError(f"expected a uid of {place.kind} {metadata.name} to delete, got none")
+            raise ValueError(f"expected a uid of {resource.kind} {metadata.name} to delete, got none")
         preconditions = {"uid": metadata.uid}
         if metadata.resource_version:
             preconditions["resourceVersion"] = metadata.resource_version
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
-        path = place.path(namespace=metadata.namespace, name=metadata.name)
+        path = resource.path(namespace=metadata.namespace, name=metadata.name)
         try:
             await self._send("DELETE", path, _ENCODE(body), query={}, idempotent=True)
         except NotFound:
@@ -200,7 +181,7 @@ class Writer:
 
     async def patch(
         self,
-        place: ApiResource[V],
+        resource: ApiResource[V],
         change: Mapping[str, Any],
         *,
         namespace: str,
@@ -215,7 +196,7 @@ class Writer:
         """
         if version is not None:
             change = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": version}}
-        path = place.path(namespace=namespace, name=name) + (f"/{subresource}" if subresource else "")
+        path = resource.path(namespace=namespace, name=name) + (f"/{subresource}" if subresource else "")
         return _metadata(await self._send("PATCH", path, _ENCODE(change), content_type=form.value))
 
     async def _send(
@@ -230,23 +211,23 @@ class Writer:
     ) -> bytes:
         if not self._may_write(self._limit):
             raise WritesSuspended
-        asked = self._query if query is None else query
-        return await self._limited(
-            self._connection.send(
+        parameters = self._query if query is None else query
+        return await self._with_limit(
+            self._transport.send(
                 method,
                 path,
                 body,
                 content_type=content_type,
-                query=asked,
+                query=parameters,
                 idempotent=idempotent,
-                once=self._is_once,
+                once=self._no_retries,
                 # Of the rest, which was sent, nothing is read.
                 metadata_only=method != "DELETE",
                 timeout=self._limit,
             )
         )
 
-    async def _limited(self, call: Awaitable[_Got]) -> _Got:
+    async def _with_limit(self, call: Awaitable[_Got]) -> _Got:
         # Around everything, also around logging in, which the transport does not count.
         try:
             async with asyncio.timeout(self._limit) as limit:
@@ -254,11 +235,11 @@ class Writer:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise TimedOut(f"no whole answer within {self._limit:.3g} s") from None
+            raise TimedOut(f"no complete answer within {self._limit:.3g} s") from None
 
 
 class _Answer(msgspec.Struct, frozen=True, gc=False):
-    """What is read of the answer to a write: the rest of it is what was sent."""
+    """The part of the answer to a write that is read; the rest is what was sent."""
 
     metadata: ObjectMeta
 

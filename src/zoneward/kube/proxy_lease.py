@@ -1,7 +1,7 @@
-"""The Lease in which a node's proxy says what it has programmed: one object a node, however many Services there are.
+"""The Lease in which the proxy of a node reports what it has programmed; the controller reads it.
 
-It says up to which resourceVersion all is in the kernel: versions of a kind compare as numbers (KEP-5504). So one
-object speaks for every Service, and costs one write now and then, as the Leases of kubelets do.
+It has the resourceVersion up to which everything is in the kernel: versions of a kind compare as numbers (KEP-5504). So
+one object a node reports about every Service, and costs one write now and then, as the Leases of kubelets do.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ RENEW_INTERVAL: Final = 60.0
 LEASE_DURATION: Final = 180.0
 """Seconds after the last renewal in which a proxy counts as alive."""
 PROXY_LEASE_SELECTOR: Final = f"{names.COMPONENT_LABEL}={names.PROXY_COMPONENT}"
-"""What selects these Leases."""
+"""The label selector of these Leases."""
 MAX_NOT_PROGRAMMED: Final = 50
 """Services that a Lease may name as not programmed."""
 _LONGEST_NAME: Final = 253
@@ -25,11 +25,11 @@ _LONGEST_NAME: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class ProgrammedReport:
-    """What a node has in its kernel: every Service and slice up to these versions, but for Services ``but``."""
+    """What a node has in its kernel: every Service and slice up to these versions, except Services ``excluded``."""
 
     services: int
     slices: int
-    but: tuple[ObjectKey, ...] = ()
+    excluded: tuple[ObjectKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ def build_proxy_lease(
     renewed: str,
     owner: OwnerReference | None,
 ) -> Lease:
-    """A new Lease. ``renewed`` is a time of the API; ``owner`` the Node, with which it goes."""
+    """Build a new Lease. ``renewed`` is a time of the API; ``owner`` the Node, with which it goes."""
     annotations = {
         names.PROGRAMMED_SERVICES_ANNOTATION: str(programmed.services),
         names.PROGRAMMED_SLICES_ANNOTATION: str(programmed.slices),
     }
-    if programmed.but:
-        annotations[names.NOT_PROGRAMMED_ANNOTATION] = ",".join("/".join(key) for key in programmed.but)
+    if programmed.excluded:
+        annotations[names.NOT_PROGRAMMED_ANNOTATION] = ",".join("/".join(key) for key in programmed.excluded)
     if proxy_name:
         annotations[names.PROXY_NAME_ANNOTATION] = proxy_name
     return Lease(
@@ -82,17 +82,19 @@ def build_proxy_lease(
 
 
 def parse_proxy_lease(lease: Lease) -> ProxyStatus:
-    """What a Lease says, whoever wrote it."""
-    said = lease.metadata.annotations or {}
-    services = parse_resource_version(said.get(names.PROGRAMMED_SERVICES_ANNOTATION))
-    slices = parse_resource_version(said.get(names.PROGRAMMED_SLICES_ANNOTATION))
+    """Read a Lease, whoever wrote it."""
+    annotations = lease.metadata.annotations or {}
+    services = parse_resource_version(annotations.get(names.PROGRAMMED_SERVICES_ANNOTATION))
+    slices = parse_resource_version(annotations.get(names.PROGRAMMED_SLICES_ANNOTATION))
     programmed = None
     if services is not None and slices is not None:
-        programmed = ProgrammedReport(services, slices, tuple(_keys(said.get(names.NOT_PROGRAMMED_ANNOTATION, ""))))
-    return ProxyStatus(lease.spec.holder_identity or "", said.get(names.PROXY_NAME_ANNOTATION, ""), programmed)
+        programmed = ProgrammedReport(
+            services, slices, tuple(_parse_keys(annotations.get(names.NOT_PROGRAMMED_ANNOTATION, "")))
+        )
+    return ProxyStatus(lease.spec.holder_identity or "", annotations.get(names.PROXY_NAME_ANNOTATION, ""), programmed)
 
 
-def _keys(text: str) -> Iterable[ObjectKey]:
+def _parse_keys(text: str) -> Iterable[ObjectKey]:
     for each in text.split(","):
         namespace, slash, name = each.partition("/")
         if slash:

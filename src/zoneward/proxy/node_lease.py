@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
 from zoneward.client.resources import LEASES
-from zoneward.client.writer import Writer, WriteTransport
+from zoneward.client.transport_interface import WriteTransport
+from zoneward.client.writer import Writer
 from zoneward.kube.objects import ObjectMeta, OwnerReference, format_micro_time
 from zoneward.kube.proxy_lease import RENEW_INTERVAL, ProgrammedReport, build_proxy_lease
 

@@ -29,7 +29,7 @@ from zoneward.client.auth.client_config import (
 )
 from zoneward.client.auth.credentials import Credentials, impersonation_headers
 from zoneward.client.auth.exec_plugin import run_plugin
-from zoneward.client.auth.tls import ClientCertificate, TlsContexts, unlisted_file
+from zoneward.client.auth.tls import ClientCertificate, TlsContexts, secret_file
 from zoneward.kube.input_error import InputError
 
 T = TypeVar("T")
@@ -96,9 +96,9 @@ def test_a_refused_token_is_replaced_by_what_its_file_says_by_now(tmp_path: Path
     async def tried() -> tuple[object, str | None]:
         found = credentials(UserInfo(token_file=str(file)))
         first = await found.current()
-        same = await found.other_than(first)
+        same = await found.replacement_for(first)
         file.write_text("another")
-        other = await found.other_than(first)
+        other = await found.replacement_for(first)
         assert other is not None
         return same, other.authorization
 
@@ -161,7 +161,9 @@ def test_a_plugin_gets_arguments_environment_and_cluster_and_gives_a_token(tmp_p
     command = script(
         tmp_path, f'printf %s "$KUBERNETES_EXEC_INFO" > "{tmp_path}/info"\n{answer(version, token="$1-$A")}'
     )
-    user = plugin(command, api_version=version, arguments=("x y",), environment=(("A", "b"),), is_told_cluster=True)
+    user = plugin(
+        command, api_version=version, arguments=("x y",), environment=(("A", "b"),), provides_cluster_info=True
+    )
     cluster = {
         "ca": PemReference("ca", data=b"PEM"),
         "tls_server_name": "name",
@@ -222,7 +224,7 @@ def test_many_requests_at_once_run_a_plugin_once_also_when_all_are_refused(tmp_p
     async def shown() -> list[set[str | None]]:
         found = credentials(plugin(command))
         first = await asyncio.gather(*(found.current() for _ in range(5)))
-        others = await asyncio.gather(*(found.other_than(first[0]) for _ in range(5)))
+        others = await asyncio.gather(*(found.replacement_for(first[0]) for _ in range(5)))
         return [{each.authorization for each in first}, {each.authorization for each in others if each}]
 
     assert asyncio.run(shown()) == [{"Bearer t1"}, {"Bearer t2"}]
@@ -233,7 +235,7 @@ def test_a_plugin_that_gives_the_refused_token_again_gives_nothing_to_try(tmp_pa
 
     async def other() -> object:
         found = credentials(plugin(command))
-        return await found.other_than(await found.current())
+        return await found.replacement_for(await found.current())
 
     assert asyncio.run(other()) is None
     assert (tmp_path / "runs").read_text() == "\n\n"
@@ -385,7 +387,7 @@ def test_a_secret_has_a_path_only_while_it_is_read(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     if not is_linux:
         monkeypatch.delattr(os, "memfd_create", raising=False)
-    with unlisted_file(b"secret") as path:
+    with secret_file(b"secret") as path:
         assert Path(path).read_bytes() == b"secret"
         on_disk = list(tmp_path.iterdir())
         assert [str(file) for file in on_disk] == ([] if is_linux else [path])

@@ -165,7 +165,7 @@ def test_all_fields_of_a_cluster_and_a_user_arrive(tmp_path: Path) -> None:
         command=str(tmp_path / "bin" / "login"),
         arguments=("--now",),
         environment=(("A", "1"),),
-        is_told_cluster=True,
+        provides_cluster_info=True,
         interactive="IfAvailable",
         install_hint="Install it: apt install login",
     )

@@ -114,7 +114,7 @@ def test_no_claim_says_more_than_the_kernel_has_and_all_is_claimed_in_the_end(
     def claim() -> ProgrammedReport:
         found = claimed(mark, waits={key for key in _SERVICES if missing(key)} - refused, refused=refused)
         assert found is not None
-        for key in set(_SERVICES) - set(found.but):
+        for key in set(_SERVICES) - set(found.excluded):
             for kind, at, _ in missing(key):
                 assert at > (found.services if kind == SERVICE else found.slices)
         return found

@@ -1,4 +1,4 @@
-"""How to reach one cluster, as values: what a kubeconfig or a service account comes down to."""
+"""How to reach one cluster and as whom: what a kubeconfig or a service account says, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ InteractiveMode = Literal["Never", "IfAvailable", "Always"]
 
 @dataclass(frozen=True, slots=True)
 class PemReference:
-    """Certificates or a key: ``data`` itself, or the ``path`` of the file that has it; ``place`` is the field."""
+    """Certificates or a key: the ``data``, or the ``path`` of the file that has it; ``place`` is the field."""
 
     place: str
     path: str | None = None
@@ -19,7 +19,7 @@ class PemReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInfo:
-    """``server`` has a scheme, and a path where the API lies below one. ``proxy`` None: as the environment says."""
+    """A cluster of a kubeconfig. ``server`` has a scheme, and maybe a path. ``proxy`` None: as the environment says."""
 
     server: str
     ca: PemReference | None = None
@@ -28,7 +28,7 @@ class ClusterInfo:
     proxy: str | None = None
     is_compressed: bool = True
     exec_config: Any = None
-    """What the kubeconfig wants exec plugins to be told, the extension ``client.authentication.k8s.io/exec``."""
+    """The extension ``client.authentication.k8s.io/exec`` of the cluster, which exec plugins get."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +39,14 @@ class ExecPluginConfig:
     command: str
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    is_told_cluster: bool = False
+    provides_cluster_info: bool = False
     interactive: InteractiveMode = "IfAvailable"
     install_hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpersonationConfig:
-    """Whom to act as; without ``user`` nobody."""
+    """The user to act as; an empty ``user`` for no impersonation."""
 
     user: str = ""
     uid: str = ""
@@ -56,7 +56,7 @@ class ImpersonationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserInfo:
-    """Who we are. A token file goes before ``token``, which serves until the file can be read."""
+    """A user of a kubeconfig. A token file wins over ``token``, which serves until the file can be read."""
 
     name: str = ""
     certificate: PemReference | None = None
@@ -70,7 +70,7 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """One cluster and who we are there. ``source``: the kubeconfig file that has the user, for messages."""
+    """One cluster, and the user to log in as. ``source``: the kubeconfig file that has the user, for messages."""
 
     cluster: ClusterInfo
     user: UserInfo
@@ -78,4 +78,4 @@ class ClientConfig:
     context: str = ""
     source: str = ""
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-    """Of the process: proxies and plugins read it."""
+    """The environment of the process: for the proxy settings and the plugins."""

@@ -1,4 +1,4 @@
-"""Who we are to the API server, request by request: what never changes, what a file says now, what a plugin gave."""
+"""The credentials of each request: a fixed token, password or certificate, a token file, or what a plugin returned."""
 
 import asyncio
 import base64
@@ -10,8 +10,8 @@ from urllib.parse import quote
 from zoneward.client.api_errors import NoCredentials
 from zoneward.client.auth.client_config import ClientConfig, ImpersonationConfig
 from zoneward.client.auth.exec_plugin import ExecCredential, run_plugin
-from zoneward.client.auth.rotated_files import RotatedFile
-from zoneward.client.auth.tls import ClientCertificate, PemReader
+from zoneward.client.auth.rotated_files import PemReader, RotatedFile
+from zoneward.client.auth.tls import ClientCertificate
 from zoneward.kube.input_error import InputError
 
 _PLAIN_IN_HEADER_NAMES = "!#$&'*+-.^_`|~"
@@ -26,7 +26,7 @@ class Identity:
 
 
 class Credentials:
-    """What is shown to the server. ``now`` is the wall clock, with a time zone; plugins' answers expire by it."""
+    """The credentials for the server. ``now`` is the wall clock, with a time zone; plugins' answers expire by it."""
 
     def __init__(self, access: ClientConfig, *, now: Callable[[], datetime], is_terminal: bool) -> None:
         user = access.user
@@ -40,33 +40,33 @@ class Credentials:
                 PemReader(user.certificate, source=access.source),
                 PemReader(user.key, source=access.source),
             )
-        self._given: ExecCredential | None = None
+        self._from_plugin: ExecCredential | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def current(self) -> Identity:
-        """What to show now. Runs the plugin where there is one and what it gave is none or expired.
+        """The credentials to send now. Runs the plugin where there is one and its answer is absent or expired.
 
         Raises NoCredentials.
         """
         try:
             if self._has_plugin:
                 async with self._one_at_a_time:
-                    if self._given is None or self._is_expired(self._given):
-                        self._given = await self._run()
+                    if self._from_plugin is None or self._is_expired(self._from_plugin):
+                        self._from_plugin = await self._run()
             return self._identity()
         except InputError as error:
             raise NoCredentials(error) from error
 
-    async def other_than(self, refused: Identity) -> Identity | None:
-        """What to try when the server refused with 401 what was shown; None: there is nothing else.
+    async def replacement_for(self, refused: Identity) -> Identity | None:
+        """What to try after the server refused credentials with 401; None: there are no others.
 
-        Of many requests that were refused at once, the first runs the plugin, and the others get what it gave.
+        Of many requests that were refused at once, the first runs the plugin, and the others share its answer.
         """
         try:
             if self._has_plugin:
                 async with self._one_at_a_time:
                     if self._identity() == refused:
-                        self._given = await self._run()
+                        self._from_plugin = await self._run()
             identity = self._identity()
         except InputError as error:
             raise NoCredentials(error) from error
@@ -79,7 +79,7 @@ class Credentials:
         return user.exec_plugin is not None and not (user.token or user.token_file or user.basic)
 
     def _identity(self) -> Identity:
-        given = self._given
+        given = self._from_plugin
         certificate = given.certificate if given else None
         if self._pair is not None:
             assert self._access.user.certificate is not None
@@ -115,7 +115,7 @@ class Credentials:
 
 
 def impersonation_headers(impersonation: ImpersonationConfig) -> list[tuple[str, str]]:
-    """The headers that ask to be taken for someone else; names of extras are escaped as client-go does it."""
+    """The headers for impersonation; names of extras are escaped as client-go escapes them."""
     if not impersonation.user:
         return []
     headers = [("Impersonate-User", impersonation.user)]

@@ -1,4 +1,4 @@
-"""Credential plugins: commands that log in somewhere and print what they got (client.authentication.k8s.io)."""
+"""Credential plugins: commands that log in somewhere and print credentials (client.authentication.k8s.io)."""
 
 import asyncio
 import base64
@@ -12,7 +12,8 @@ from subprocess import DEVNULL, PIPE
 from typing import Any, Final
 
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, ExecPluginConfig
-from zoneward.client.auth.tls import ClientCertificate, PemReader
+from zoneward.client.auth.rotated_files import PemReader
+from zoneward.client.auth.tls import ClientCertificate
 from zoneward.kube.document_fields import DocumentFields
 from zoneward.kube.input_error import InputError, show
 
@@ -20,14 +21,14 @@ TIME_LIMIT: Final = 60.0
 """Seconds for a plugin that asks nobody."""
 INTERACTIVE_TIME_LIMIT: Final = 300.0
 """Seconds for one that may ask a person, who has to find a browser or a phone first."""
-_LAST_WORDS: Final = 1.0
+_CLOSE_TIME_LIMIT: Final = 1.0
 MAX_OUTPUT: Final = 1 << 20
 """Bytes of what a plugin prints. A chain of certificates has some thousands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCredential:
-    """What a plugin gave; ``expires`` None: good until the server refuses it."""
+    """What a plugin returned; ``expires`` None: valid until the server refuses it."""
 
     token: str | None = field(repr=False)
     certificate: ClientCertificate | None
@@ -42,68 +43,68 @@ async def run_plugin(
     time_limit: float = TIME_LIMIT,
     interactive_time_limit: float = INTERACTIVE_TIME_LIMIT,
 ) -> ExecCredential:
-    """Raises InputError: no such command (with its install hint), failure, no answer in time, an answer of no use.
+    """Raises InputError: no such command (with its install hint), failure, no answer in time, an unusable answer.
 
     ``is_terminal``: a person sits at our standard input. Then, unless the plugin wants it otherwise, it has the
-    terminal to itself; else it runs without input, and the last line of what it says of errors goes into ours.
+    terminal to itself; else it runs without input, and the last line of its error output becomes part of the error.
     """
     interactive = is_terminal and plugin.interactive != "Never"
     if plugin.interactive == "Always" and not is_terminal:
         raise _error(access, plugin, "expected a terminal to log in at (interactiveMode Always), got none")
     limit = interactive_time_limit if interactive else time_limit
-    process = await _started(plugin, access, interactive=interactive)
+    process = await _start(plugin, access, interactive=interactive)
     try:
         async with asyncio.timeout(limit):
-            output, errors = await _said(process)
+            output, errors = await _read_pipes(process)
             await process.wait()
     except (TimeoutError, asyncio.CancelledError) as error:
         await _end(process, is_group=not interactive)
         if isinstance(error, TimeoutError):
             raise _error(access, plugin, f"expected credentials within {limit:g} s, got none") from None
         raise
-    except _TooMuch:
+    except _OutputTooLarge:
         await _end(process, is_group=not interactive)
         raise _error(access, plugin, f"expected credentials of at most {MAX_OUTPUT >> 20} MiB, got more") from None
     if process.returncode:
         ending = f"exit status {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
-        told = errors.decode("utf-8", "replace").strip().splitlines()
-        raise _error(access, plugin, f"expected exit status 0, got {ending}" + (f": {told[-1]}" if told else ""))
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        raise _error(access, plugin, f"expected exit status 0, got {ending}" + (f": {lines[-1]}" if lines else ""))
     return _credential(output, plugin, access)
 
 
-class _TooMuch(Exception):  # noqa: N818  (it never leaves this module)
+class _OutputTooLarge(Exception):  # noqa: N818  (it never leaves this module)
     """A plugin prints without end."""
 
 
-async def _said(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
-    """What it prints, and the end of what it says of errors. Raises _TooMuch."""
+async def _read_pipes(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+    """The output, and the end of the error output. Raises _OutputTooLarge."""
     try:
         async with asyncio.TaskGroup() as group:
-            output = group.create_task(_output(process.stdout))
-            errors = group.create_task(_end_of(process.stderr))
+            output = group.create_task(_read_output(process.stdout))
+            errors = group.create_task(_read_tail(process.stderr))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return output.result(), errors.result()
 
 
-async def _output(stream: asyncio.StreamReader | None) -> bytes:
+async def _read_output(stream: asyncio.StreamReader | None) -> bytes:
     assert stream is not None
     found = bytearray()
     while block := await stream.read(1 << 16):
         found += block
         if len(found) > MAX_OUTPUT:
-            raise _TooMuch
+            raise _OutputTooLarge
     return bytes(found)
 
 
-async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
+async def _read_tail(stream: asyncio.StreamReader | None) -> bytes:
     found = b""
     while stream is not None and (block := await stream.read(1 << 16)):
         found = (found + block)[-(1 << 16) :]
     return found
 
 
-async def _started(plugin: ExecPluginConfig, access: ClientConfig, *, interactive: bool) -> asyncio.subprocess.Process:
+async def _start(plugin: ExecPluginConfig, access: ClientConfig, *, interactive: bool) -> asyncio.subprocess.Process:
     environment = {**access.environment, **dict(plugin.environment)}
     environment["KUBERNETES_EXEC_INFO"] = _info(plugin, access, interactive=interactive)
     try:
@@ -133,19 +134,19 @@ async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
             process.kill()
     # To the end of its pipes: only then asyncio lets go of them.
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LAST_WORDS):
+        async with asyncio.timeout(_CLOSE_TIME_LIMIT):
             await process.communicate()
 
 
 def _info(plugin: ExecPluginConfig, access: ClientConfig, *, interactive: bool) -> str:
     spec: dict[str, Any] = {"interactive": interactive}
-    if plugin.is_told_cluster:
+    if plugin.provides_cluster_info:
         spec["cluster"] = _cluster_info(access.cluster, access.source)
     return json.dumps({"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec})
 
 
 def _cluster_info(cluster: ClusterInfo, source: str) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    info: dict[str, Any] = {
         "server": cluster.server,
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure or None,
@@ -154,8 +155,8 @@ def _cluster_info(cluster: ClusterInfo, source: str) -> dict[str, Any]:
         "config": cluster.exec_config,
     }
     if cluster.ca:
-        told["certificate-authority-data"] = base64.b64encode(PemReader(cluster.ca, source=source).read()).decode()
-    return {name: value for name, value in told.items() if value is not None}
+        info["certificate-authority-data"] = base64.b64encode(PemReader(cluster.ca, source=source).read()).decode()
+    return {name: value for name, value in info.items() if value is not None}
 
 
 def _credential(output: bytes, plugin: ExecPluginConfig, access: ClientConfig) -> ExecCredential:

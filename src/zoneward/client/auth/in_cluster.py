@@ -1,4 +1,4 @@
-"""A pod's own access to its cluster: the service account that the kubelet mounts."""
+"""The configuration of a Pod for its own cluster: the service account that the kubelet mounts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def in_cluster_config(*, environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ClientConfig | None:
-    """None where this is no pod, or one without a service account. Raises InputError where files are unreadable.
+    """The configuration; None outside of a Pod, or in one without a service account. Raises InputError.
 
     The conditions are client-go's (``rest.InClusterConfig``): address and port in the environment, and a token file.
     """
@@ -23,7 +23,7 @@ def in_cluster_config(*, environment: Mapping[str, str], directory: str = SERVIC
     return ClientConfig(
         cluster=ClusterInfo(
             server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-            # Without the file, as in client-go, the system's authorities have to do.
+            # Without the file, as in client-go, the system's authorities serve.
             ca=PemReference("ca.crt", path=str(ca)) if ca.is_file() else None,
         ),
         user=UserInfo(name="service account", token_file=str(token)),

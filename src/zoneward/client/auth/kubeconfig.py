@@ -1,4 +1,4 @@
-"""kubeconfig files, merged as kubectl merges them, down to the one cluster and user that a context names."""
+"""Reads kubeconfig files, merged as kubectl merges them: the cluster and the user that a context names."""
 
 import os
 from collections.abc import Mapping
@@ -37,27 +37,27 @@ def load_client_config(
     """The cluster and user of a context. Raises InputError with file, field, what was expected and what was there.
 
     ``kubeconfig``, ``context`` and ``impersonate`` are what kubectl calls ``--kubeconfig``, ``--context`` and ``--as``.
-    Without ``kubeconfig`` the files of ``$KUBECONFIG`` count, else ``~/.kube/config``; those that do not exist are
-    passed over. Without any context, the service account of the pod we run in.
+    Without ``kubeconfig`` it reads the files of ``$KUBECONFIG``, else ``~/.kube/config``; files that do not
+    exist are skipped. Without any context, the service account of the Pod that this runs in.
     """
     files = [kubeconfig] if kubeconfig else _files(environment)
-    merged = _Merged.of(files, must_exist=bool(kubeconfig))
+    merged = _MergedKubeconfig.of(files, must_exist=bool(kubeconfig))
     name = context or merged.current
-    access = None
+    config = None
     if name:
-        access = merged.access(name)
+        config = merged.config(name)
     elif not kubeconfig:
-        access = in_cluster_config(environment=environment, directory=service_account)
-    if access is None:
+        config = in_cluster_config(environment=environment, directory=service_account)
+    if config is None:
         source = os.pathsep.join(merged.read or files)
         raise InputError(source, "expected a current-context, or --context NAME, got none")
-    user = access.user
+    user = config.user
     if impersonate:
         if not impersonate.isprintable():
             raise InputError("--as", f"expected the name of a user, got {show(impersonate)}")
         # kubectl, too, leaves groups, uid and extras of the file as they are.
         user = replace(user, impersonation=replace(user.impersonation, user=impersonate))
-    return replace(access, user=user, environment=environment)
+    return replace(config, user=user, environment=environment)
 
 
 def _files(environment: Mapping[str, str]) -> list[str]:
@@ -66,8 +66,8 @@ def _files(environment: Mapping[str, str]) -> list[str]:
     return files or [str(Path(environment.get("HOME", "/"), ".kube", "config"))]
 
 
-class _Merged:
-    """Entries of all files by section and name. Of entries with one name the first file's counts, whole."""
+class _MergedKubeconfig:
+    """The entries of all files by section and name; of entries with the same name, the first file's counts."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
@@ -75,7 +75,7 @@ class _Merged:
         self._entries: dict[str, dict[str, DocumentFields]] = {section: {} for section in _SECTIONS}
 
     @classmethod
-    def of(cls, files: list[str], *, must_exist: bool) -> "_Merged":
+    def of(cls, files: list[str], *, must_exist: bool) -> "_MergedKubeconfig":
         merged = cls()
         for file in files:
             document = _document(file, must_exist=must_exist)
@@ -83,9 +83,9 @@ class _Merged:
                 merged._add(document)
         return merged
 
-    def access(self, context: str) -> ClientConfig:
-        """The access that a context gives, its ``environment`` still empty."""
-        chosen = self._entry("contexts", context, asked_by=self.read[0] if self.read else "no kubeconfig file")
+    def config(self, context: str) -> ClientConfig:
+        """The configuration of a context, its ``environment`` still empty."""
+        chosen = self._entry("contexts", context, named_in=self.read[0] if self.read else "no kubeconfig file")
         cluster = self._named(chosen, "cluster", "clusters")
         user = self._named(chosen, "user", "users") if chosen.text("user") else None
         return ClientConfig(
@@ -112,17 +112,17 @@ class _Merged:
             self._entries[section] = found | self._entries[section]
 
     def _named(self, chosen: DocumentFields, field: str, section: str) -> DocumentFields:
-        return self._entry(section, chosen.required(field, f"the name of a {field}"), asked_by=chosen)
+        return self._entry(section, chosen.required(field, f"the name of a {field}"), named_in=chosen)
 
-    def _entry(self, section: str, name: str, *, asked_by: DocumentFields | str) -> DocumentFields:
+    def _entry(self, section: str, name: str, *, named_in: DocumentFields | str) -> DocumentFields:
         entries = self._entries[section]
         if name in entries:
             return entries[name]
         known = ", ".join(list(entries)[:5]) + (", ..." if len(entries) > 5 else "")
         expected = f"one of the {section} ({known or 'there are none'})"
-        if isinstance(asked_by, DocumentFields):
-            raise asked_by.error(_SECTIONS[section], expected, show(name))
-        raise InputError(asked_by, "context", f"expected {expected}, got {show(name)}")
+        if isinstance(named_in, DocumentFields):
+            raise named_in.error(_SECTIONS[section], expected, show(name))
+        raise InputError(named_in, "context", f"expected {expected}, got {show(name)}")
 
 
 def _document(file: str, *, must_exist: bool) -> DocumentFields | None:
@@ -243,7 +243,7 @@ def _exec_from(fields: DocumentFields) -> ExecPluginConfig:
         command=_beside(fields.source, command) if os.sep in command else command,
         arguments=fields.texts("args"),
         environment=tuple((pair.required("name"), pair.text("value", is_secret=True)) for pair in fields.items("env")),
-        is_told_cluster=fields.flag("provideClusterInfo"),
+        provides_cluster_info=fields.flag("provideClusterInfo"),
         interactive=_interactive_mode(fields, is_required=version == EXEC_VERSIONS[0]),
         install_hint=" ".join(fields.text("installHint").split()),
     )

@@ -1,7 +1,8 @@
-"""A small file that others replace while we run: a token, a certificate."""
+"""Small files that others replace while we run: tokens, certificates, keys."""
 
 import os
 
+from zoneward.client.auth.client_config import PemReference
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import read_small
 
@@ -11,7 +12,7 @@ _LARGEST = 1 << 20
 class RotatedFile:
     """Its bytes, read again when it changes. Once read, it keeps its last bytes while the file is gone or unreadable.
 
-    Looking costs a ``stat``. It follows links, so what Kubernetes does to mounted volumes (another directory behind
+    A check costs a ``stat``. It follows links, so what Kubernetes does to mounted volumes (another directory behind
     the link ``..data``) is a change of inode.
     """
 
@@ -35,3 +36,15 @@ class RotatedFile:
                     self._source, self._place, f"expected a readable file {self._path}, got: {problem}"
                 ) from None
         return self._bytes or b""
+
+
+class PemReader:
+    """The bytes of a `PemReference`, read again when its file changes."""
+
+    def __init__(self, pem: PemReference, *, source: str) -> None:
+        self._data = pem.data
+        self._file = RotatedFile(pem.path or "", place=pem.place, source=source)
+
+    def read(self) -> bytes:
+        """Raises InputError."""
+        return self._file.read() if self._data is None else self._data

@@ -1,4 +1,4 @@
-"""TLS contexts: whom we trust, and what we show of ourselves."""
+"""TLS contexts: which authorities we trust, and which client certificate we present."""
 
 import os
 import re
@@ -11,11 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from zoneward.client.auth.client_config import ClientConfig, PemReference
-from zoneward.client.auth.rotated_files import RotatedFile
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.auth.rotated_files import PemReader
 from zoneward.kube.input_error import InputError
 
 _OPEN_FILES: Final = Path("/proc/self/fd")
+PEM_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_UTC_TIME: Final = 0x17
+_VERSION: Final = 0xA0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +30,10 @@ class ClientCertificate:
     place: str = field(default="client-certificate", compare=False)
 
 
-class PemReader:
-    """Bytes of a PemReference, read again when its file changes."""
-
-    def __init__(self, pem: PemReference, *, source: str) -> None:
-        self._data = pem.data
-        self._file = RotatedFile(pem.path or "", place=pem.place, source=source)
-
-    def read(self) -> bytes:
-        """Raises InputError."""
-        return self._file.read() if self._data is None else self._data
-
-
 class TlsContexts:
-    """The context for a client certificate, the same one until the certificate or the authorities change.
+    """The context for a client certificate; the same object until the certificate or the authorities change.
 
-    A pool of connections sees by the context which ones are for whom.
+    A pool of connections tells by the context which connections it may use.
     """
 
     def __init__(self, access: ClientConfig) -> None:
@@ -85,14 +76,14 @@ class TlsContexts:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if certificate is not None:
-            self._show(certificate, context)
+            self._load_certificate(certificate, context)
         return context
 
-    def _show(self, certificate: ClientCertificate, context: ssl.SSLContext) -> None:
+    def _load_certificate(self, certificate: ClientCertificate, context: ssl.SSLContext) -> None:
         try:
             with ExitStack() as files:
-                chain = files.enter_context(unlisted_file(certificate.chain))
-                key = files.enter_context(unlisted_file(certificate.key))
+                chain = files.enter_context(secret_file(certificate.chain))
+                key = files.enter_context(secret_file(certificate.key))
                 # Without a password OpenSSL would ask the terminal for one, and everything would stand still.
                 context.load_cert_chain(chain, key, password="")
         except (OSError, ValueError) as error:
@@ -111,7 +102,7 @@ def _authorities(pem: bytes | None) -> str | None:
 
 
 @contextmanager
-def unlisted_file(data: bytes) -> Iterator[str]:
+def secret_file(data: bytes) -> Iterator[str]:
     """A path at which OpenSSL can read a secret, for as long as it needs. On Linux it never gets to a disk.
 
     Elsewhere it is a temporary file that only its owner can read.
@@ -133,11 +124,7 @@ def _problem(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-# --- Until when a certificate is valid. The standard library tells that of no certificate of our own. ---
-
-PEM_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_UTC_TIME: Final = 0x17
-_VERSION: Final = 0xA0
+# --- the expiry of our own certificate, which the standard library does not read --------------------------------------
 
 
 def certificate_expiry(pem: bytes) -> datetime | None:

@@ -23,8 +23,8 @@ from zoneward.client.resources import (
     WatchedResource,
     WatchedT,
 )
-from zoneward.client.transport_interface import ReadTransport
-from zoneward.client.writer import WriteOutcome, Writer, WriteTransport, write_outcome
+from zoneward.client.transport_interface import ReadTransport, WriteTransport
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.handover.adoption import (
     Await,
     ChangeService,

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
 from zoneward.client.resources import LEASES
-from zoneward.client.writer import WriteOutcome, Writer, WriteTransport, write_outcome
+from zoneward.client.transport_interface import WriteTransport
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.leader.election import Claim, Seen, Timing, Wait, decide, release, seen
 from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, format_micro_time
 

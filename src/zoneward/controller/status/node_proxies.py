@@ -48,7 +48,7 @@ class Proxies:
         return sorted(
             node
             for node, has in self.nodes.items()
-            if has.services < services or has.slices < slices or service in has.but
+            if has.services < services or has.slices < slices or service in has.excluded
         )
 
 
@@ -135,7 +135,7 @@ class NodeProxies:
             nodes,
             services=min((each.services for each in nodes.values()), default=-1),
             slices=min((each.slices for each in nodes.values()), default=-1),
-            unable=frozenset(key for each in nodes.values() for key in each.but),
+            unable=frozenset(key for each in nodes.values() for key in each.excluded),
         )
 
     def _listed(self) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from zoneward.client.api_errors import ApiError, Forbidden, NotFound
 from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, ApiResource
-from zoneward.client.writer import WriteTransport
+from zoneward.client.transport_interface import WriteTransport
 from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 
 Right = tuple[str, ApiResource[Any]] | tuple[str, ApiResource[Any], str]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from zoneward.client.api_errors import ApiError, CallFailed
-from zoneward.client.writer import WriteTransport
+from zoneward.client.transport_interface import WriteTransport
 
 _NO_QUERY: Final[Mapping[str, str]] = {}
 _GATEWAY_TIMEOUT: Final = 504
