@@ -13,7 +13,7 @@ from zoneward.client.list_pager import (
     LIMITS,
     MAX_RESTARTS,
     ListLimits,
-    ListOptions,
+    ListScope,
     list_all,
     list_pages,
     list_resources,
@@ -38,7 +38,7 @@ async def names(
     client: AClient, resource: WatchedResource[WatchedT], *, size: int = 500, namespace: str | None = None
 ) -> list[str]:
     return [
-        thing.metadata.name for thing in await list_all(client, resource, ListOptions(namespace=namespace), size=size)
+        thing.metadata.name for thing in await list_all(client, resource, ListScope(namespace=namespace), size=size)
     ]
 
 
@@ -71,7 +71,7 @@ def test_one_namespace_alone_is_asked_for() -> None:
 
 def test_all_pages_are_of_what_a_selector_selects() -> None:
     _, queries = with_server(
-        filled(10), lambda client: list_all(client, PODS, ListOptions(label_selector="app=a"), size=4)
+        filled(10), lambda client: list_all(client, PODS, ListScope(label_selector="app=a"), size=4)
     )
     assert len(queries) > 1
     assert all(query["labelSelector"] == "app=a" for query in queries)

@@ -11,7 +11,7 @@ from tests.client.a_server import AServer, Fault
 from tests.client.recording import Recording, until
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, SilentConnection
-from zoneward.client.list_pager import ListOptions
+from zoneward.client.list_pager import ListScope
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import PODS, LivePod
@@ -161,7 +161,7 @@ def test_a_namespace_alone_is_watched() -> None:
         scene.put("d")
         await until(lambda: len(scene.store) == 4)
 
-    scene = play(act, options=ListOptions(namespace="shop"))
+    scene = play(act, options=ListScope(namespace="shop"))
     assert set(scene.seen.names("added")) == {*"abcd"}
     assert {path for path, _ in scene.client.asked} == {"/api/v1/namespaces/shop/pods"}
 

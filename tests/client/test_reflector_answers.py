@@ -11,7 +11,7 @@ import pytest
 from tests.client.recording import Recording
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, TooManyRequests, UnexpectedResponse, Unreachable
-from zoneward.client.list_pager import ListOptions
+from zoneward.client.list_pager import ListScope
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import NODES, PODS, LivePod
@@ -246,5 +246,5 @@ def test_an_event_without_a_version_is_no_event() -> None:
 
 
 def test_nodes_are_in_no_namespace() -> None:
-    reflector = Reflector(Scripted(), NODES, ObjectStore(), options=ListOptions(namespace="shop"))
+    reflector = Reflector(Scripted(), NODES, ObjectStore(), options=ListScope(namespace="shop"))
     assert reflector._path == "/api/v1/nodes"

@@ -13,7 +13,7 @@ from tests.contract.objects import a_node
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
-from zoneward.client.list_pager import ListOptions
+from zoneward.client.list_pager import ListScope
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.reflector import Reflector
 from zoneward.client.resources import LEASES, NODES, LiveNode
@@ -66,7 +66,7 @@ def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(s
             link,
             LEASES,
             store,
-            options=ListOptions(label_selector="color=red"),
+            options=ListScope(label_selector="color=red"),
             features=ServerFeatures(streams_lists=streams_lists),
         )
         running = asyncio.create_task(reflector.run())
@@ -104,7 +104,7 @@ def test_a_cache_may_hold_one_node_of_many(streams_lists: bool) -> None:
         following = run_informers(
             link,
             cache,
-            options={NODES.kind: ListOptions(field_selector="metadata.name=n2")},
+            options={NODES.kind: ListScope(field_selector="metadata.name=n2")},
             features=ServerFeatures(streams_lists=streams_lists),
         )
         running = asyncio.create_task(following)

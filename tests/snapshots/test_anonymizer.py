@@ -46,7 +46,7 @@ from zoneward.sample import cluster
 from zoneward.snapshots import public_values
 from zoneward.snapshots.anonymizer import anonymized
 from zoneward.snapshots.cluster_snapshot import Snapshot
-from zoneward.snapshots.pseudonyms import Gathering
+from zoneward.snapshots.pseudonyms import NameCollector
 from zoneward.snapshots.snapshot_writer import iter_documents
 
 # --- nothing of it is left --------------------------------------------------------------------------------------------
@@ -209,10 +209,10 @@ IPV6: Final = st.ip_addresses(v=6).map(str) | st.from_regex(r"fd00::1000:100[0-9
 
 @given(NAMES)
 def test_names_are_replaced_one_to_one_in_the_same_order_with_as_many_characters_each(texts: set[str]) -> None:
-    gathering = Gathering()
+    collector = NameCollector()
     for text in texts:
-        assert gathering.name("pod", text) == text
-    known = gathering.pseudonyms()
+        assert collector.name("pod", text) == text
+    known = collector.pseudonyms()
     found = [known.name("pod", text) for text in sorted(texts)]
     assert found == sorted(set(found))
     assert len({len(each) for each in found}) <= 1
@@ -224,10 +224,10 @@ def test_names_are_replaced_one_to_one_in_the_same_order_with_as_many_characters
 def test_addresses_are_replaced_by_valid_ones_of_the_same_family_in_the_same_order(
     four: set[str], six: set[str]
 ) -> None:
-    gathering = Gathering()
+    collector = NameCollector()
     for text in (*four, *six):
-        gathering.name("address", text)
-    known = gathering.pseudonyms()
+        collector.name("address", text)
+    known = collector.pseudonyms()
     for version, texts in ((4, four), (6, six)):
         found = [known.name("address", text) for text in sorted(texts)]
         assert found == sorted(set(found))
@@ -237,10 +237,10 @@ def test_addresses_are_replaced_by_valid_ones_of_the_same_family_in_the_same_ord
 
 def test_very_many_addresses_stay_in_order_and_private() -> None:
     texts = [f"192.168.{high}.{low}" for high in range(200) for low in range(200)]
-    gathering = Gathering()
+    collector = NameCollector()
     for text in texts:
-        gathering.name("address", text)
-    known = gathering.pseudonyms()
+        collector.name("address", text)
+    known = collector.pseudonyms()
     found = [known.name("address", text) for text in sorted(texts)]
     assert found == sorted(set(found))
     assert all(ip_address(each).is_private for each in found)
@@ -248,11 +248,11 @@ def test_very_many_addresses_stay_in_order_and_private() -> None:
 
 @given(st.sets(st.from_regex(r"(cart)?-?[-.a-z0-9]{0,4}", fullmatch=True).filter(bool), min_size=1))
 def test_slices_keep_their_order_and_their_place_around_those_that_a_plan_would_make_up(texts: set[str]) -> None:
-    gathering = Gathering()
-    gathering.name("service", "cart")
+    collector = NameCollector()
+    collector.name("service", "cart")
     for text in texts:
-        gathering.slice("cart", text)
-    known = gathering.pseudonyms()
+        collector.slice("cart", text)
+    known = collector.pseudonyms()
     service = known.name("service", "cart")
     found = [known.slice("cart", text) for text in sorted(texts)]
     assert found == sorted(set(found))
@@ -263,12 +263,12 @@ def test_slices_keep_their_order_and_their_place_around_those_that_a_plan_would_
 
 
 def test_slices_of_different_services_and_of_none_have_different_names() -> None:
-    gathering = Gathering()
+    collector = NameCollector()
     for service in ("a", "a-b", "b", ""):
-        gathering.name("service", service)
+        collector.name("service", service)
         for text in ("a-b-1", "a-1", "b", "x"):
-            gathering.slice(service, text)
-    known = gathering.pseudonyms()
+            collector.slice(service, text)
+    known = collector.pseudonyms()
     found = [known.slice(service, text) for service in ("a", "a-b", "b", "") for text in ("a-b-1", "a-1", "b", "x")]
     assert len(set(found)) == len(found)
 

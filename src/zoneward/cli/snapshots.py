@@ -32,7 +32,7 @@ def snapshot_for(options: Options) -> Snapshot:
         return Snapshot.of(read_objects("the sample", cluster().read_bytes(), skipped=skipped), skipped=skipped)
     if options.files:
         return read_snapshot(options.files, stdin=sys.stdin.buffer)
-    from zoneward.snapshots.live_cluster import read_cluster
+    from zoneward.snapshots.cluster_snapshot import read_cluster
 
     access, namespace = access_for(options)
     return read_cluster(access, namespace=namespace)

@@ -21,7 +21,7 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.error_messages import redacted_server, to_input_error
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
-from zoneward.client.list_pager import ListOptions
+from zoneward.client.list_pager import ListScope
 from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.transport import Transport
@@ -95,7 +95,7 @@ async def _watch(
             run_informers(
                 standing,
                 cache,
-                options=ListOptions(namespace=namespace),
+                options=ListScope(namespace=namespace),
                 settings=ReflectorSettings(fail_fast=True),
                 on_error=standing.trouble,
             ),

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn, Protocol
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.list_pager import EVERYTHING, ListOptions
+from zoneward.client.list_pager import EVERYTHING, ListScope
 from zoneward.client.reflector import (
     Reflector,
     ReflectorRuntime,
@@ -33,7 +33,7 @@ async def run_informers(
     transport: ReadTransport,
     target: InformerTarget,
     *,
-    options: ListOptions | Mapping[str, ListOptions] = EVERYTHING,
+    options: ListScope | Mapping[str, ListScope] = EVERYTHING,
     features: ServerFeatures | None = None,
     settings: ReflectorSettings | None = None,
     runtime: ReflectorRuntime | None = None,
@@ -42,7 +42,7 @@ async def run_informers(
 ) -> NoReturn:
     """Fill the target and keep it current until cancelled; all kinds are listed at the same time.
 
-    ``options`` are those of every kind, or by kind (``{"Node": ListOptions(field_selector="metadata.name=n1")}``).
+    ``options`` are those of every kind, or by kind (``{"Node": ListScope(field_selector="metadata.name=n1")}``).
     ``on_error`` and ``on_version`` are those of a `Reflector`. Raises the first CallFailed that another attempt does
     not change (see `Reflector`), and whatever a handler of the target raises.
     """
@@ -53,7 +53,7 @@ async def run_informers(
             transport,
             resource,
             target.store(resource),  # type: ignore[misc]
-            options=options if isinstance(options, ListOptions) else options.get(resource.kind, EVERYTHING),
+            options=options if isinstance(options, ListScope) else options.get(resource.kind, EVERYTHING),
             features=shared,
             settings=settings,
             runtime=runtime,

@@ -31,7 +31,7 @@ LIMITS: Final = ListLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
+class ListScope:
     """Which objects of a kind are listed and watched. ``namespace`` None: all; a kind without namespaces ignores it.
 
     Selectors are the API's: ``app=cart``, ``metadata.name=n1``.
@@ -48,7 +48,7 @@ class ListOptions:
         return {name: selector for name, selector in selectors.items() if selector}
 
 
-EVERYTHING: Final = ListOptions()
+EVERYTHING: Final = ListScope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class _Extent:
 async def list_pages(
     transport: ReadTransport,
     resource: WatchedResource[WatchedT],
-    options: ListOptions = EVERYTHING,
+    options: ListScope = EVERYTHING,
     *,
     size: int = PAGE_SIZE,
     limits: ListLimits = LIMITS,
@@ -137,7 +137,7 @@ async def list_pages(
 async def list_all(
     transport: ReadTransport,
     resource: WatchedResource[WatchedT],
-    options: ListOptions = EVERYTHING,
+    options: ListScope = EVERYTHING,
     *,
     size: int = PAGE_SIZE,
     on_unreadable: UnreadableHandler | None = None,
@@ -164,7 +164,7 @@ async def list_all(
 async def list_resources(
     transport: ReadTransport,
     resources: Iterable[AnyWatchedResource],
-    options: ListOptions = EVERYTHING,
+    options: ListScope = EVERYTHING,
     *,
     on_unreadable: UnreadableHandler | None = None,
 ) -> tuple[CachedObject, ...]:

@@ -34,7 +34,7 @@ from zoneward.client.api_errors import (
     TooManyRequests,
     UnexpectedResponse,
 )
-from zoneward.client.list_pager import EVERYTHING, LIMITS, ListOptions, list_pages
+from zoneward.client.list_pager import EVERYTHING, LIMITS, ListScope, list_pages
 from zoneward.client.list_watch_decoder import Bookmark, UnreadableObject, decode_watch_event
 from zoneward.client.resources import WatchedResource, WatchedT, WatchedT_contra, object_key_of
 from zoneward.client.transport_interface import ReadTransport, ServerFeatures
@@ -101,7 +101,7 @@ class Reflector(Generic[WatchedT]):
         resource: WatchedResource[WatchedT],
         store: ReflectorStore[WatchedT],
         *,
-        options: ListOptions = EVERYTHING,
+        options: ListScope = EVERYTHING,
         features: ServerFeatures | None = None,
         settings: ReflectorSettings | None = None,
         runtime: ReflectorRuntime | None = None,

@@ -162,7 +162,7 @@ def _resolved(text: str) -> object:
     return text if construct is None else construct(_resolver, yaml.ScalarNode(tag, text))
 
 
-class _Window:
+class _InputWindow:
     """What lies behind an offset, as a file: given bytes, the parser would copy them all."""
 
     def __init__(self, data: bytes | bytearray, start: int) -> None:
@@ -175,7 +175,7 @@ class _Window:
 
 
 def _events(data: bytes | bytearray, start: int) -> _Next:
-    next_event: _Next = Loader(_Window(data, start)).get_event
+    next_event: _Next = Loader(_InputWindow(data, start)).get_event
     return next_event
 
 
@@ -283,7 +283,7 @@ def _too_deep(event: _Event) -> _Refused:
 
 def _loaded(data: bytes | bytearray, start: int) -> Iterator[object]:
     """Each document with all of its fields, each looked at before it is built."""
-    events, loader = _events(data, start), Loader(_Window(data, start))
+    events, loader = _events(data, start), Loader(_InputWindow(data, start))
     while True:
         _check_document(events)
         if not loader.check_data():

@@ -46,16 +46,16 @@ from zoneward.kube.objects import (
 )
 from zoneward.snapshots import public_values
 from zoneward.snapshots.cluster_snapshot import Snapshot
-from zoneward.snapshots.pseudonyms import Gathering, Kind, Names
+from zoneward.snapshots.pseudonyms import NameCollector, NameKind, NameMap
 
-_LABEL_NAMES: Final[Mapping[str, Kind]] = {
+_LABEL_NAMES: Final[Mapping[str, NameKind]] = {
     names.SERVICE_NAME_LABEL: "service",
     **dict.fromkeys(public_values.NODE_LABELS, "node"),
     **dict.fromkeys(public_values.ZONE_LABELS, "zone"),
     **dict.fromkeys(public_values.REGION_LABELS, "region"),
 }
 """Labels whose values name something."""
-_OWNERS: Final[dict[str, Kind]] = {"Service": "service", "Endpoints": "service", "Node": "node"}
+_OWNERS: Final[dict[str, NameKind]] = {"Service": "service", "Endpoints": "service", "Node": "node"}
 """Endpoints have the name of their Service."""
 
 
@@ -65,27 +65,27 @@ def anonymized(snapshot: Snapshot, *, words: Collection[str] = ()) -> Snapshot:
     ``words``: all that decisions know by name (approaches, heuristics, reasons), which may stand in settings and in
     what was told of them.
     """
-    gathering = Gathering()
+    collector = NameCollector()
     # The same walk twice: what is replaced in the second was met in the first.
-    _rewritten(snapshot, gathering, words)
-    return _rewritten(snapshot, gathering.pseudonyms(), words)
+    _anonymize(snapshot, collector, words)
+    return _anonymize(snapshot, collector.pseudonyms(), words)
 
 
-def _rewritten(snapshot: Snapshot, known: Names, words: Collection[str]) -> Snapshot:
-    rewriting = _Rewriting(known, words)
+def _anonymize(snapshot: Snapshot, known: NameMap, words: Collection[str]) -> Snapshot:
+    anonymizer = _Anonymizer(known, words)
     return Snapshot(
-        services=tuple(map(rewriting.service, snapshot.services)),
-        nodes=tuple(map(rewriting.node, snapshot.nodes)),
-        pods=tuple(map(rewriting.pod, snapshot.pods)),
-        slices=tuple(map(rewriting.endpoint_slice, snapshot.slices)),
+        services=tuple(map(anonymizer.service, snapshot.services)),
+        nodes=tuple(map(anonymizer.node, snapshot.nodes)),
+        pods=tuple(map(anonymizer.pod, snapshot.pods)),
+        slices=tuple(map(anonymizer.endpoint_slice, snapshot.slices)),
         lists_pods=snapshot.lists_pods,
     )
 
 
-class _Rewriting:
+class _Anonymizer:
     """Objects as they are with other names; whoever knows the names is asked for each."""
 
-    def __init__(self, known: Names, words: Collection[str]) -> None:
+    def __init__(self, known: NameMap, words: Collection[str]) -> None:
         self._known = known
         self._name = known.name
         self._words = frozenset(words)

@@ -1,13 +1,14 @@
-"""A cluster as files show it: what ``kubectl get services,nodes,pods,endpointslices -A -o yaml`` prints."""
+"""The objects of a cluster at one moment, from files (what ``kubectl get -o yaml`` prints) or from its API server."""
 
 import gc
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from types import MappingProxyType
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
@@ -15,6 +16,9 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
 from zoneward.kube.object_reader import object_title, read_objects
 from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, node_zone
+
+if TYPE_CHECKING:
+    from zoneward.client.auth.client_config import ClientConfig
 
 MAX_WARNINGS: Final = 20
 """Warnings about single objects; of the others only the number is reported."""
@@ -75,10 +79,10 @@ class Snapshot:
 
         ``skipped`` is looked at last, so that ``of(read(source, data, skipped=count), skipped=count)`` says all.
         """
-        gathering = _Gathering()
+        builder = _SnapshotBuilder()
         for thing in objects:
-            gathering.add(thing, "")
-        return gathering.snapshot(skipped or {}, lists_pods=lists_pods, more_warnings=tuple(warnings))
+            builder.add(thing, "")
+        return builder.snapshot(skipped or {}, lists_pods=lists_pods, more_warnings=tuple(warnings))
 
     @property
     def has_pods(self) -> bool:
@@ -131,14 +135,14 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
 
     Of an object that is given twice the later one counts, in the place of the first, with a warning.
     """
-    gathering, skipped, sources = _Gathering(), Counter[str](), list[str]()
-    with _without_collector():
+    builder, skipped, sources = _SnapshotBuilder(), Counter[str](), list[str]()
+    with _without_gc():
         for file in expand(paths):
             sources.append(STDIN_NAME if file == STDIN else file)
             # No name is bound to the bytes: they are gone before the next file is read.
             for thing in read_objects(sources[-1], load(file, stdin=stdin), skipped=skipped):
-                gathering.add(thing, sources[-1])
-    snapshot = gathering.snapshot(skipped)
+                builder.add(thing, sources[-1])
+    snapshot = builder.snapshot(skipped)
     if not (snapshot.services or snapshot.nodes or snapshot.pods or snapshot.slices):
         got = ", ".join(f"{count} {kind}" for kind, count in skipped.most_common(5))
         where = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
@@ -146,7 +150,37 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
     return snapshot
 
 
-class _Gathering:
+def read_cluster(config: "ClientConfig", *, namespace: str | None) -> Snapshot:
+    """Every Node of a live cluster, and the Services, Pods and EndpointSlices of one namespace or of all.
+
+    Raises InputError. Each kind is as of one moment, but not of the same one. An object that cannot be decoded is left
+    out with a warning: one tenant's object must not keep everybody from an answer.
+    """
+    # Reading files needs no client, and does not wait for its libraries.
+    import asyncio
+
+    from zoneward.client.api_errors import CallFailed
+    from zoneward.client.error_messages import to_input_error
+    from zoneward.client.list_pager import ListScope, list_resources
+    from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
+    from zoneward.client.resources import CACHED_RESOURCES
+    from zoneward.client.transport import Transport
+
+    async def read() -> Snapshot:
+        async with Transport(config) as transport:
+            unreadable: list[UnreadableObject] = []
+            objects = await list_resources(
+                transport, CACHED_RESOURCES, ListScope(namespace=namespace), on_unreadable=unreadable.append
+            )
+            return Snapshot.of(objects, lists_pods=True, warnings=map(skipped_message, unreadable))
+
+    try:
+        return asyncio.run(read())
+    except CallFailed as error:
+        raise to_input_error(error, config, now=datetime.now(UTC)) from error
+
+
+class _SnapshotBuilder:
     """Objects by kind and name, each with its source: a file's name, or nothing."""
 
     def __init__(self) -> None:
@@ -195,8 +229,8 @@ class _Gathering:
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
-    """Objects come by the ten thousand and none is garbage: looking for some doubles the time."""
+def _without_gc() -> Iterator[None]:
+    """Objects come by the ten thousand and none is garbage: a collector would double the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.list_pager import ListOptions
+from zoneward.client.list_pager import ListScope
 from zoneward.client.list_watch_decoder import UnreadableHandler
 from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import LEASES, object_key_of
@@ -241,7 +241,7 @@ class Honoring:
                 self._connection,
                 LEASES,
                 self.proxies.leases,
-                options=ListOptions(namespace=self._namespace, label_selector=PROXY_LEASE_SELECTOR),
+                options=ListScope(namespace=self._namespace, label_selector=PROXY_LEASE_SELECTOR),
                 settings=self._timing,
                 runtime=ReflectorRuntime(random=self._random or Random()),
                 on_error=self._in_trouble,

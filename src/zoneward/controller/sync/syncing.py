@@ -9,7 +9,7 @@ from typing import Final
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.informer_cache import InformerCache
-from zoneward.client.list_pager import ListOptions, list_all
+from zoneward.client.list_pager import ListScope, list_all
 from zoneward.client.resources import SERVICES, SLICES, service_key_of
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
@@ -259,7 +259,7 @@ class Syncer:
         watch of Services has broken off."""
         try:
             found = await list_all(
-                self._connection, SERVICES, ListOptions(namespace=key[0], field_selector=f"metadata.name={key[1]}")
+                self._connection, SERVICES, ListScope(namespace=key[0], field_selector=f"metadata.name={key[1]}")
             )
         except CallFailed as error:
             self._metrics.call_failed(error, kind=SERVICES.plural)
@@ -284,6 +284,6 @@ class Syncer:
             "the cache did not show our own writes in time", service="/".join(key), slices=", ".join(awaited)
         )
         labels = f"{SERVICE_NAME_LABEL}={key[1]}"
-        found = await list_all(self._connection, SLICES, ListOptions(namespace=key[0], label_selector=labels))
+        found = await list_all(self._connection, SLICES, ListScope(namespace=key[0], label_selector=labels))
         fresh = [each for each in found if service_key_of(each) == key]
         self._tracker.read(key, fresh, self._cache.slices_of(*key))

@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
 from zoneward.client.interner import Interner
-from zoneward.client.list_pager import ListOptions
+from zoneward.client.list_pager import ListScope
 from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_problem
 from zoneward.client.object_store import KeyIndex, ObjectStore
 from zoneward.client.resources import (
@@ -123,14 +123,14 @@ class Known:
         self.nodes.subscribe(self._tell_node)
 
     @property
-    def list_options(self) -> dict[str, ListOptions]:
+    def list_options(self) -> dict[str, ListScope]:
         """By kind, what limits its lists and watches: as upstream, without what is headless or others' to serve."""
         ours = f"!{PROXY_NAME_LABEL}" if self._proxy_name is None else f"{PROXY_NAME_LABEL}={self._proxy_name}"
-        selected = ListOptions(label_selector=f"{ours},!{HEADLESS_LABEL}")
+        selected = ListScope(label_selector=f"{ours},!{HEADLESS_LABEL}")
         return {
             SERVICES.kind: selected,
             RAW_SLICES.kind: selected,
-            NODES.kind: ListOptions(field_selector=f"metadata.name={self.node.name}"),
+            NODES.kind: ListScope(field_selector=f"metadata.name={self.node.name}"),
         }
 
     def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
