@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import convert
 
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.interner import Interner
@@ -22,6 +23,7 @@ from zoneward.client.resources import (
     LivePod,
     object_key_of,
 )
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectMeta, Pod, PodMeta, Service, ServiceSpec
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -332,3 +334,36 @@ def test_what_packing_remembers_is_bounded() -> None:
             msgspec.structs.replace(thing, ports=((msgspec.structs.replace((thing.ports or ())[0], port=index)),))
         )
     assert 0 < len(packing._seen) <= 10
+
+
+def an_adopted_service(*, selector: dict[str, str] | None = None, mark: str | None = None) -> Service:
+    annotations = None if mark is None else {SELECTOR_ANNOTATION: mark}
+    metadata = {"name": "cart", "namespace": "shop", "annotations": annotations}
+    return convert({"metadata": metadata, "spec": {"selector": selector}}, Service)
+
+
+def an_adopted_pod(name: str, app: str) -> LivePod:
+    return convert({"metadata": {"name": name, "namespace": "shop", "labels": {"app": app}}}, LivePod)
+
+
+def selected(cache: InformerCache) -> list[str]:
+    return [pod.metadata.name for pod in cache.pods_of("shop", "cart")]
+
+
+def test_pods_are_found_by_the_mark_and_by_the_selector_that_comes_back() -> None:
+    cache = InformerCache()
+    pods = [an_adopted_pod("a", "cart"), an_adopted_pod("b", "other")]
+    for pod in pods:
+        cache.pods.put(pod)
+    for service, names in (
+        (an_adopted_service(selector={"app": "cart"}), ["a"]),
+        (an_adopted_service(mark='{"app":"cart"}'), ["a"]),
+        (an_adopted_service(mark='{"app":"other"}'), ["b"]),
+        (an_adopted_service(mark='{"app":'), []),
+        (an_adopted_service(mark='{"app":"other"}', selector={"app": "cart"}), ["a"]),
+        (an_adopted_service(), []),
+    ):
+        cache.services.put(service, allow_older=True)
+        assert selected(cache) == names
+        found = [each for pod in pods for each in cache.services_of(pod)]
+        assert found == [service] * len(names)

@@ -11,10 +11,9 @@ import pytest
 from tests.client.recording import Recording
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, TooManyRequests, UnexpectedResponse, Unreachable
-from zoneward.client.list_pager import ListScope
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
-from zoneward.client.resources import NODES, PODS, LivePod
+from zoneward.client.resources import PODS, LivePod
 from zoneward.client.transport_interface import ServerFeatures
 
 Answer = bytes | Sequence[bytes] | Exception
@@ -243,8 +242,3 @@ def test_an_event_without_a_version_is_no_event() -> None:
     troubles: list[CallFailed] = []
     script(a_list("1"), [b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}'], on_error=troubles.append)
     assert [type(trouble) for trouble in troubles] == [UnexpectedResponse]
-
-
-def test_nodes_are_in_no_namespace() -> None:
-    reflector = Reflector(Scripted(), NODES, ObjectStore(), options=ListScope(namespace="shop"))
-    assert reflector._path == "/api/v1/nodes"

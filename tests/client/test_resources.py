@@ -7,9 +7,6 @@ import pytest
 
 from zoneward.client.resources import (
     CACHED_RESOURCES,
-    EVENTS,
-    LEASES,
-    NAMESPACES,
     NODES,
     PODS,
     SERVICES,
@@ -17,7 +14,6 @@ from zoneward.client.resources import (
     AnyWatchedResource,
     LiveNode,
     LivePod,
-    object_key_of,
 )
 from zoneward.kube.objects import KINDS, Node, Pod, parse_resource_version
 
@@ -42,27 +38,10 @@ def test_paths_are_those_of_the_api(resource: AnyWatchedResource, everywhere: st
     assert resource.path(namespace="shop", name="cart") == f"{in_shop}/cart"
 
 
-def test_so_are_those_of_kinds_that_are_not_watched() -> None:
-    paths = [
-        LEASES.path(namespace="shop", name="a"),
-        EVENTS.path(namespace="shop", name="a"),
-        NAMESPACES.path(namespace="shop", name="a"),
-    ]
-    assert paths == [
-        "/apis/coordination.k8s.io/v1/namespaces/shop/leases/a",
-        "/apis/events.k8s.io/v1/namespaces/shop/events/a",
-        "/api/v1/namespaces/a",
-    ]
-
-
 def test_every_kind_that_is_read_has_a_resource_that_decodes_into_its_struct() -> None:
     assert {(resource.api, resource.kind) for resource in CACHED_RESOURCES} == set(KINDS)
     for resource in CACHED_RESOURCES:
         assert issubclass(resource.struct, KINDS[resource.api, resource.kind])
-
-
-def test_group_and_version_are_those_of_a_rule() -> None:
-    assert [(each.group, each.version) for each in (PODS, SLICES)] == [("", "v1"), ("discovery.k8s.io", "v1")]
 
 
 @pytest.mark.parametrize(("resource", "kind"), [(PODS, Pod), (NODES, Node)], ids=["Pod", "Node"])
@@ -87,12 +66,6 @@ def test_a_list_of_nothing_may_be_null(items: str) -> None:
     decoded = SERVICES.lists.decode(f'{{"metadata": {{"resourceVersion": "5"}}, "items": {items}}}')
     assert not decoded.items
     assert decoded.metadata.resource_version == "5"
-
-
-def test_a_key_is_namespace_and_name() -> None:
-    (pod,) = PODS.lists.decode('{"items": [{"metadata": {"name": "a", "namespace": "shop"}}]}').items or ()
-    (node,) = NODES.lists.decode('{"items": [{"metadata": {"name": "n"}}]}').items or ()
-    assert [object_key_of(pod), object_key_of(node)] == [("shop", "a"), ("", "n")]
 
 
 @pytest.mark.parametrize(

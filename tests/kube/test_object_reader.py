@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from tests.kube.documents import DOCUMENTS, FORMS, NODES, PODS, SERVICES, SLICES
 
 from zoneward.kube import yaml_documents
 from zoneward.kube.object_reader import object_title, read_objects
-from zoneward.kube.objects import KINDS, EndpointPort, EndpointSlice, Node, Object, Pod, Service, ServicePort
+from zoneward.kube.objects import EndpointPort, EndpointSlice, Node, Object, Pod, Service, ServicePort
 
 SERVICE: Document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
 
@@ -53,16 +52,6 @@ def test_every_form_gives_the_same_objects(form: str, documents: Sequence[Docume
     assert (found, skipped) == objects_and_skipped(as_json(list(documents)))
 
 
-@given(documents=DOCUMENTS, seed=st.integers())
-def test_another_order_of_documents_is_another_order_of_objects(documents: Sequence[Document], seed: int) -> None:
-    shuffled = random.Random(seed).sample(list(enumerate(documents)), len(documents))
-    known = [index for index, document in enumerate(documents) if (document["apiVersion"], document["kind"]) in KINDS]
-    before = dict(zip(known, objects(as_json(documents)), strict=True))
-    after, skipped = objects_and_skipped(as_json([document for _, document in shuffled]))
-    assert after == [before[index] for index, _ in shuffled if index in before]
-    assert skipped.total() == len(documents) - len(known)
-
-
 @pytest.mark.parametrize(
     ("kind", "things"), [("Service", SERVICES), ("Node", NODES), ("Pod", PODS), ("EndpointSlice", SLICES)]
 )
@@ -82,18 +71,6 @@ def test_an_item_that_says_its_kind_is_of_that_kind() -> None:
     found, skipped = objects_and_skipped(as_json({"apiVersion": "v1", "kind": "PodList", "items": [SERVICE]}))
     assert [object_title(thing) for thing in found] == ["Service shop/cart"]
     assert not skipped
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"", b"\n", b"# nothing\n", b"---\n---\n", b"\xef\xbb\xbf", b"\xff\xfe", b"[]", b"{}".replace(b"{}", b"[ ]"),
-        b'{"apiVersion":"v1","kind":"List","items":null}', b'{"apiVersion":"v1","kind":"List"}',
-        b"apiVersion: v1\nkind: PodList\nitems:\n", b"apiVersion: v1\nitems: []\nkind: List\n",
-    ],
-)  # fmt: skip
-def test_there_may_be_nothing(data: bytes) -> None:
-    assert objects_and_skipped(data) == ([], Counter())
 
 
 def test_other_kinds_and_versions_are_counted() -> None:

@@ -117,17 +117,6 @@ def test_a_snapshot_of_what_a_reader_yields_knows_what_it_skipped() -> None:
     assert snapshot.skipped == {"v1/Secret": 1}
 
 
-def test_a_snapshot_does_not_change() -> None:
-    skipped = {"v1/Secret": 1}
-    snapshot = Snapshot.of([node("n")], skipped=skipped)
-    skipped["v1/Secret"] = 7
-    assert snapshot.skipped == {"v1/Secret": 1}
-    with pytest.raises(AttributeError):
-        snapshot.pods = ()  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        snapshot.node_zones["n"] = "a"  # type: ignore[index]
-
-
 # --- finding ----------------------------------------------------------------------------------------------------------
 
 

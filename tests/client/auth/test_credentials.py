@@ -19,7 +19,6 @@ import trustme
 from tests.client.serving import access_to
 
 from zoneward.client.api_errors import NoCredentials
-from zoneward.client.auth import exec_plugin
 from zoneward.client.auth.client_config import (
     ClientConfig,
     ExecPluginConfig,
@@ -195,12 +194,6 @@ def _plugin_of(user: UserInfo) -> ExecPluginConfig:
     return user.exec_plugin
 
 
-def test_a_plugin_is_told_of_no_cluster_unless_it_asks(tmp_path: Path) -> None:
-    command = script(tmp_path, f'printf %s "$KUBERNETES_EXEC_INFO" > "{tmp_path}/info"\n{answer(token="t")}')
-    assert authorization(plugin(command)) == "Bearer t"
-    assert json.loads((tmp_path / "info").read_text())["spec"] == {"interactive": False}
-
-
 def test_a_plugin_is_run_once_until_what_it_gave_expires(tmp_path: Path) -> None:
     expiry = (NOON + timedelta(minutes=5)).isoformat().replace("+00:00", "Z")
     command = script(tmp_path, f"{counted(tmp_path)}\n{answer(token='t$N', expirationTimestamp=expiry)}")
@@ -371,10 +364,6 @@ def test_a_plugin_that_could_ask_is_told_that_nobody_is_there(tmp_path: Path) ->
     command = script(tmp_path, f'printf %s "$KUBERNETES_EXEC_INFO" > "{tmp_path}/info"\n{answer(token="t")}')
     assert authorization(plugin(command, interactive="IfAvailable")) == "Bearer t"
     assert json.loads((tmp_path / "info").read_text())["spec"] == {"interactive": False}
-
-
-def test_the_limits_leave_a_person_more_time_than_a_program() -> None:
-    assert exec_plugin.INTERACTIVE_TIME_LIMIT > exec_plugin.TIME_LIMIT
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------
