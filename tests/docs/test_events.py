@@ -26,7 +26,7 @@ def section(heading: str) -> str:
 
 def events() -> Iterator[tuple[str, str]]:
     """Type and reason wherever the code makes an event."""
-    for path in sorted(path for part in ("routing", "controller", "daemon") for path in SOURCE.glob(f"{part}/*.py")):
+    for path in sorted(path for part in ("routing", "controller", "daemon") for path in SOURCE.glob(f"{part}/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "Event" or len(node.args) < 2:
                 continue

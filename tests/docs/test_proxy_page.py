@@ -24,10 +24,10 @@ def section(heading: str) -> str:
 
 
 def test_the_page_has_every_line_of_the_log() -> None:
-    files = [*sorted((SOURCE / "proxy").glob("*.py")), SOURCE / "cli" / "proxying.py"]
+    files = [*sorted((SOURCE / "proxy").rglob("*.py")), SOURCE / "cli" / "proxying.py"]
     said = {line for file in files for line in _SAID.findall(file.read_text())}
     assert "all is in the kernel" in said
-    told = set(re.findall(r"`([^`\n]+)`", "\n".join(re.findall(r"^\| .*", section("Trouble"), re.MULTILINE))))
+    told = set(re.findall(r"`([^`\n]+)`", "\n".join(re.findall(r"^\| .*", section("Troubleshooting"), re.MULTILINE))))
     assert {line for line in said if line.split(":")[0] + ": ..." not in told} - ELSEWHERE - told == set()
 
 
@@ -40,5 +40,5 @@ def test_the_table_of_rules_has_every_map_and_set_and_no_other() -> None:
 
 
 def test_ports_are_the_defaults() -> None:
-    assert f"`127.0.0.1:{DEFAULT_PORT}` by default" in section("What it tells")
+    assert f"`127.0.0.1:{DEFAULT_PORT}` by default" in section("Status")
     assert f"`:{HEALTHZ_PORT}`" in section("Health checks for load balancers")
