@@ -5,8 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
-from zoneward.client.retries import RetryPolicy
-from zoneward.client.transport import Transport
+from zoneward.client.transport import RetryPolicy, Transport
 
 
 class AClient:

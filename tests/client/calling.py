@@ -15,8 +15,7 @@ from zoneward.client.api_errors import (
     CallFailed,
 )
 from zoneward.client.auth.client_config import ClientConfig
-from zoneward.client.retries import RetryPolicy
-from zoneward.client.transport import Transport
+from zoneward.client.transport import RetryPolicy, Transport
 
 PODS = "/api/v1/pods"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -22,8 +22,7 @@ from zoneward.client.api_errors import (
 from zoneward.client.auth.client_config import ClientConfig, UserInfo
 from zoneward.client.auth.tls import certificate_expiry
 from zoneward.client.error_messages import log_message, to_input_error
-from zoneward.client.retries import RetryPolicy
-from zoneward.client.transport import Transport
+from zoneward.client.transport import RetryPolicy, Transport
 from zoneward.client.writer import WriteOutcome, write_outcome
 from zoneward.kube.input_error import MAX_LENGTH
 

@@ -16,7 +16,7 @@ from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
 
 from zoneward.client.resources import SLICES
-from zoneward.client.retries import RetryPolicy
+from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import encode_object
 from zoneward.controller.handover.adopting import Adopting, Link
 from zoneward.kube import names

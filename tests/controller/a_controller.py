@@ -15,7 +15,7 @@ from tests.contract.objects import a_node, a_pod, a_service
 
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import LivePod
-from zoneward.client.retries import RetryPolicy
+from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.loop import Controller

@@ -23,6 +23,7 @@ from zoneward.client.api_errors import (
     CallFailed,
     NoCredentials,
     SilentConnection,
+    TooManyRequests,
     Unauthorized,
     Unreachable,
     api_error,
@@ -32,7 +33,6 @@ from zoneward.client.auth.credentials import Credentials, Identity, impersonatio
 from zoneward.client.auth.tls import TlsContexts
 from zoneward.client.dialer import is_loopback, open_socket, proxy_for
 from zoneward.client.response_body import iter_blocks, iter_lines, read_body
-from zoneward.client.retries import RetryPolicy
 from zoneward.client.transport_errors import translate_errors
 from zoneward.kube.input_error import InputError
 
@@ -53,7 +53,43 @@ MAX_ANSWER: Final = 2 << 30
 """Bytes of any other: 150,000 Pods at once, of 14 kB each."""
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """A server that cannot send metadata alone answers with the whole object."""
+_RETRIED_STATUSES: Final = frozenset((500, 502, 503, 504))
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Which failed calls are sent again, and after how long.
+
+    ``attempts`` counts the first one too. Pauses start at ``first`` seconds, double, and end at ``longest``.
+    """
+
+    attempts: int = 5
+    first: float = 0.25
+    longest: float = 8.0
+
+    def pause(self, error: CallFailed, *, failed: int, is_repeatable: bool, chance: float) -> float | None:
+        """Seconds until the next attempt after ``failed`` ones; None where there is none and the error stands.
+
+        ``is_repeatable``: doing it twice is the same as once. Other calls are sent again only if they were certainly
+        not done: nothing was sent, or the server refused it for its load (429). ``chance``, from 0 to 1, spreads
+        clients that failed together: over half of the pause, or after the time that the server asked for.
+        """
+        if failed >= self.attempts or not _is_temporary(error, is_repeatable=is_repeatable):
+            return None
+        pause = min(self.longest, self.first * 2.0 ** (failed - 1))
+        if isinstance(error, ApiError) and error.retry_after is not None:
+            return error.retry_after + pause * chance
+        return pause * (1 + chance) / 2
+
+
+def _is_temporary(error: CallFailed, *, is_repeatable: bool) -> bool:
+    if isinstance(error, TooManyRequests):
+        return True
+    if isinstance(error, ApiError):
+        return is_repeatable and error.status in _RETRIED_STATUSES
+    # TLS and credentials are as wrong the next time, and a call that timed out gets no more time.
+    return isinstance(error, Unreachable) and (is_repeatable or not error.sent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""A Service that was handed to Zoneward: its selector lies in an annotation, where no other controller looks for it.
+"""The marks of an adopted Service: its selector is in an annotation, where no other controller looks for it.
 
-Marks on the Service, and what they say. Nothing else remembers that a Service was adopted.
+Nothing else records that a Service was adopted.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from zoneward.kube.objects import Service
 
 SELECTOR_ANNOTATION: Final = "zoneward.dev/selector"
-"""The selector, as a JSON object. There from the moment at which the built-in controller lets go until it has the
-Service back."""
+"""The selector, as a JSON object. Present from the moment at which the built-in controller stops until it has
+the Service back."""
 BEFORE_ANNOTATION: Final = "zoneward.dev/before-adoption"
-"""A JSON object with the value that the label skip-mirror had before, or null. There from the first step of adopting
+"""A JSON object with the value that the label skip-mirror had before, or null. Present from the first step of adopting
 to the last one of releasing."""
 ENDPOINTS_ANNOTATION: Final = "zoneward.dev/endpoints"
 """What becomes of the Endpoints object while the Service is adopted: ``keep`` (current) or ``delete``."""
@@ -26,30 +26,29 @@ SKIP_MIRROR_LABEL: Final = "endpointslice.kubernetes.io/skip-mirror"
 
 
 class AdoptionAction(StrEnum):
-    """What a controller that serves only marked Services does about one."""
+    """What a controller that serves only adopted Services does about a Service."""
 
     LEAVE = "leave"
-    """It is none of ours."""
+    """The Service is not ours."""
     SERVE = "serve"
-    """Its slices are ours to keep."""
+    """We keep its slices."""
     RELEASE = "release"
-    """Its selector is back: the built-in controller serves it, and what we wrote has to go."""
+    """Its selector is back: the built-in controller serves it, and what we wrote is deleted."""
     BROKEN = "broken"
-    """It is ours, and nothing says which Pods it selects. Its slices stay as they are."""
+    """It is ours, but no selector can be read. Its slices stay as they are."""
     ORPHANED = "orphaned"
-    """Its mark is lost and no selector came back: nobody keeps the slices of ours that it still has. They stay as they
-    are."""
+    """It has slices of ours, but neither a mark nor a selector. They stay as they are."""
 
 
 def has_selector_annotation(service: Service) -> bool:
-    """Whether a Service says that it is ours, be it taken over or about to be given back."""
+    """Whether a Service is marked as ours: adopted, or about to be released."""
     return SELECTOR_ANNOTATION in (service.metadata.annotations or {})
 
 
 def effective_selector(service: Service) -> Mapping[str, str] | None:
-    """What a Service selects: by its spec, else by its mark; None where it says nothing, or nothing that can be read.
+    """The selector of a Service: that of its spec, else that of its mark; None where there is none that can be read.
 
-    A selector in the spec wins: every other controller goes by that one.
+    A selector in the spec wins: every other controller uses that one.
     """
     return service.spec.selector or _marked_selector(service)
 
@@ -63,9 +62,9 @@ def with_effective_selector(service: Service) -> Service:
 
 
 def adoption_action(service: Service, *, has_own: bool) -> AdoptionAction:
-    """What to do about a Service. ``has_own``: whether there are slices of ours that name it.
+    """What to do about a Service. ``has_own``: whether slices of ours name it.
 
-    A selector that comes back, by GitOps say, is a release: whether the marks are still there or went with it.
+    A selector that comes back, by GitOps say, is a release, with or without the marks.
     """
     if service.spec.selector:
         return AdoptionAction.RELEASE if has_own or has_selector_annotation(service) else AdoptionAction.LEAVE
@@ -75,7 +74,7 @@ def adoption_action(service: Service, *, has_own: bool) -> AdoptionAction:
 
 
 def encode_selector(selector: Mapping[str, str]) -> str:
-    """A selector as the mark has it."""
+    """Encode a selector for the annotation."""
     return msgspec.json.encode(dict(selector), order="sorted").decode()
 
 

@@ -1,4 +1,4 @@
-"""Fields of a small document, each asked for by name and type; what does not fit is told with its place."""
+"""Reads the fields of a small document by name and type; an error names the file and the field."""
 
 import base64
 import binascii

@@ -1,7 +1,7 @@
-"""What an object has to satisfy beyond its types before anything is computed from it.
+"""Checks objects from files before anything is computed from them: names, addresses, ports, zones, quantities.
 
-This is about input that would make an answer wrong or impossible, and that no API server takes: whatever one takes is
-read, the zone ``my zone`` of an endpoint and the port 70000 of an EndpointSlice included. What else a server would
+They refuse input that would make an answer wrong or impossible, and that no API server accepts: whatever one accepts
+is read, the zone ``my zone`` of an endpoint and the port 70000 of an EndpointSlice included. What else a server would
 refuse is another matter: see `zoneward.kube.validation`. Values of annotations and ``trafficDistribution`` are left
 alone: their readers keep what they do not know.
 """

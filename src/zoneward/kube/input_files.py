@@ -1,4 +1,4 @@
-"""What ``-f`` names, to bytes: files, directories and standard input."""
+"""Reads the bytes of what ``-f`` names: files, directories and standard input."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""Documents to objects: bytes of JSON or YAML, in every form that ``kubectl`` prints and people write.
+"""Reads Kubernetes objects from bytes of JSON or YAML, in every form that ``kubectl`` prints and people write.
 
 Nothing is opened here. What cannot be read raises an InputError that points to the document, object and field. Memory
 holds the bytes and the objects: items of a ``List`` are found undecoded in JSON, and decoded one by one in YAML.

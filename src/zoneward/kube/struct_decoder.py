@@ -1,4 +1,4 @@
-"""One value, JSON text or what YAML gave, to a struct; where it does not fit, which field it is and why."""
+"""Decodes one value, JSON or from YAML, to a struct; where it does not fit, the error names the field."""
 
 import json
 import re

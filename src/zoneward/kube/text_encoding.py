@@ -1,4 +1,4 @@
-"""Bytes as they lie in a file or come through a pipe, to UTF-8 text: gzip, byte order marks, UTF-16; junk is refused.
+"""Turns the bytes of a file or a pipe into UTF-8 text: gzip, byte order marks, UTF-16. It refuses everything else.
 
 Whatever can be refused is refused by its first block, before anything of its size is held in memory.
 """

@@ -1,6 +1,6 @@
-"""What the kernel is asked about the flows that it tracks, and what it says: ``linux/netfilter/nfnetlink_conntrack.h``.
+"""Messages about the flows that the kernel tracks: ``linux/netfilter/nfnetlink_conntrack.h``.
 
-All of UDP, as nothing else needs it.
+Of UDP flows only: nothing else needs them.
 """
 
 import socket
@@ -43,7 +43,7 @@ AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One tracked flow: where its client sends to, who answers, and all that the kernel said of it."""
+    """One tracked flow: where its client sends to, which address answers, and the kernel's message about it."""
 
     to: Place
     answers: Place

@@ -1,7 +1,7 @@
-"""Requests to the kernel over netlink, and what it answers, as bytes.
+"""Encodes netlink requests to the kernel, and decodes its answers.
 
-The process that asks has the right to, and knows nothing of what it asks; here is the other side of it. A request has
-to be a dump, or to ask for an acknowledgement (`request` sees to that), so that it is known where its answer ends.
+The process that sends the requests has the permission and knows nothing of their content, which is here. A request is a
+dump or asks for an acknowledgement (`request` sets the flag), so that the end of its answer can be found.
 """
 
 import os
@@ -66,7 +66,7 @@ def status(answer: bytes) -> int:
 
 
 def is_whole(answer: bytes) -> bool:
-    """Whether nothing changed while the kernel told of it."""
+    """Whether nothing changed while the kernel dumped it."""
     return not any(flags & INTERRUPTED for _, flags, _, _ in _parts(answer))
 
 

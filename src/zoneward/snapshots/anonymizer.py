@@ -1,4 +1,4 @@
-"""A snapshot that can be given away: decisions about it are the same, and nobody is named.
+"""Makes a snapshot that can be shared: decisions about it are the same, and it names nobody.
 
 What stays is what is known and what decisions need: numbers, times, and of fields and annotations that hold a choice
 the values that somebody knows. What is unknown there becomes ``unknown-1``, which is as unknown. Replaced, each

@@ -1,4 +1,4 @@
-"""What in objects names nobody, and stays when a snapshot is anonymized: lists of what is known, and no rules of thumb.
+"""The values that name nobody and stay when a snapshot is anonymized: lists of known values, and no heuristics.
 
 A domain like ``kubernetes.io`` makes nothing harmless: people name things under it, too.
 """
@@ -74,11 +74,11 @@ _TIME: Final = re.compile(
 _SOME_TIME: Final = "1970-01-01T00:00:00Z"
 _LONGEST_QUANTITY: Final = 20
 
-_WAY: Final = "(?:north|south|east|west|central|northeast|northwest|southeast|southwest)"
+_COMPASS: Final = "(?:north|south|east|west|central|northeast|northwest|southeast|southwest)"
 _CLOUDS: Final = re.compile(
-    rf"(?:af|ap|ca|cn|eu|il|me|mx|sa|us)-(?:gov-)?{_WAY}-[0-9][a-z]?"  # Amazon's
-    rf"|(?:africa|asia|australia|europe|me|northamerica|southamerica|us)-{_WAY}[0-9]{{1,2}}(?:-[a-z])?"  # Google's
-    rf"|(?:{_WAY})?(?:us|uk|europe|asia|australia|india|japan|korea)(?:{_WAY})?[0-9]?(?:-[1-3])?"  # Azure's
+    rf"(?:af|ap|ca|cn|eu|il|me|mx|sa|us)-(?:gov-)?{_COMPASS}-[0-9][a-z]?"  # Amazon's
+    rf"|(?:africa|asia|australia|europe|me|northamerica|southamerica|us)-{_COMPASS}[0-9]{{1,2}}(?:-[a-z])?"  # Google's
+    rf"|(?:{_COMPASS})?(?:us|uk|europe|asia|australia|india|japan|korea)(?:{_COMPASS})?[0-9]?(?:-[1-3])?"  # Azure's
     r"|(?:zone-?)?(?:[a-z]|[0-9]{1,2})",
     re.ASCII,
 )

@@ -14,7 +14,7 @@ import msgspec
 from tests.controller.leader.an_election import seconds
 
 from zoneward.client.api_errors import CallFailed, Unreachable, api_error
-from zoneward.client.retries import RetryPolicy
+from zoneward.client.transport import RetryPolicy
 from zoneward.sandbox.server.bodies import decoded_object
 from zoneward.sandbox.server.listing import list_options, listed
 from zoneward.sandbox.server.patching import patched
