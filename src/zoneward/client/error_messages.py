@@ -38,7 +38,7 @@ _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": 
 
 
 def to_input_error(error: CallFailed, access: ClientConfig, *, now: datetime) -> InputError:
-    """The error as ``InputError``, which ends a command with exit status 2. ``now`` tells expired certificates.
+    """The error as ``InputError``, which ends a command with exit status 2. ``now`` is the time of day.
 
     Of the server's own words there is as much as fits into the line.
     """

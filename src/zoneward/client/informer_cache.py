@@ -83,7 +83,7 @@ class InformerCache:
         return self.pods.each(self._selectors.pods_of((namespace, service)))
 
     def slices_of(self, namespace: str, service: str) -> tuple[EndpointSlice, ...]:
-        """The EndpointSlices that say they belong to a Service, whoever manages them and be it there or not."""
+        """The EndpointSlices that name a Service, whichever controller manages them; the Service need not exist."""
         return self.slices.each(self._slices_of.keys((namespace, service)))
 
     def pods_on(self, node: str) -> tuple[LivePod, ...]:

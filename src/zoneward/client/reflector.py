@@ -12,7 +12,7 @@ What can happen, and what the reflector does:
 - An event comes late or twice: its version is not newer than what was seen, and it is dropped.
 - A list is older than what was seen: a replica lags behind, and is asked again. If it stays so, the server's data were
   restored from a backup, and the list is believed.
-- An object cannot be decoded: the store is told so (`mark_unreadable`) and keeps the state that it has. The version of
+- An object cannot be decoded: the store notes it (`mark_unreadable`) and keeps the state that it has. The version of
   the event counts as seen, and the watch goes on.
 - Everything else that fails is tried again after a pause, which gets longer and has randomness in it, so that many
   clients do not come back at once.

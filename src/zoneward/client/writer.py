@@ -73,7 +73,7 @@ class WriteOutcome(StrEnum):
     NOT_DONE = "not-done"
     """Not done; the same may succeed later: not sent, withheld, or refused for its load."""
     UNKNOWN = "unknown"
-    """Done or not, or about to be. Only looking tells."""
+    """Done or not, or about to be: only reading the object shows."""
 
 
 def write_outcome(error: CallFailed) -> WriteOutcome:
@@ -120,7 +120,7 @@ class Writer:
         self._no_retries = False
 
     def once(self) -> Self:
-        """The same, but that the transport sends nothing again: for whoever decides anew what to write after a failure.
+        """A writer whose writes the transport does not retry, for a caller that decides again after a failure.
 
         Otherwise a write that was refused for its load would be sent again as it was, whatever happened meanwhile.
         """

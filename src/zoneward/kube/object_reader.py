@@ -98,7 +98,7 @@ def _start(text: bytes | bytearray, end: int) -> int:
 
 
 def _flow_style(text: bytes | bytearray, start: int, error: MalformedText) -> Iterator[object]:
-    """YAML that begins with a brace; if it is none, it was meant as JSON, and that error is told."""
+    """YAML that begins with a brace. If that fails, the text was meant as JSON: the error of JSON is raised."""
     documents = yaml_documents.documents(text, start=start, shape=_WANTED, take=_take)
     try:
         first = next(documents)
@@ -159,7 +159,7 @@ def _struct(value: object, kind: type[Object]) -> Object:
 def _take(place: str, item: object) -> object:
     """An item of a YAML list in as little memory as it can have before the list's own kind is known.
 
-    kubectl writes the kind of a list after its items, so what does not fit is told when it turns out to matter. A list
+    kubectl writes the kind of a list after its items, so a mismatch is reported once it turns out to matter. A list
     without a kind has nothing to wait for. Raises FieldMismatch.
     """
     try:

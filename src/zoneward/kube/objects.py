@@ -332,10 +332,10 @@ class EndpointSlice(_Object, frozen=True, gc=False):
 
 
 class LeaseSpec(_Object, frozen=True, gc=False):
-    """Times are text, as `format_micro_time` writes them: they are told to people, and never compared with a clock."""
+    """Times are text, as `format_micro_time` writes them: they are for people, and never compared with a clock."""
 
     holder_identity: str | None = None
-    """Empty: whoever held it let go."""
+    """Empty: the holder released it."""
     lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None

@@ -218,20 +218,20 @@ def field_mismatch(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -
 
 def _misfit(message: str, kind: type[msgspec.Struct], value: object) -> FieldMismatch:
     """``value`` UNSET: it could not be read as plain values, and the message has to do."""
-    told = _told(message)
-    steps, held = _follow(told["path"] or "", value)
+    parts = _split_message(message)
+    steps, held = _follow(parts["path"] or "", value)
     field = "".join(steps).removeprefix(".")
     metadata = value.get("metadata") if isinstance(value, dict) else None
     names = metadata if isinstance(metadata, dict) else {}
     subject = _title(kind, names.get("namespace"), names.get("name")) if isinstance(value, dict) else kind.__name__
-    if told["key"] and isinstance(held, dict):
+    if parts["key"] and isinstance(held, dict):
         stray = next((key for key in held if not isinstance(key, str)), None)
         return FieldMismatch(field, "keys that are strings", _got(stray, "a string"), subject=subject)
-    words = [_WORDS.get(word, word) for word in (told["expected"] or "").split(" | ") if word not in ("", "null")]
+    words = [_WORDS.get(word, word) for word in (parts["expected"] or "").split(" | ") if word not in ("", "null")]
     expected = _either(words) if words else "a number in range"
-    if told["bound"]:
-        expected = f"an integer of {32 if len(told['bound']) < _DIGITS_OF_64_BITS else 64} bits"
-    got = _got(held, expected) if value is not msgspec.UNSET else _WORDS.get(told["got"] or "", "a very large number")
+    if parts["bound"]:
+        expected = f"an integer of {32 if len(parts['bound']) < _DIGITS_OF_64_BITS else 64} bits"
+    got = _got(held, expected) if value is not msgspec.UNSET else _WORDS.get(parts["got"] or "", "a very large number")
     return FieldMismatch(field, expected, got, subject=subject)
 
 
@@ -253,7 +253,7 @@ def _drop_nulls(value: object, shape: FieldTree | None) -> None:
                     _drop_nulls(value[name], inner)
 
 
-def _told(message: str) -> dict[str, str | None]:
+def _split_message(message: str) -> dict[str, str | None]:
     match = _MESSAGE.fullmatch(message)
     assert match is not None, message
     return match.groupdict()

@@ -35,7 +35,7 @@ _NUMBER, _SOURCE_PORT, _DESTINATION_PORT = 1, 2, 3
 _ORIGINAL_FLAGS: Final = 1
 _BY_DESTINATION, _BY_PROTOCOL, _BY_DESTINATION_PORT = 1 << 1, 1 << 3, 1 << 5
 _PORT: Final = struct.Struct(">H")
-_NOT_TOLD: Final = 0x1
+_NO_ACKNOWLEDGEMENT: Final = 0x1
 """The flag of a request that is answered only where it fails."""
 AT_ONCE: Final = 100
 """Flows that one request deletes: what is said about each of them has room in a socket."""
@@ -58,8 +58,8 @@ def packed(family: Family, address: str) -> bytes:
 def listing(family: Family, *, address: bytes | None = None, port: int | None = None) -> bytes:
     """What asks for all flows of a family; with ``port`` only for those whose clients send there.
 
-    Kernels before 5.8 tell all flows, of every protocol, whatever is asked for. Of IPv6, those who send to any address
-    at that port are told: where a kernel is asked for one, it tells all others (6.18 does).
+    Kernels before 5.8 list all flows of every protocol, whatever the filter. For IPv6 the filter has no address: with
+    one, kernels list all other addresses instead (6.18 does).
     """
     flags, protocol = _BY_PROTOCOL, attribute(_NUMBER, bytes([socket.IPPROTO_UDP]))
     if port is not None:
@@ -120,7 +120,7 @@ _USUAL: Final[dict[Family, tuple[struct.Struct, tuple[bytes, ...]]]] = {each: _u
 
 def _quiet(message: int, family: Family, body: bytes) -> bytes:
     length = HEADER.size + GENERIC.size + len(body)
-    head = HEADER.pack(length, _SUBSYSTEM << 8 | message, _NOT_TOLD, 0, 0)
+    head = HEADER.pack(length, _SUBSYSTEM << 8 | message, _NO_ACKNOWLEDGEMENT, 0, 0)
     return head + GENERIC.pack(_FAMILIES[family], 0, 0) + body
 
 

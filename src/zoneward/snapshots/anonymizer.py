@@ -83,7 +83,7 @@ def _anonymize(snapshot: Snapshot, known: NameMap, words: Collection[str]) -> Sn
 
 
 class _Anonymizer:
-    """Objects as they are with other names; whoever knows the names is asked for each."""
+    """Builds the same objects with other names, which ``known`` provides."""
 
     def __init__(self, known: NameMap, words: Collection[str]) -> None:
         self._known = known
@@ -236,7 +236,7 @@ class _Anonymizer:
         )
 
     def _conditions(self, conditions: tuple[Condition, ...] | None) -> tuple[Condition, ...] | None:
-        """Zoneward's own. Their messages go, but for what was asked for, with which they begin."""
+        """Zoneward's own. Their messages are left out, except the requested approach, with which they begin."""
         if conditions is None:
             return None
         return tuple(

@@ -64,7 +64,7 @@ class Snapshot:
     warnings: tuple[str, ...] = ()
     """Lines to be shown: what was given twice, and what could not be read."""
     lists_pods: bool = False
-    """Whether Pods were asked for: that there are none says then that there are none."""
+    """Whether Pods were listed: then no Pods in the snapshot means that the cluster has none."""
 
     @classmethod
     def of(
@@ -94,7 +94,7 @@ class Snapshot:
         return self._pods.selected(service.metadata.namespace, effective_selector(service))
 
     def slices_of(self, service: Service) -> tuple[EndpointSlice, ...]:
-        """The EndpointSlices that say they belong to the Service, whoever manages them."""
+        """The EndpointSlices that name the Service, whichever controller manages them."""
         return self._slices.get((service.metadata.namespace, service.metadata.name), ())
 
     def only(self, services: Iterable[Service]) -> "Snapshot":

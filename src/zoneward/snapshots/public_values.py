@@ -50,7 +50,7 @@ STATES: Final = frozenset({"True", "False", "Unknown"})
 TOPOLOGY_KEYS: Final = frozenset({"*", _HOSTNAME, *_ZONE, *_REGION})
 TARGETS: Final = frozenset({"", "Pod", "Node"})
 CONDITIONS: Final = frozenset({names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION})
-"""Zoneward's own, which say what was told last."""
+"""Zoneward's own, which record what was reported last."""
 
 _TOPOLOGY: Final = frozenset((*names.AUTO_VALUES, *names.DISABLED_VALUES, "ProportionalZoneCPU", "PreferZone"))
 SETTINGS: Final = {
@@ -61,7 +61,7 @@ SETTINGS: Final = {
     ),
     names.SUBSETTING_ALGORITHM_ANNOTATION: frozenset[str](),
 }
-"""Annotations that decisions read, with the values that are known whoever decides."""
+"""Annotations that decisions read, with their known values."""
 NUMBERS: Final = frozenset({names.STARTING_THRESHOLD_ANNOTATION, f"{names.DOMAIN}/hints-threshold"})
 """Annotations that hold a number."""
 DISTRIBUTIONS: Final = frozenset(names.TRAFFIC_DISTRIBUTIONS)

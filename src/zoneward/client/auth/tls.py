@@ -33,7 +33,7 @@ class ClientCertificate:
 class TlsContexts:
     """The context for a client certificate; the same object until the certificate or the authorities change.
 
-    A pool of connections tells by the context which connections it may use.
+    The pool of connections uses the context as a key.
     """
 
     def __init__(self, access: ClientConfig) -> None:
