@@ -91,7 +91,7 @@ async def until(met: Callable[[], bool]) -> None:
 
 def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: Asked, monkeypatch: Any) -> None:
     monkeypatch.setattr(node_lease, "LEAST", 0.05)
-    monkeypatch.setattr(node_lease, "RENEWED", 0.1)
+    monkeypatch.setattr(node_lease, "RENEW_INTERVAL", 0.1)
 
     async def run() -> None:
         place = Place()
