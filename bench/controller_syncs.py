@@ -19,8 +19,8 @@ from bench.services import flipping
 from zoneward.client.list_watch_decoder import Bookmark, decode_watch_event
 from zoneward.client.resources import PODS
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Metrics
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.routing.configuration import Configuration
@@ -56,15 +56,15 @@ def syncs() -> Iterator[Figure]:
             yield Figure("  slices written", mean(written), "")
 
 
-class _Told(Metrics):
+class _Told(ControllerMetrics):
     """Says when a sync is over."""
 
     def __init__(self) -> None:
         super().__init__()
         self.over = asyncio.Event()
 
-    def synced(self, plan: ServicePlan) -> None:
-        super().synced(plan)
+    def record_sync(self, plan: ServicePlan) -> None:
+        super().record_sync(plan)
         self.over.set()
 
 

@@ -239,7 +239,7 @@ def test_under_the_roles_of_take_over_nothing_is_refused_and_nothing_granted_is_
         assert controller.terminate() == 0
     used, refused = taken_over.asked(account.name)
     assert refused == []
-    assert controller.told("a right is missing") == []
+    assert controller.told("a permission is missing") == []
     assert used | SELDOM | {ADMITTED} == granted(TAKE_OVER) | {FREE}
 
 
@@ -421,7 +421,7 @@ def test_under_the_roles_of_only_marked_nothing_is_refused_and_nothing_granted_i
             assert controller.terminate() == 0
         used, refused = cluster.asked(account.name)
         assert refused == []
-        assert controller.told("a right is missing") == []
+        assert controller.told("a permission is missing") == []
         assert used | SELDOM | {ADMITTED} == granted(ONLY_MARKED) | {FREE}
 
 

@@ -148,7 +148,7 @@ def test_after_sigterm_the_lease_is_let_go_and_nothing_is_written_after_it(tmp_p
             assert await one.ended() == 0
             assert not site.lease.get("holderIdentity")
             assert site.written[-1] == LEASES
-            assert one.log[-1]["event"] == "the Lease is let go"
+            assert one.log[-1]["event"] == "the Lease is released"
 
     run(test())
 
@@ -223,7 +223,7 @@ def test_when_the_leader_is_killed_another_goes_on_and_when_a_standby_ends_nothi
                 standby, heir = (each for each in replicas if each is not leader)
                 standby.end()
                 assert await standby.ended() == 0
-                assert not standby.lines("the Lease is let go")
+                assert not standby.lines("the Lease is released")
                 await until(lambda: site.place.listed() == addresses(*range(9)))
                 leader.process.kill()
                 site.place.make_ready(0, False)
@@ -247,13 +247,16 @@ def _leads(replica: Replica) -> bool:
         (("--take-over", "--only-marked"), "--take-over and --only-marked: expected one of them, got both"),
         (
             ("--only-marked", "--compat=upstream"),
-            "--compat=upstream: expected the mode take-over, got only-marked, which has to tell our slices from others",
+            (
+                "--compat=upstream: expected the mode take-over, got only-marked,"
+                " in which our slices need a label of their own"
+            ),
         ),
         (
             ("--only-marked", "--keep-built-in-label"),
             (
                 "--keep-built-in-label: expected the mode take-over, got only-marked,"
-                " which has to tell our slices from others"
+                " in which our slices need a label of their own"
             ),
         ),
         (("--take-over", "-q", "-v"), "-q and -v: expected one of them, got both"),
@@ -355,7 +358,7 @@ def test_a_label_in_the_file_that_does_not_go_with_its_mode_is_one_line(zoneward
     file = tmp_path / "configuration.yaml"
     head = "apiVersion: zoneward.dev/v1alpha1\nkind: ZonewardConfiguration\n"
     file.write_text(head + "controller: {mode: only-marked, keepBuiltInLabel: true}\n")
-    expected = "expected the mode take-over, got only-marked, which has to tell our slices from others"
+    expected = "expected the mode take-over, got only-marked, in which our slices need a label of their own"
     for command in ("controller", "plan"):
         result = zoneward(command, "--config", file)
         assert (result.status, result.out) == (2, "")

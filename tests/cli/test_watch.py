@@ -32,6 +32,7 @@ from zoneward.cli.clusters import access_for
 from zoneward.cli.current_plans import CurrentPlans
 from zoneward.cli.options import Options
 from zoneward.client.auth.kubeconfig import load_client_config
+from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.watch_health import WatchHealth
@@ -355,9 +356,9 @@ def test_a_lost_connection_is_told_and_comes_back_by_itself(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Rights that are taken away later do not end it: they may be given back."""
+    quick = partial(ReflectorSettings, backoff=Backoff(initial=0.02, cap=0.05, jitter=0.5))
     monkeypatch.setattr(watching, "_LOOK", 0.01)
     monkeypatch.setattr(watching, "WatchHealth", partial(WatchHealth, patience=0.05))
-    quick = partial(ReflectorSettings, pause=0.02, longest_pause=0.05)
     monkeypatch.setattr(watching, "ReflectorSettings", quick)
     access = load_client_config(environment=os.environ)
 

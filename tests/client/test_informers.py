@@ -16,6 +16,7 @@ from tests.client.a_server import AServer, Fault
 from tests.client.recording import Recording, until
 
 from zoneward.client.api_errors import CallFailed, Forbidden
+from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.informers import run_informers
 from zoneward.client.reflector import ReflectorRuntime, ReflectorSettings
@@ -25,7 +26,7 @@ from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 
 MIXES: Final = 4
 CHANGES: Final = 500
-QUICK: Final = ReflectorSettings(watch=0.3, silence=0.15, pause=0.005, longest_pause=0.02)
+QUICK: Final = ReflectorSettings(watch=0.3, silence=0.15, backoff=Backoff(initial=0.005, cap=0.02, jitter=0.5))
 HARMLESS: Final = [Fault.DROP, Fault.CUT, Fault.END, Fault.REPEAT, Fault.UNAVAILABLE]
 """After which a watch goes on where it was, however often they come."""
 

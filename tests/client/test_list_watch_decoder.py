@@ -13,8 +13,8 @@ from zoneward.client.list_watch_decoder import UnreadableObject, decode_list_pag
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import PODS, SERVICES, LivePod, WatchedResource
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Metrics
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.schedule import Given, Urgency
 from zoneward.kube import names
@@ -93,7 +93,7 @@ def test_the_last_good_version_stays_in_force_and_each_bad_one_is_told_once() ->
     assert not store.unreadable
 
 
-class Silent:
+class SilentLog:
     async def get(self, *_: Any, **__: Any) -> bytes:
         raise AssertionError("nothing is read")
 
@@ -103,9 +103,9 @@ class Silent:
 
 def test_the_slices_of_a_service_that_cannot_be_read_are_left_alone() -> None:
     async def run() -> None:
-        link: Any = Silent()
+        link: Any = SilentLog()
         controller = Controller(
-            link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(link), metrics=Metrics()
+            link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(link), metrics=ControllerMetrics()
         )
         labels = {names.SERVICE_NAME_LABEL: "cart", names.MANAGED_BY_LABEL: names.MANAGER}
         metadata = ObjectMeta(name="cart-1", namespace="shop", labels=labels, resource_version="1")

@@ -11,6 +11,7 @@ import pytest
 from tests.client.recording import Recording
 
 from zoneward.client.api_errors import CallFailed, Forbidden, Gone, TooManyRequests, UnexpectedResponse, Unreachable
+from zoneward.client.backoff import Backoff
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
 from zoneward.client.resources import PODS, LivePod
@@ -167,7 +168,9 @@ def test_a_version_that_the_server_cannot_serve_again_and_again_is_given_up() ->
 
 def test_pauses_double_up_to_a_limit_and_chance_spreads_them() -> None:
     _, _, pauses = script(
-        a_list("1"), *[Unreachable("refused")] * 12, settings=ReflectorSettings(pause=0.5, longest_pause=30.0)
+        a_list("1"),
+        *[Unreachable("refused")] * 12,
+        timing=ReflectorSettings(backoff=Backoff(initial=0.5, cap=30.0, jitter=0.5)),
     )
     longest = [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30, 30, 30]
     assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True))

@@ -199,12 +199,11 @@ def test_what_may_not_have_been_done_is_only_tried_again_where_that_is_harmless(
             assert (pause is not None) == expected, repr(error)
 
 
-def test_pauses_double_up_to_the_longest_and_are_spread_over_their_second_half() -> None:
-    retries = RetryPolicy(attempts=7, first=1.0, longest=10.0)
+def test_after_the_last_attempt_there_is_none() -> None:
     error = Unreachable("", sent=False)
-    for chance, expected in ((0.0, [0.5, 1, 2, 4, 5, 5, None]), (1.0, [1, 2, 4, 8, 10, 10, None])):
-        pauses = [retries.pause(error, failed=failed, is_repeatable=True, chance=chance) for failed in range(1, 8)]
-        assert pauses == expected
+    policy = RetryPolicy(attempts=3)
+    delays = [policy.pause(error, failed=failed, is_repeatable=True, chance=1.0) for failed in (1, 2, 3)]
+    assert delays == [0.25, 0.5, None]
 
 
 def test_nobody_comes_back_before_the_server_wants_it_and_not_all_at_once() -> None:

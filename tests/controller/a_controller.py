@@ -13,6 +13,7 @@ from tests.client.calling import transport
 from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
 
+from zoneward.client.backoff import Backoff
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import LivePod
 from zoneward.client.transport import RetryPolicy
@@ -20,7 +21,7 @@ from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, has_ready_condition, node_zone
 from zoneward.routing.configuration import Configuration
@@ -40,7 +41,7 @@ KEPT: Final = "endpointslices.discovery.k8s.io"
 LABELS: Final = {"app": "cart"}
 PODS: Final = 9
 LIMIT: Final = 20.0
-HASTE: Final = BackOff(first=0.02, longest=0.2, with_news=0.1)
+HASTE: Final = RequeueDelay(backoff=Backoff(initial=0.02, cap=0.2, jitter=0.5), with_news=0.1)
 _LAG: Final = 1.0
 """Seconds in which the controller may not know yet that a Pod is ready again."""
 

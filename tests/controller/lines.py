@@ -3,19 +3,19 @@
 from dataclasses import dataclass, field
 from typing import Self
 
-from zoneward.daemon.log import Told
+from zoneward.daemon.log import LogValue
 
 
 @dataclass
 class Lines:
     """A log that is kept."""
 
-    told: list[tuple[str, dict[str, Told]]] = field(default_factory=list)
+    told: list[tuple[str, dict[str, LogValue]]] = field(default_factory=list)
 
-    def bind(self, **_fields: Told) -> Self:
+    def bind(self, **_fields: LogValue) -> Self:
         return self
 
-    def info(self, event: str, **fields: Told) -> None:
+    def info(self, event: str, **fields: LogValue) -> None:
         self.told.append((event, fields))
 
     debug = warning = error = info

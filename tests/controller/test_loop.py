@@ -15,9 +15,9 @@ from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.status.telling import Teller
+from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
@@ -127,7 +127,7 @@ def test_demand_brings_back_only_services_that_it_may_change() -> None:
     async def work(place: Place, controller: Controller) -> None:
         place.service("hinted", annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"})
         await settle(place, controller)
-        syncs = sum(controller.metrics.syncs.values())
+        syncs = counter_total(controller.metrics.syncs)
 
         def give_cpu(cpu: str) -> None:
             def change(node: Object) -> Object:
@@ -137,10 +137,10 @@ def test_demand_brings_back_only_services_that_it_may_change() -> None:
 
         give_cpu("4100m")
         await settle(place, controller)
-        assert sum(controller.metrics.syncs.values()) == syncs
+        assert counter_total(controller.metrics.syncs) == syncs
         give_cpu("40")
         await settle(place, controller)
-        assert sum(controller.metrics.syncs.values()) > syncs
+        assert counter_total(controller.metrics.syncs) > syncs
         assert is_as_planned(place)
 
     run(work)
@@ -178,12 +178,12 @@ def test_nothing_ready_is_missing_while_endpoints_move_between_slices() -> None:
 
 def test_own_writes_are_no_news() -> None:
     async def work(place: Place, controller: Controller) -> None:
-        plans = sum(controller.metrics.syncs.values())
+        plans = counter_total(controller.metrics.syncs)
         place.make_ready(1, False)
         await settle(place, controller)
         # A watch may tell of a write before its answer does.
-        assert sum(controller.metrics.syncs.values()) - plans <= 2
-        assert controller.metrics.changes[Operation.UPDATE] == 1
+        assert counter_total(controller.metrics.syncs) - plans <= 2
+        assert counter_total(controller.metrics.writes, operation="update") == 1
 
     run(work)
 
@@ -212,7 +212,7 @@ def test_with_its_service_all_goes() -> None:
         assert place.slices() == []
         assert len(controller._state) == 0
         assert len(controller._tracker) == 0
-        assert len(controller.metrics.accounts) == 0
+        assert len(controller.metrics.totals) == 0
 
     run(work)
 

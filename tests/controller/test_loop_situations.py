@@ -22,16 +22,17 @@ from tests.controller.a_controller import (
 from tests.controller.test_loop import is_as_planned, run
 
 from zoneward.client.api_errors import api_error
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import SLICES
 from zoneward.client.resources import ApiResource as Kind
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.rivals import Rivals
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Operation, SyncResult
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status.telling import Teller
-from zoneward.daemon.log import Told
+from zoneward.daemon.log import LogValue
+from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
@@ -48,17 +49,17 @@ class Lines:
     """A log that is kept."""
 
     def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, Told]]] = []
+        self.lines: list[tuple[str, dict[str, LogValue]]] = []
 
-    def bind(self, **_fields: Told) -> Self:
+    def bind(self, **_fields: LogValue) -> Self:
         return self
 
-    def error(self, event: str, **fields: Told) -> None:
+    def error(self, event: str, **fields: LogValue) -> None:
         self.lines.append((event, fields))
 
     debug = info = warning = error
 
-    def about(self, words: str) -> list[dict[str, Told]]:
+    def about(self, words: str) -> list[dict[str, LogValue]]:
         return [fields for event, fields in self.lines if words in event]
 
 
@@ -133,7 +134,7 @@ def test_one_that_becomes_an_external_name_loses_its_slices() -> None:
         await until(lambda: not place.slices())
         place.missing.clear()
         await settle(place, controller)
-        assert len(controller.metrics.accounts) == 0
+        assert len(controller.metrics.totals) == 0
 
     run(work)
 
@@ -450,9 +451,14 @@ def test_a_mistake_in_a_plan_is_told_once_with_its_place_and_no_worker_dies_of_i
         assert str(told["at"]).startswith("test_loop_situations.py:")
         pauses = [fields["again_in"] for fields in lines.about("could not be synced")]
         assert len(pauses) == 12
-        assert controller.metrics.syncs[SyncResult.ERROR] == 12
+        assert counter_total(controller.metrics.syncs, cause="error") == 12
 
-    run(work, log=lines, workers=2, back_off=BackOff(first=0.01, longest=0.05, with_news=0.05))
+    run(
+        work,
+        log=lines,
+        workers=2,
+        back_off=RequeueDelay(backoff=Backoff(initial=0.01, cap=0.05, jitter=0.5), with_news=0.05),
+    )
 
 
 class Terminating(Writer):
@@ -513,7 +519,7 @@ def test_a_slice_that_nobody_will_ever_see_is_awaited_only_until_it_is_looked_fo
         place.make_ready(1, False)
         await until(lambda: "10.0.0.2" not in place.listed())
         await settle(place, controller)
-        assert controller.metrics.syncs[SyncResult.STALE] >= 1
+        assert counter_total(controller.metrics.syncs, cause="stale") >= 1
 
     run(work)
 
@@ -549,14 +555,14 @@ def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_writt
         # What is kept of a Service, spoilt.
         kept = controller._state._kept[KEY]
         kept.service.pod(("default", "cart-1"), None)
-        syncs = sum(controller.metrics.syncs.values())
-        await until(lambda: sum(controller.metrics.syncs.values()) >= syncs + 4)
+        syncs = counter_total(controller.metrics.syncs)
+        await until(lambda: counter_total(controller.metrics.syncs) >= syncs + 4)
         assert place.registry.store.version == writes
         assert controller._state._kept[KEY] is not kept
         place.make_ready(2, False)
         await settle(place, controller)
         assert place.listed() == addresses(0, 1, *range(3, PODS))
-        assert controller.metrics.changes[Operation.UPDATE] == 2
+        assert counter_total(controller.metrics.writes, operation="update") == 2
 
     run(work, resync=0.5)
 
@@ -568,12 +574,12 @@ def test_a_service_that_only_the_cache_does_not_know_keeps_its_slices() -> None:
         service = controller.cache.services.get(*KEY)
         assert service is not None
         controller.cache.services.delete(service)
-        await until(lambda: controller.metrics.retries > 1)
+        await until(lambda: counter_total(controller.metrics.retries) > 1)
         assert place.listed() == addresses(*range(PODS))
         controller.cache.services.put(service)
         await settle(place, controller)
         assert place.listed() == addresses(*range(PODS))
-        assert not controller.metrics.changes[Operation.DELETE]
+        assert not counter_total(controller.metrics.writes, operation="delete")
 
     run(work)
 
@@ -627,7 +633,7 @@ def test_while_the_gate_of_hints_is_off_none_is_written_however_subsetting_is_en
                 endpoints = [one for each in place.slices() for one in each.endpoints or ()]
                 assert len(endpoints) == 12
                 assert not [one for one in endpoints if one.hints is not None]
-                assert not controller.metrics.accounts.hinted.total()
+                assert not controller.metrics.totals.hinted.total()
                 (service,) = (each for each in place.objects("services") if each["metadata"]["name"] == "cart")
                 conditions = {each["type"]: each for each in service["status"]["conditions"]}
                 for type_ in (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION):

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from zoneward.daemon.health import Heartbeat, faults, running, synced
+from zoneward.daemon.health import Heartbeat, cache_is_synced, failed_checks, task_is_running
 
 
 def test_only_what_fails_is_told() -> None:
-    checks = {"cache": synced(lambda: False), "loop": lambda: None}
-    assert faults(checks) == {"cache": "the cluster has not been listed yet"}
-    assert faults({"cache": synced(lambda: True)}) == {}
+    checks = {"cache": cache_is_synced(lambda: False), "loop": lambda: None}
+    assert failed_checks(checks) == {"cache": "the cluster has not been listed yet"}
+    assert failed_checks({"cache": cache_is_synced(lambda: True)}) == {}
 
 
 def test_a_loop_that_stands_still_is_told_and_one_that_turns_again_is_well() -> None:
@@ -33,9 +33,9 @@ def test_a_task_that_has_ended_is_told_however_it_ended() -> None:
 
     async def test() -> None:
         task = asyncio.create_task(fails(), name="workers")
-        assert running(task)() is None
+        assert task_is_running(task)() is None
         await asyncio.wait([task])
-        assert running(task)() == "workers has ended"
+        assert task_is_running(task)() == "workers has ended"
         assert task.exception() is not None
 
     asyncio.run(test())

@@ -11,20 +11,26 @@ import aiohttp.test_utils
 import msgspec
 import pytest
 
-from zoneward.controller.exposition import MetricsPage
-from zoneward.controller.metrics import Metrics
+from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import Health
-from zoneward.daemon.metric_text import CONTENT_TYPE
-from zoneward.daemon.status_server import StatusServer
+from zoneward.daemon.metrics import MetricsPage
+from zoneward.daemon.status_server import StatusLimits, StatusPages, StatusServer
 
 Ask = Callable[..., Coroutine[None, None, tuple[int, str]]]
 
 
 @asynccontextmanager
-async def serving(health: Health | None = None, **options: Any) -> AsyncIterator[Ask]:
+async def serving(
+    health: Health | None = None,
+    *,
+    limits: StatusLimits | None = None,
+    on_error: Callable[[Exception], None] = lambda _error: None,
+    **pages: Any,
+) -> AsyncIterator[Ask]:
     """A server on a socket, and how to ask it."""
     async with (
-        StatusServer(health or Health(), **options) as server,
+        StatusServer(health or Health(), StatusPages(**pages), limits=limits, on_error=on_error) as server,
         aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session,
     ):
 
@@ -61,9 +67,9 @@ def test_health_is_ok_or_says_in_a_sentence_what_is_not() -> None:
 
 def test_metrics_are_served_as_prometheus_asks_for_them() -> None:
     async def test() -> None:
-        page = MetricsPage(Metrics())
+        page = MetricsPage(ControllerMetrics().registry)
         async with (
-            StatusServer(Health(), metrics=page.text, metrics_type=CONTENT_TYPE) as server,
+            StatusServer(Health(), StatusPages(metrics=page.text)) as server,
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{server.port}/metrics") as response,
         ):
@@ -126,7 +132,9 @@ def test_a_decision_that_takes_too_long_is_given_up_and_no_second_one_begins_bes
             let_go.wait(10)
             return b"{}"
 
-        async with serving(of_service={"/debug/decisions": lambda _namespace, _name: work}, longest=0.1) as ask:
+        async with serving(
+            of_service={"/debug/decisions": lambda _namespace, _name: work}, limits=StatusLimits(seconds=0.1)
+        ) as ask:
             for _ in range(3):
                 assert await ask("/debug/decisions/shop/cart") == (503, "no answer within 0.1 s\n")
             assert begun == 1
@@ -146,7 +154,7 @@ def test_a_decision_that_fails_keeps_no_turn() -> None:
                 raise KeyError("early")
             return lambda: msgspec.json.encode(1 / 0)
 
-        async with serving(of_service={"/debug/decisions": decisions}, on_trouble=troubles.append) as ask:
+        async with serving(of_service={"/debug/decisions": decisions}, on_error=troubles.append) as ask:
             for name in ("early", "late", "early", "late"):
                 status, text = await ask(f"/debug/decisions/shop/{name}")
                 assert (status, text) == (500, "the answer could not be made; the log says why\n")
@@ -163,7 +171,7 @@ def test_answers_at_once_are_limited_and_health_is_not() -> None:
             await let_go.wait()
             return b""
 
-        async with serving(metrics=metrics, most=2) as ask:
+        async with serving(metrics=metrics, limits=StatusLimits(concurrent=2)) as ask:
             slow = [asyncio.create_task(ask("/metrics")) for _ in range(2)]
             await asyncio.sleep(0.05)
             assert await ask("/metrics") == (503, "2 answers are under way, which is the limit\n")
@@ -180,7 +188,7 @@ def test_an_answer_that_is_too_large_is_not_sent() -> None:
         async def metrics() -> bytes:
             return b"x" * 101
 
-        async with serving(metrics=metrics, largest=100) as ask:
+        async with serving(metrics=metrics, limits=StatusLimits(size=100)) as ask:
             assert await ask("/metrics") == (503, "the answer has 101 bytes, more than 100\n")
 
     run(test)
@@ -239,7 +247,7 @@ def test_what_names_services_is_told_on_loopback_addresses_unless_asked_otherwis
     remote: str, for_all: bool, status: int
 ) -> None:
     async def test() -> None:
-        server = StatusServer(Health(), values={"/debug/queue": dict}, debug_for_all=for_all)
+        server = StatusServer(Health(), StatusPages(values={"/debug/queue": dict}), debug_for_all=for_all)
         request = aiohttp.test_utils.make_mocked_request("GET", "/debug/queue").clone(remote=remote)
         assert (await server.answer(request)).status == status
 
@@ -276,11 +284,13 @@ def test_a_page_is_told_to_who_asks_by_an_address_or_a_name_of_the_server(host: 
         async with (
             StatusServer(
                 Health(),
+                StatusPages(
+                    values={"/debug/queue": dict},
+                    pages={"/measured": page},
+                    of_service={"/debug/decisions": lambda _namespace, _name: lambda: b"{}"},
+                    metrics=page,
+                ),
                 names=("worker-a2",),
-                values={"/debug/queue": dict},
-                pages={"/measured": page},
-                of_service={"/debug/decisions": lambda _namespace, _name: lambda: b"{}"},
-                metrics=page,
             ) as server,
             aiohttp.ClientSession(f"http://127.0.0.1:{server.port}", headers={"Host": host}) as session,
         ):
@@ -299,7 +309,7 @@ def test_a_page_is_told_to_who_sends_no_host() -> None:
     """Browsers always do; HTTP/1.0 need not."""
 
     async def test() -> None:
-        async with StatusServer(Health(), values={"/debug/queue": dict}) as server:
+        async with StatusServer(Health(), StatusPages(values={"/debug/queue": dict})) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(b"GET /debug/queue HTTP/1.0\r\n\r\n")
             assert b" 200 " in await reader.readline()
@@ -312,7 +322,7 @@ def test_a_page_is_told_to_who_sends_no_host() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", None])
 def test_it_listens_where_it_is_told_to_and_nowhere_once_it_is_left(host: str | None) -> None:
     async def test() -> None:
-        async with StatusServer(Health(), host=host) as server:
+        async with StatusServer(Health(), listen=ListenAddress(host, 0)) as server:
             served = [("::1" if ":" in host else "127.0.0.1", port) for host, port in server.addresses]
             assert "127.0.0.1" in dict(served)
             for address in served:
@@ -330,7 +340,7 @@ def test_a_port_that_is_taken_is_an_error() -> None:
     async def test() -> None:
         async with StatusServer(Health()) as server:
             with pytest.raises(OSError, match="in use"):
-                async with StatusServer(Health(), port=server.port):
+                async with StatusServer(Health(), listen=ListenAddress("127.0.0.1", server.port)):
                     pass
 
     run(test)

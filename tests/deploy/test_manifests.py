@@ -28,8 +28,8 @@ from tests.deploy.manifests import (
 
 import zoneward
 from zoneward.cli.main import cli
-from zoneward.controller.running import DRAIN
-from zoneward.controller.settings import Settings
+from zoneward.controller.controller_configuration import ControllerConfiguration
+from zoneward.controller.controller_program import DRAIN
 from zoneward.routing.configuration import Configuration, configuration_from
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.in_process import InProcess
@@ -172,7 +172,7 @@ def test_the_command_knows_the_arguments_and_ports_are_the_same_everywhere(mode:
     assert f"--{mode}" in given["args"]
     assert sum(f"--{each}" in given["args"] for each in MODES) == 1
     (port,) = given["ports"]
-    default = Settings().listen.port
+    default = ControllerConfiguration().listen.port
     assert port == {"name": "status", "containerPort": default}
     assert str(params["listen"]).endswith(f":{default}")
     assert pod(mode)["metadata"]["annotations"]["prometheus.io/port"] == str(default)
@@ -191,7 +191,7 @@ def test_the_configuration_is_where_the_argument_says_and_can_be_read(mode: str)
 
 def test_the_lease_that_may_be_written_is_the_one_that_is_written() -> None:
     (names,) = (rule["resourceNames"] for rule in the("Role", "take-over")["rules"] if "resourceNames" in rule)
-    assert names == [Settings().lease_name]
+    assert names == [ControllerConfiguration().lease_name]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -274,7 +274,7 @@ def test_the_image_is_run_as_the_manifests_say() -> None:
     given = dict(instructions())
     spec = pod("take-over")["spec"]["securityContext"]
     assert given["USER"] == f"{spec['runAsUser']}:{spec['runAsGroup']}"
-    assert given["EXPOSE"] == str(Settings().listen.port)
+    assert given["EXPOSE"] == str(ControllerConfiguration().listen.port)
     assert given["ENTRYPOINT"] == '["zoneward", "controller"]'
     arguments = dict(rest.split("=", 1) for word, rest in instructions() if word == "ARG")
     # One argument names the base of both stages, so that it can be a digest.

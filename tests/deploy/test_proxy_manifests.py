@@ -11,7 +11,7 @@ from tests.deploy.manifests import DEPLOY, PROXY_MODES, Object, container, manif
 import zoneward
 from zoneward.cli.main import cli
 from zoneward.kube.proxy_lease import proxy_lease_name
-from zoneward.proxy.settings import DEFAULT_PORT, HEALTHZ_PORT, ProxySettings, proxy_settings_from
+from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT, ProxyConfiguration, read_proxy_configuration
 from zoneward.routing.configuration import Configuration, configuration_from
 
 LABEL = {"app.kubernetes.io/name": "zoneward-proxy"}
@@ -155,7 +155,7 @@ def test_the_configuration_is_where_the_argument_says_and_can_be_read(mode: str)
     assert container(mode)["volumeMounts"][0]["mountPath"] == folder
     document = yaml.safe_load(the("ConfigMap", mode)["data"][name])
     assert configuration_from(document) == Configuration()
-    assert proxy_settings_from(document["proxy"]) == ProxySettings()
+    assert read_proxy_configuration(document["proxy"]) == ProxyConfiguration()
 
 
 @pytest.mark.parametrize("mode", PROXY_MODES)

@@ -11,14 +11,14 @@ from tests.deploy.asking import Asked
 from tests.deploy.manifests import PROXY_MODES, granted
 
 from zoneward.client.auth.client_config import ClientConfig
-from zoneward.daemon.listening import Listen
-from zoneward.daemon.log import Silent
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.log import SilentLog
 from zoneward.kube.proxy_lease import proxy_lease_name
 from zoneward.proxy import node_lease
 from zoneward.proxy.kernel.applying import NftProcess
 from zoneward.proxy.kernel.fake_kernel import FakeKernel
-from zoneward.proxy.running import NodeProxy
-from zoneward.proxy.settings import ProxySettings
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
+from zoneward.proxy.proxy_program import ProxyProgram
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.beginning import begun
 from zoneward.sandbox.server.in_process import InProcess
@@ -38,14 +38,14 @@ class Kernel(FakeKernel):
         pass
 
 
-def a_proxy(access: ClientConfig, kernel: Kernel, *, lease_namespace: str = "kube-system") -> NodeProxy:
-    return NodeProxy(
+def a_proxy(access: ClientConfig, kernel: Kernel, *, lease_namespace: str = "kube-system") -> ProxyProgram:
+    return ProxyProgram(
         access,
         node=NODE,
         configuration=Configuration(),
-        settings=ProxySettings(listen=Listen("127.0.0.1", 0), healthz_listen=None),
+        settings=ProxyConfiguration(listen=ListenAddress("127.0.0.1", 0), healthz_listen=None),
         lease_namespace=lease_namespace,
-        log=Silent(),
+        log=SilentLog(),
         kernel=lambda _told: cast(NftProcess, kernel),
     )
 

@@ -14,12 +14,12 @@ from tests.controller.a_controller import KEPT, Place, fill
 from tests.deploy.asking import OWNER, VERBS, Asked
 from tests.deploy.manifests import MODES, Object, Right, granted
 
+from zoneward.controller.controller_configuration import ControllerConfiguration
+from zoneward.controller.controller_program import ControllerProgram
 from zoneward.controller.mode import Mode
-from zoneward.controller.running import Replica
-from zoneward.controller.settings import Settings
 from zoneward.controller.sync import permissions as rights
-from zoneward.daemon.listening import Listen
-from zoneward.daemon.log import Silent
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.log import SilentLog
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.beginning import begun
@@ -37,13 +37,13 @@ ENDPOINTS: set[Right] = {("", "endpoints", verb) for verb in ("get", "create", "
 async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
     """One that runs, and is told to stop when the block is over."""
     stop = asyncio.Event()
-    replica = Replica(
+    replica = ControllerProgram(
         access_to(address),
         configuration=Configuration(),
-        settings=Settings(mode=mode, listen=Listen("127.0.0.1", 0)),
+        settings=ControllerConfiguration(mode=mode, listen=ListenAddress("127.0.0.1", 0)),
         lease=LEASE,
         instance="test",
-        log=Silent(),
+        log=SilentLog(),
         as_json=lambda _plan: b"",
     )
     running = asyncio.create_task(replica.run(stop))

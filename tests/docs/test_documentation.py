@@ -21,9 +21,9 @@ import yaml
 
 from zoneward import sample
 from zoneward.cli.main import cli
-from zoneward.controller.settings import Settings, settings_from
+from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
 from zoneward.kube.objects import Condition
-from zoneward.proxy.settings import ProxySettings, proxy_settings_from
+from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
 from zoneward.report.decisions import DecisionView, SkippedView, SlicesView, ZoneView
 from zoneward.report.routes import PortRoute, Route
 from zoneward.routing import events
@@ -186,9 +186,9 @@ def configuration_keys() -> list[str]:
         known = str(refused.value).split("expected one of ")[1].split(", got ")[0].split(", ")
         keys += [f"{section}.{key}" if section else key for key in known]
     sections: tuple[tuple[str, Callable[[object], object], object], ...] = (
-        ("controller", settings_from, {"?": 1}),
-        ("controller.leaderElection", settings_from, {"leaderElection": {"?": 1}}),
-        ("proxy", proxy_settings_from, {"?": 1}),
+        ("controller", read_controller_configuration, {"?": 1}),
+        ("controller.leaderElection", read_controller_configuration, {"leaderElection": {"?": 1}}),
+        ("proxy", read_proxy_configuration, {"?": 1}),
     )
     for prefix, read, wrong in sections:
         with pytest.raises(ConfigurationError) as refused:
@@ -209,8 +209,8 @@ def test_the_example_configuration_has_every_key_and_equals_the_defaults() -> No
     document = yaml.safe_load(EXAMPLE.read_text())
     assert sorted(flat(document)) == sorted(configuration_keys())
     assert configuration_from(document) == Configuration()
-    assert settings_from(document["controller"]) == Settings()
-    assert proxy_settings_from(document["proxy"]) == ProxySettings()
+    assert read_controller_configuration(document["controller"]) == ControllerConfiguration()
+    assert read_proxy_configuration(document["proxy"]) == ProxyConfiguration()
 
 
 def flat(document: dict[str, object], prefix: str = "") -> Iterator[str]:

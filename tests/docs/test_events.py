@@ -9,7 +9,7 @@ from pathlib import Path
 import zoneward
 from zoneward.controller.status.conditions import TYPES
 from zoneward.controller.status.honored import HonoredReason
-from zoneward.daemon.unreadable import UNREADABLE
+from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.proxy import telling
 from zoneward.routing.events import _MESSAGES
 from zoneward.routing.reasons import Reason

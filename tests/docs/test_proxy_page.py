@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import zoneward
+from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT
 from zoneward.proxy.ruleset.base_rules import LayoutOptions, base_sets
-from zoneward.proxy.settings import DEFAULT_PORT, HEALTHZ_PORT
 
 SOURCE = Path(zoneward.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "run-the-proxy.md").read_text()
@@ -13,7 +13,7 @@ _SAID = re.compile(r"\b_?log\.(?:info|warning|error)\(\s*\"([^\"]+)\"")
 ELSEWHERE = {
     "a list or watch broke off",
     "an Event could not be written",
-    "an answer could not be made",
+    "a request could not be answered",
     "ends at once",
 }
 """As of the controller."""

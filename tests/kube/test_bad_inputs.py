@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.kube.bad_inputs import BAD_INPUTS, GOOD, Badness
 from tests.kube.documents import DOCUMENTS, FORMS, Document
 
-from zoneward.kube.object_reader import InputError, read_objects
+from zoneward.kube.input_error import InputError
+from zoneward.kube.object_reader import read_objects
 
 
 def test_every_way_to_be_wrong_has_an_example() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from zoneward.kube import input_files, text_encoding
+from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import expand, load
-from zoneward.kube.object_reader import InputError
 from zoneward.kube.text_encoding import BLOCK
 
 NODE = b"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"

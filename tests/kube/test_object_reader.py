@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.kube.documents import DOCUMENTS, FORMS, NODES, PODS, SERVICES, SLICES, Document, as_json, as_yaml, to_list
 
 from zoneward.kube import yaml_documents
-from zoneward.kube.object_reader import object_title, read_objects
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import EndpointPort, EndpointSlice, Node, Object, Pod, Service, ServicePort
+from zoneward.kube.struct_decoder import object_title
 
 SERVICE: Document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop"}}
 

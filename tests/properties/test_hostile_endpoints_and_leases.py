@@ -17,12 +17,12 @@ from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import ENDPOINTS, LEASES, LiveNode, LivePod, WatchedResource, WatchedT
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover import keeping_endpoints
 from zoneward.controller.handover.adopting import Adopting
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.leading import always
-from zoneward.controller.metrics import Metrics
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.node_proxies import NodeProxies
 from zoneward.kube.objects import Lease, Service
@@ -93,7 +93,7 @@ def a_cache(names: Iterable[str]) -> InformerCache:
 async def keep(bad: Iterable[Object]) -> None:
     server, log = Kept({name(each): written(each) for each in bad}), Lines()
     every = {*server.bodies, GOOD[1]}
-    keeper = EndpointsKeeper(a_cache(every), Writer(server), leading=always(), metrics=Metrics(), log=log)
+    keeper = EndpointsKeeper(a_cache(every), Writer(server), leading=always(), metrics=ControllerMetrics(), log=log)
     for each in sorted(every):
         keeper.add((NAMESPACE, each))
     task = asyncio.create_task(keeper.run())

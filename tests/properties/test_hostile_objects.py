@@ -23,8 +23,8 @@ from zoneward.proxy.kernel.planning import whole
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.node_options import layout_options
 from zoneward.proxy.model.served import Served
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.settings import ProxySettings
 from zoneward.report.decisions import decisions_document
 from zoneward.routing.configuration import Configuration, Gates
 from zoneward.slices.planned import ServicePlan
@@ -154,7 +154,7 @@ async def proxied(plural: str, bad: Sequence[Object]) -> None:
             found[family][key] = served
     assert [each.address for each in found["ip"][GOOD].ports[0].cluster] == ["10.1.0.9"]
     for node in known.nodes:
-        layout_options(ProxySettings(), node)
+        layout_options(ProxyConfiguration(), node)
     for family in FAMILIES:
         whole(family, found[family], options=LayoutOptions())
 

@@ -16,14 +16,14 @@ from zoneward.proxy.model.claims import granted
 from zoneward.proxy.model.node_options import layout_options, node_port_addresses
 from zoneward.proxy.model.served import Node as This
 from zoneward.proxy.model.served import Served, served
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.ruleset import Ruleset
-from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
 
 T = TypeVar("T")
-SETTINGS: Final = ProxySettings(cluster_cidrs=("10.244.0.0/16", "fd00:244::/64"), service_cidrs=("10.96.0.0/12",))
+SETTINGS: Final = ProxyConfiguration(cluster_cidrs=("10.244.0.0/16", "fd00:244::/64"), service_cidrs=("10.96.0.0/12",))
 _PORTS: Final = [
     {"name": "web", "protocol": "TCP", "port": 80, "nodePort": 30_080},
     {"name": "dns", "protocol": "UDP", "port": 53, "nodePort": 30_053},

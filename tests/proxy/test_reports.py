@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from zoneward.daemon.log import Silent
+from zoneward.daemon.log import SilentLog
+from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import ObjectMeta, Service
-from zoneward.proxy.metrics import Metrics
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.reports import Reports
 from zoneward.proxy.ruleset.large_services import TooLarge
 
@@ -19,7 +20,7 @@ class Told:
         self.events.append((service.metadata.name, reason, note))
 
 
-class Lines(Silent):
+class Lines(SilentLog):
     def __init__(self) -> None:
         self.errors: list[dict[str, Any]] = []
         self.warnings: list[dict[str, Any]] = []
@@ -31,7 +32,7 @@ class Lines(Silent):
         self.warnings.append({"event": event, **fields})
 
 
-def reporting(metrics: Metrics, told: Told, lines: Lines) -> Reports:
+def reporting(metrics: ProxyMetrics, told: Told, lines: Lines) -> Reports:
     return Reports(
         metrics,
         log=lines,
@@ -42,9 +43,9 @@ def reporting(metrics: Metrics, told: Told, lines: Lines) -> Reports:
 
 
 def test_a_service_that_is_too_large_is_counted_logged_and_told() -> None:
-    metrics, told, lines = Metrics(), Told(), Lines()
+    metrics, told, lines = ProxyMetrics(), Told(), Lines()
     reporting(metrics, told, lines).too_large(("shop", "cart"), TooLarge("ip6", 300_000, 250_000))
-    assert metrics.refused == {"ip6": 1}
+    assert {family: counter_total(each) for family, each in metrics.refusals.items()} == {"ip": 0, "ip6": 1}
     ((name, reason, note),) = told.events
     assert (name, reason) == ("cart", "ServiceNotProgrammed")
     assert note == (
@@ -57,7 +58,7 @@ def test_a_service_that_is_too_large_is_counted_logged_and_told() -> None:
 
 def test_what_a_service_does_not_get_and_what_is_left_out_of_it_is_logged_and_told_while_it_is_so() -> None:
     told, lines = Told(), Lines()
-    reports = reporting(Metrics(), told, lines)
+    reports = reporting(ProxyMetrics(), told, lines)
     reports.lost("ip", ("shop", "cart"), ("10.96.0.10 of kube-system/kube-dns", "2 more"))
     reports.left_out(("shop", "cart"), ("external IP 127.0.0.1 is loopback", "endpoint 'x' is no IPv4 address"))
     # By now all is well.
@@ -83,5 +84,5 @@ def test_what_a_service_does_not_get_and_what_is_left_out_of_it_is_logged_and_to
 
 def test_an_address_of_the_node_that_is_none_is_logged_in_one_line() -> None:
     lines = Lines()
-    reporting(Metrics(), Told(), lines).node_address_left_out("192.168.77.1 }\nadd table inet X")
+    reporting(ProxyMetrics(), Told(), lines).node_address_left_out("192.168.77.1 }\nadd table inet X")
     assert lines.warnings[0]["address"] == r"'192.168.77.1 }\nadd table inet X'"

@@ -8,9 +8,9 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from zoneward.controller.settings import SECTION
+from zoneward.controller.controller_configuration import SECTION
 from zoneward.kube import names
-from zoneward.proxy.settings import SECTION as PROXY_SECTION
+from zoneward.proxy.proxy_configuration import SECTION as PROXY_SECTION
 from zoneward.routing.configuration import (
     WEIGHTED_ALGORITHMS,
     Algorithm,

@@ -27,9 +27,10 @@ from zoneward.client.object_store import ObjectStore
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import SyncResult
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.telling import Teller
+from zoneward.controller.sync_counts import SyncResult
+from zoneward.daemon.metrics import counter_total, histogram_totals
 from zoneward.routing.configuration import Configuration
 
 _LIMIT: Final = 30.0
@@ -168,9 +169,13 @@ class Play:
         told_now = told(lists.events)
         metrics = None if self.controller is None else self.controller.metrics
         if metrics is not None:
-            assert not metrics.syncs[SyncResult.ERROR], f"{where}: a sync failed"
+            assert not counter_total(metrics.syncs, cause="error"), f"{where}: a sync failed"
             if step.changed_by is not UNSET:
-                changed = {labels.approach for labels, each in metrics.changed_slices.items() if each.total}
+                changed = {
+                    approach
+                    for approach in ("auto", "random")
+                    if histogram_totals(metrics.changed_slices, approach=approach)[1]
+                }
                 assert sorted(changed) == step.changed_by, where
         assert not self.history.missing, f"{where}: missing {self.history.missing}"
         for name in sorted(self.cluster.services):
@@ -189,7 +194,10 @@ class Play:
         self._told = told_now
 
     def _syncs(self) -> Counter[SyncResult]:
-        return Counter() if self.controller is None else self.controller.metrics.syncs.copy()
+        if self.controller is None:
+            return Counter()
+        syncs = self.controller.metrics.syncs
+        return Counter({result: counter_total(syncs, cause=result.value) for result in SyncResult})
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
@@ -207,7 +215,7 @@ class Play:
                 # Events may have been written since they were read.
                 return replace(lists, events=(await self.client.items(self._events))[0])
             await asyncio.sleep(0.005)
-        depth, syncs = controller.queue.depth(), dict(controller.metrics.syncs)
+        depth, syncs = controller.queue.depth(), self._syncs()
         raise AssertionError(f"not settled after {_LIMIT:g} s: {depth}, syncs {syncs}, {len(teller)} to be told of")
 
     async def _known(self) -> None:

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
-from zoneward.kube.object_reader import InputError, read_objects
+from zoneward.kube.input_error import InputError
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import EndpointSlice, Node, NodeMeta, ObjectMeta, Pod, PodMeta, PodSpec, Service, ServiceSpec
 from zoneward.snapshots.cluster_snapshot import MAX_WARNINGS, Snapshot, read_snapshot
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tests.vectors.cases import Case
 
-from zoneward.controller.metric_labels import sync_labels
+from zoneward.controller.sync_counts import sync_labels
 from zoneward.kube.objects import Endpoint, EndpointSlice
 from zoneward.routing.events import Event
 from zoneward.slices.plan import ServicePlan

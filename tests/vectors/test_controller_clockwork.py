@@ -17,7 +17,7 @@ from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
 from zoneward.client.affected_services import subscribe_affected_services
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import LivePod, LivePodCondition, LivePodMeta, LivePodStatus
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.schedule import Schedule
 from zoneward.controller.sync.demand_changes import Counted, counted, services_to_requeue
 from zoneward.controller.sync.tracker import Tracker
@@ -139,7 +139,7 @@ def batching(case: Case) -> None:
     given, expected = case["input"], case["expected"]
     period = given["batch_period_ms"]
     # In milliseconds: they are whole, and sums of seconds in tenths are not equal where they should be.
-    schedule = Schedule[str](Batching(period=period, burst=30), BackOff())
+    schedule = Schedule[str](Batching(period=period, burst=30), RequeueDelay())
     now, writes, waited = 0.0, 0, []
     changes = []
     for delay in given["delays_before_each_ms"]:

@@ -10,7 +10,7 @@ from tests.vectors.outcomes import check
 from tests.vectors.test_slices_packing import LEFT_OUT
 from tests.vectors.test_traffic_distribution import LEFT_OUT as LEFT_OUT_OF_DISTRIBUTIONS
 
-from zoneward.controller.accounting import Accounts, family_count
+from zoneward.controller.sync_counts import SliceTotals, family_totals
 
 COUNTS: Final = [case for case in load("traffic_distribution.json") if case["kind"] == "services_count_sequence"]
 CASES: Final = [case for case in load("slices_packing.json") if case["kind"] == "metric_totals"]
@@ -19,14 +19,14 @@ CASES: Final = [case for case in load("slices_packing.json") if case["kind"] == 
 def totals(given: Mapping[str, Any]) -> Iterator[dict[str, int]]:
     """After each step. A step says what a Service has by ports, or that it is deleted."""
     assert given["pair"] == ["endpoints", "slices"]
-    accounts = Accounts()
+    accounts = SliceTotals()
     for step in given["steps"]:
         for word, value in step.items():
             if word == "delete":
                 accounts.drop(("ns", value))
             else:
                 groups = [(endpoints, slices) for endpoints, slices in value]
-                count = family_count(groups, max_endpoints=given["max_endpoints_per_slice"])
+                count = family_totals(groups, max_endpoints=given["max_endpoints_per_slice"])
                 accounts.put(("ns", word), {"IPv4": count})
         yield {
             "desired_slices": accounts.desired_slices,
@@ -49,7 +49,7 @@ def test_totals_are_kept_as_upstream_keeps_them(case: Case) -> None:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in COUNTS])
 def test_services_are_counted_by_what_they_ask_for_as_upstream_counts_them(case: Case) -> None:
     """What a value is does not matter there: any word is counted."""
-    accounts = Accounts()
+    accounts = SliceTotals()
     for step, expected in zip(case["input"]["steps"], case["expected"]["services_by_value_per_step"], strict=True):
         for word, value in step.items():
             if word == "delete":

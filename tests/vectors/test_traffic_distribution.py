@@ -22,7 +22,7 @@ from tests.vectors.outcomes import (
 )
 from tests.vectors.planning import packed_from, plan, set_hints
 
-from zoneward.controller.metrics import Metrics
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import Condition, EndpointSlice
 from zoneward.routing.configuration import Configuration, Gates
 from zoneward.routing.selection.selection import CURRENT, endpoints_of_port, hints_heeded, policies_of, select
@@ -73,9 +73,9 @@ def reconcile_service(case: Case) -> None:
 
 
 def services_counted(planned: ServicePlan) -> dict[str, int]:
-    metrics = Metrics()
-    metrics.synced(planned)
-    return {asked.value: number for asked, number in metrics.accounts.by_traffic_distribution.items()}
+    metrics = ControllerMetrics()
+    metrics.record_sync(planned)
+    return {asked.value: number for asked, number in metrics.totals.by_traffic_distribution.items()}
 
 
 def service_transition(case: Case) -> None:

@@ -11,7 +11,7 @@ from tests.vectors.cases import Case, RunIn, check_complete, load
 from tests.vectors.outcomes import check, endpoints_in, hints_of
 from tests.vectors.planning import UPSTREAM, plan
 
-from zoneward.controller.settings import MOST_SYNCS, Settings
+from zoneward.controller.controller_configuration import MOST_SYNCS, ControllerConfiguration
 from zoneward.kube import validation
 from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import (
@@ -94,8 +94,12 @@ def controller_options(case: Case) -> None:
             "min": validation.ENDPOINTS_PER_SLICE[0],
             "max": validation.ENDPOINTS_PER_SLICE[-1],
         },
-        "concurrent_service_endpoint_syncs": {"default": Settings().concurrent_syncs, "min": 1, "max": MOST_SYNCS},
-        "endpointslice_updates_batch_period_seconds": {"default": Settings().batch_period},
+        "concurrent_service_endpoint_syncs": {
+            "default": ControllerConfiguration().concurrent_syncs,
+            "min": 1,
+            "max": MOST_SYNCS,
+        },
+        "endpointslice_updates_batch_period_seconds": {"default": ControllerConfiguration().batch_period},
     }
     check(checked, case["expected"])
 

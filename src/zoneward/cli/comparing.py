@@ -6,7 +6,7 @@ from typing import Final
 
 from zoneward.cli.options import Note, Options
 from zoneward.cli.planning import choose_for
-from zoneward.cli.uncollected import uncollected
+from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
 
@@ -22,7 +22,7 @@ class Compared:
 def compare_for(options: Options, *, only: Iterable[str], sort: str) -> Compared:
     """Compare approaches for the selected Services. Raises InputError or a usage error before anything is written."""
     approaches = _approaches(only)
-    with uncollected():
+    with without_gc():
         chosen = choose_for(options)
         comparisons = [
             comparison

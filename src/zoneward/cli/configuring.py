@@ -9,8 +9,8 @@ from zoneward.kube.input_files import read_small
 from zoneward.routing.configuration import Configuration, ConfigurationError, configuration_from
 
 if TYPE_CHECKING:
-    from zoneward.controller.settings import Settings
-    from zoneward.proxy.settings import ProxySettings
+    from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.proxy.proxy_configuration import ProxyConfiguration
 
 _LARGEST: Final = 1 << 20
 """Bytes. A configuration is a page; what is larger is another file."""
@@ -21,8 +21,8 @@ class ConfigurationFile:
     """What decisions depend on, and what is set for each program that runs for long."""
 
     configuration: Configuration
-    controller: "Settings"
-    proxy: "ProxySettings"
+    controller: "ControllerConfiguration"
+    proxy: "ProxyConfiguration"
 
 
 def configuration_for(options: Options) -> Configuration:
@@ -33,20 +33,20 @@ def configuration_for(options: Options) -> Configuration:
 
 def read_configuration(name: str) -> ConfigurationFile:
     """Raises InputError with the file and the field."""
-    from zoneward.controller.settings import SECTION, settings_from
-    from zoneward.proxy.settings import SECTION as PROXY
-    from zoneward.proxy.settings import proxy_settings_from
+    from zoneward.controller.controller_configuration import SECTION, read_controller_configuration
+    from zoneward.proxy.proxy_configuration import SECTION as PROXY
+    from zoneward.proxy.proxy_configuration import read_proxy_configuration
 
     document = _document(name)
     if not isinstance(document, dict):
         raise InputError(name, f"expected a map with kind ZonewardConfiguration, got {show(document)}")
     try:
-        controller = settings_from(document.get(SECTION))
+        controller = read_controller_configuration(document.get(SECTION))
         return ConfigurationFile(
             # A plan shows the slices that the controller would write.
             replace(configuration_from(document), keep_built_in_label=controller.keep_built_in_label),
             controller,
-            proxy_settings_from(document.get(PROXY)),
+            read_proxy_configuration(document.get(PROXY)),
         )
     except ConfigurationError as error:
         raise InputError(name, str(error)) from error

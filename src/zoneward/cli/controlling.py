@@ -5,18 +5,19 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
-from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
+from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option
 from zoneward.client.auth.kubeconfig import load_client_config
+from zoneward.client.error_messages import log_message
+from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.mode import Mode
-from zoneward.controller.settings import Settings
-from zoneward.daemon.go_duration import seconds_of
-from zoneward.daemon.listening import listen_of
+from zoneward.daemon.configuration_file import parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration, ConfigurationError
@@ -41,7 +42,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line says. ``flags``: those that were given, by the name of the field of `Settings`."""
+    """What the command line says. ``flags``: those that were given, by field of `ControllerConfiguration`."""
 
     mode: str | None
     config: str | None
@@ -57,7 +58,7 @@ class Asked:
 def run(asked: Asked) -> int:
     """The exit status: 0 after SIGTERM or SIGINT, 1 where a part fails or the server refuses what nothing goes
     without. Raises InputError or a usage error before anything is served."""
-    running = needed("zoneward.controller.running", by="controller")
+    program = needed("zoneward.controller.controller_program", by="controller")
     configuration, settings = _settings(asked)
     access = load_client_config(
         kubeconfig=asked.kubeconfig,
@@ -69,10 +70,12 @@ def run(asked: Asked) -> int:
     if access.cluster.insecure:
         log.warning(INSECURE)
 
+    from zoneward.daemon.program import run_program
+
     async def work(stop: asyncio.Event) -> None:
         from zoneward.report.decisions import as_json, decisions_document
 
-        replica = running.Replica(
+        replica = program.ControllerProgram(
             access,
             configuration=configuration,
             settings=settings,
@@ -83,20 +86,22 @@ def run(asked: Asked) -> int:
         )
         await replica.run(stop)
 
-    return run_until_stopped(work, name="controller", log=log, said=lambda error: running.told(error, access))
+    return run_program(
+        work, name="controller", log=log, error_message=lambda error: log_message(error, access, now=datetime.now(UTC))
+    )
 
 
-def _settings(asked: Asked) -> tuple[Configuration, Settings]:
-    configuration, settings = Configuration(), Settings()
+def _settings(asked: Asked) -> tuple[Configuration, ControllerConfiguration]:
+    configuration, settings = Configuration(), ControllerConfiguration()
     if asked.config is not None:
         read = read_configuration(asked.config)
         configuration, settings = read.configuration, read.controller
     flags = dict(asked.flags)
     for name, option in _DURATIONS.items():
         if name in flags:
-            flags[name] = read_option(option, seconds_of, flags[name])
+            flags[name] = read_option(option, parse_duration, flags[name])
     if "listen" in flags:
-        flags["listen"] = read_option("--listen", listen_of, flags["listen"])
+        flags["listen"] = read_option("--listen", parse_listen_address, flags["listen"])
     if "log_format" in flags:
         flags["log_format"] = LogFormat(flags["log_format"])
     if asked.mode is not None:
@@ -110,7 +115,7 @@ def _settings(asked: Asked) -> tuple[Configuration, Settings]:
     if asked.is_upstream and settings.mode is not Mode.TAKE_OVER:
         raise click.UsageError(
             f"--compat=upstream: expected the mode {Mode.TAKE_OVER}, got {settings.mode},"
-            " which has to tell our slices from others"
+            " in which our slices need a label of their own"
         )
     configuration = replace(configuration, keep_built_in_label=settings.keep_built_in_label)
     return configuration.as_upstream() if asked.is_upstream else configuration, settings

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from zoneward.controller.metrics import Metrics
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import ObjectKey
 from zoneward.report.demo_screen import LogLine
 from zoneward.report.writes import Written, told, written
@@ -69,17 +69,17 @@ class Story:
             known.pop(key, None)
 
 
-class Heard(Metrics):
+class Heard(ControllerMetrics):
     """The controller's counts, and a story that hears of each sync."""
 
     def __init__(self, story: Story) -> None:
         super().__init__()
         self._story = story
 
-    def synced(self, plan: ServicePlan) -> None:
-        super().synced(plan)
+    def record_sync(self, plan: ServicePlan) -> None:
+        super().record_sync(plan)
         self._story.wrote(plan)
 
-    def forget(self, service: ObjectKey) -> None:
-        super().forget(service)
+    def forget_service(self, service: ObjectKey) -> None:
+        super().forget_service(service)
         self._story.gone(service)

@@ -1,7 +1,6 @@
 """A demonstration from its beginning to its end: a sandbox, a controller on it, and a script that keeps it busy."""
 
 import asyncio
-import gc
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
@@ -21,10 +20,12 @@ from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserIn
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.telling import Teller
+from zoneward.controller.sync_counts import Operation
+from zoneward.daemon.metrics import counter_total
+from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import node_zone
 from zoneward.report.comparisons import totals
@@ -74,8 +75,7 @@ def _show(play: Play, *, plain: bool, save: Path | None) -> int:
         # A name that cannot be written is told before anybody has waited.
         stream = None if save is None else stack.enter_context(whole_file(save, option="--save", private=True))
         # What is there now stays: looking through it again and again would be in vain.
-        gc.freeze()
-        stack.callback(gc.unfreeze)
+        stack.enter_context(frozen_objects())
         try:
             asyncio.run(_run(play, registry, story, plain=plain))
         except CallFailed as error:
@@ -183,7 +183,7 @@ def _look(controller: Controller, story: Story) -> None:
 
 def _summary(controller: Controller, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
-    changes, cache = controller.metrics.changes, controller.cache
+    writes, cache = controller.metrics.writes, controller.cache
     surroundings = Surroundings(
         demand=demand_of(cache.nodes),
         node_zones={node.metadata.name: node_zone(node) for node in cache.nodes},
@@ -203,7 +203,7 @@ def _summary(controller: Controller, story: Story) -> list[str]:
     kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")
     lines = [
         f"{counted(len(story.plans), 'Service')} in {story.seconds:.0f} s: slices "
-        + ", ".join(f"{changes[operation]} {what}" for operation, what in kinds)
+        + ", ".join(f"{counter_total(writes, operation=operation.value)} {what}" for operation, what in kinds)
         + f"; {counted(story.events, 'Event')} told."
     ]
     shares = [row.in_zone_traffic for row in totals(comparisons)]

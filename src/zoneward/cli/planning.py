@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from zoneward.cli.configuring import configuration_for
 from zoneward.cli.options import Note, Options
 from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
-from zoneward.cli.uncollected import uncollected
+from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of
@@ -44,7 +44,7 @@ class Planned(Chosen):
 
 def plan_for(options: Options) -> Planned:
     """Plan the selected Services of the snapshot. Raises InputError or a usage error; nothing is written before."""
-    with uncollected():
+    with without_gc():
         chosen = choose_for(options)
         plans = tuple(
             plan_service(

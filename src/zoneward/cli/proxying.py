@@ -10,13 +10,12 @@ import click
 
 from zoneward.cli.clusters import INSECURE
 from zoneward.cli.configuring import read_configuration
-from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option, run_until_stopped
+from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, read_option
 from zoneward.cli.options import Options
 from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
 from zoneward.client.auth.kubeconfig import load_client_config
-from zoneward.daemon.go_duration import seconds_of
-from zoneward.daemon.listening import listen_of, listen_of_or_nowhere
+from zoneward.daemon.configuration_file import parse_duration, parse_listen_address, parse_optional_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
@@ -30,12 +29,12 @@ from zoneward.proxy.kernel.planning import cleanup, planned, whole
 from zoneward.proxy.model.claims import granted
 from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses
 from zoneward.proxy.model.served import Node, Served
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.difference import difference
 from zoneward.proxy.ruleset.large_services import TooLarge, served_within
 from zoneward.proxy.ruleset.quoting import comment
 from zoneward.proxy.ruleset.text import text
-from zoneward.proxy.settings import ProxySettings
 from zoneward.routing.configuration import Configuration, ConfigurationError
 from zoneward.routing.selection.selection import ZONEWARD
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -54,7 +53,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line says. ``flags``: those that were given, by the name of the field of `ProxySettings`."""
+    """What the command line says. ``flags``: those that were given, by field of `ProxyConfiguration`."""
 
     node: str
     files: tuple[str, ...]
@@ -77,7 +76,7 @@ def run(asked: Asked) -> int:
         return asyncio.run(_clean_up(asked))
     if asked.does != "run":
         return _tell(asked, configuration, settings)
-    running = needed("zoneward.proxy.running", by="proxy")
+    program = needed("zoneward.proxy.proxy_program", by="proxy")
     access = load_client_config(
         kubeconfig=asked.kubeconfig, context=asked.context, impersonate=asked.impersonate, environment=os.environ
     )
@@ -90,8 +89,10 @@ def run(asked: Asked) -> int:
     except OSError as error:
         log.warning("CAP_NET_ADMIN is not set aside", error=str(error))
 
+    from zoneward.daemon.program import run_program
+
     async def work(stop: asyncio.Event) -> None:
-        proxy = running.NodeProxy(
+        proxy = program.ProxyProgram(
             access,
             node=asked.node,
             configuration=configuration,
@@ -104,13 +105,13 @@ def run(asked: Asked) -> int:
         except Unusable as error:
             raise InputError("the kernel", str(error)) from None
 
-    return run_until_stopped(work, name="proxy", log=log, said=str)
+    return run_program(work, name="proxy", log=log, error_message=str)
 
 
 # --- rules as text ----------------------------------------------------------------------------------------------------
 
 
-def _tell(asked: Asked, configuration: Configuration, settings: ProxySettings) -> int:
+def _tell(asked: Asked, configuration: Configuration, settings: ProxyConfiguration) -> int:
     snapshot = snapshot_for(
         Options(
             files=asked.files,
@@ -138,7 +139,7 @@ def _served(
     node: kube.Node,
     options: LayoutOptions,
     configuration: Configuration,
-    settings: ProxySettings,
+    settings: ProxyConfiguration,
     *,
     note: Callable[[str], None],
 ) -> dict[Family, dict[ObjectKey, Served]]:
@@ -203,20 +204,20 @@ async def _clean_up(asked: Asked) -> int:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def _settings(asked: Asked) -> tuple[Configuration, ProxySettings]:
-    configuration, settings = Configuration(), ProxySettings()
+def _settings(asked: Asked) -> tuple[Configuration, ProxyConfiguration]:
+    configuration, settings = Configuration(), ProxyConfiguration()
     if asked.config is not None:
         read = read_configuration(asked.config)
         configuration, settings = read.configuration, read.proxy
     flags = dict(asked.flags)
     if "audit_period" in flags:
-        flags["audit_period"] = read_option("--audit-period", seconds_of, flags["audit_period"])
+        flags["audit_period"] = read_option("--audit-period", parse_duration, flags["audit_period"])
     for name, option in (("listen", "--listen"), ("healthz_listen", "--healthz-listen")):
         if name in flags:
-            flags[name] = read_option(option, listen_of, flags[name])
+            flags[name] = read_option(option, parse_listen_address, flags[name])
     if "proxy_mode_listen" in flags:
         flags["proxy_mode_listen"] = read_option(
-            "--proxy-mode-listen", listen_of_or_nowhere, flags["proxy_mode_listen"]
+            "--proxy-mode-listen", parse_optional_listen_address, flags["proxy_mode_listen"]
         )
     if "log_format" in flags:
         flags["log_format"] = LogFormat(flags["log_format"])

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import gc
 import signal
 import ssl
 import sys
@@ -17,8 +16,8 @@ import click
 import yaml
 
 from zoneward.cli.printing import print_line
-from zoneward.cli.uncollected import uncollected
 from zoneward.cli.whole_file import whole_file
+from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError, MalformedText
 from zoneward.kube.input_files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.kube.yaml_documents import whole_documents
@@ -68,11 +67,11 @@ def run(asked: Asked) -> None:
     if asked.kubeconfig is not None:
         _refuse_another(asked.kubeconfig)
     play = None if asked.play is None else _play(asked.play)
-    with uncollected():
+    with without_gc():
         registry = begun(gates=gates)
         notes = list(_filled(registry, asked))
     # What is there now mostly stays: looking through it again and again would be in vain.
-    gc.freeze()
+    freeze_objects()
     _tell(asked, *notes)
     # Ctrl-C before there is somebody to take it ends it just as well.
     with suppress(KeyboardInterrupt):

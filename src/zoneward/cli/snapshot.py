@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from zoneward.cli.options import Note, Options, reading_options, tell
+from zoneward.snapshots.snapshot_writer import write_snapshot
 
 if TYPE_CHECKING:
     from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -40,13 +41,12 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     if not to:
         raise click.UsageError("--to: expected a file or -, got ''")
     from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
-    from zoneward.cli.uncollected import uncollected
-    from zoneward.snapshots.snapshot_writer import write_snapshot
+    from zoneward.kube.gc_tuning import without_gc
 
     name = "" if to == "-" else to.lower()
     form = name.removesuffix(".gz")
     # Open before the cluster is read: what can't be written is told at once.
-    with uncollected(), _opened(to) as file:
+    with without_gc(), _opened(to) as file:
         snapshot = snapshot_for(options)
         notes = list(reading_notes(snapshot))
         if options.namespace is not None or options.selector is not None or options.services:

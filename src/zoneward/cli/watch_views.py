@@ -56,7 +56,7 @@ def view_for(output: str, plans: CurrentPlans, cache: InformerCache, options: Op
     is_wide = output == "wide"
     if is_screen():
         return Drawn(plans, cache, options, wide=is_wide, server=server)
-    return Log(plans, cache, options, wide=is_wide)
+    return LogView(plans, cache, options, wide=is_wide)
 
 
 class _Printed:
@@ -96,7 +96,7 @@ class Lines(_Printed):
         await self._stream.write(line)
 
 
-class Log(_Printed):
+class LogView(_Printed):
     """A table where there is no screen to draw it on: once in full, then a line for each change."""
 
     def __init__(self, plans: CurrentPlans, cache: InformerCache, options: Options, *, wide: bool) -> None:

@@ -1,7 +1,6 @@
 """``plan --watch``: a cluster followed, and every change of a decision told as it happens."""
 
 import asyncio
-import gc
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -15,7 +14,6 @@ from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.options import Note, Options, tell
 from zoneward.cli.running_together import first_to_end
 from zoneward.cli.snapshots import no_services, services_in
-from zoneward.cli.uncollected import uncollected
 from zoneward.cli.watch_views import View, view_for
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.error_messages import redacted_server, to_input_error
@@ -26,6 +24,7 @@ from zoneward.client.list_watch_decoder import UnreadableObject, skipped_message
 from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
+from zoneward.kube.gc_tuning import freeze_objects, restore_gc, without_gc
 from zoneward.report.decision_changes import DecisionChange
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
@@ -73,7 +72,7 @@ def watch_for(options: Options, output: str) -> int:
     except CallFailed as error:
         raise to_input_error(error, access, now=datetime.now(UTC)) from error
     finally:
-        gc.unfreeze()
+        restore_gc()
     raise AssertionError("a watch has no end")
 
 
@@ -108,7 +107,7 @@ async def _watch(
 async def _plan(
     plans: CurrentPlans, cache: InformerCache, changed: asyncio.Event, view: View, options: Options
 ) -> None:
-    with uncollected():
+    with without_gc():
         try:
             async with asyncio.timeout(_SLOW):
                 await cache.synced.wait()
@@ -124,7 +123,7 @@ async def _plan(
         await _update(plans, view)
         await view.complete()
     # What is there now will mostly stay: no need to look through it for garbage.
-    gc.freeze()
+    freeze_objects()
     rested = time.monotonic()
     while True:
         await changed.wait()

@@ -34,6 +34,7 @@ from zoneward.client.api_errors import (
     TooManyRequests,
     UnexpectedResponse,
 )
+from zoneward.client.backoff import Backoff
 from zoneward.client.list_pager import EVERYTHING, LIMITS, ListScope, list_pages
 from zoneward.client.list_watch_decoder import Bookmark, UnreadableObject, decode_watch_event
 from zoneward.client.resources import WatchedResource, WatchedT, WatchedT_contra, object_key_of
@@ -59,6 +60,9 @@ class ReflectorStore(Protocol[WatchedT_contra]):
     def retain_only(self, keys: Set[ObjectKey]) -> None: ...
 
 
+BACKOFF: Final = Backoff(initial=0.5, cap=30.0, jitter=0.5)
+
+
 @dataclass(frozen=True, slots=True)
 class ReflectorSettings:
     """Times are in seconds."""
@@ -69,9 +73,7 @@ class ReflectorSettings:
     """How much longer than that nothing may come."""
     listing: float = 120.0
     """In which a watch that begins with all objects must have sent them."""
-    pause: float = 0.5
-    """Before a second attempt; twice as long before each further one."""
-    longest_pause: float = 30.0
+    backoff: Backoff = BACKOFF
     settled: float = 10.0
     """After a connection that lasted so long the next pause is short again."""
     fail_fast: bool = False
@@ -173,9 +175,8 @@ class Reflector(Generic[WatchedT]):
         self._on_error(error)
 
     def _pause(self, failure: CallFailed | None) -> float:
-        longest = min(self._settings.longest_pause, self._settings.pause * 2.0 ** min(self._failures - 1, 20))
         asked = (failure.retry_after if isinstance(failure, ApiError) else None) or 0.0
-        return max(asked, longest * self._random.uniform(0.5, 1.0))
+        return max(asked, self._settings.backoff.delay(self._failures, random=self._random.random()))
 
     # --- lists --------------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from zoneward.client.api_errors import (
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.auth.credentials import Credentials, Identity, impersonation_headers
 from zoneward.client.auth.tls import TlsContexts
+from zoneward.client.backoff import Backoff
 from zoneward.client.dialer import is_loopback, open_socket, proxy_for
 from zoneward.client.response_body import iter_blocks, iter_lines, read_body
 from zoneward.client.transport_errors import translate_errors
@@ -53,6 +54,7 @@ MAX_ANSWER: Final = 2 << 30
 """Bytes of any other: 150,000 Pods at once, of 14 kB each."""
 _METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """A server that cannot send metadata alone answers with the whole object."""
+BACKOFF: Final = Backoff(initial=0.25, cap=8.0, jitter=0.5)
 _RETRIED_STATUSES: Final = frozenset((500, 502, 503, 504))
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -61,12 +63,11 @@ _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 class RetryPolicy:
     """Which failed calls are sent again, and after how long.
 
-    ``attempts`` counts the first one too. Pauses start at ``first`` seconds, double, and end at ``longest``.
+    ``attempts`` counts the first one too.
     """
 
     attempts: int = 5
-    first: float = 0.25
-    longest: float = 8.0
+    backoff: Backoff = BACKOFF
 
     def pause(self, error: CallFailed, *, failed: int, is_repeatable: bool, chance: float) -> float | None:
         """Seconds until the next attempt after ``failed`` ones; None where there is none and the error stands.
@@ -77,10 +78,8 @@ class RetryPolicy:
         """
         if failed >= self.attempts or not _is_temporary(error, is_repeatable=is_repeatable):
             return None
-        pause = min(self.longest, self.first * 2.0 ** (failed - 1))
-        if isinstance(error, ApiError) and error.retry_after is not None:
-            return error.retry_after + pause * chance
-        return pause * (1 + chance) / 2
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        return self.backoff.delay(failed, random=chance, retry_after=retry_after)
 
 
 def _is_temporary(error: CallFailed, *, is_repeatable: bool) -> bool:

@@ -28,14 +28,14 @@ from zoneward.client.resources import (
     service_key_of,
 )
 from zoneward.client.writer import Writer
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
 from zoneward.controller.handover.releases import Releases
 from zoneward.controller.handover.rivals import Rivals, is_built_in, is_sign_of_life
 from zoneward.controller.leader.leading import Leading, always
-from zoneward.controller.metrics import Metrics, SyncResult
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.queue import Queue
 from zoneward.controller.queue.resync import PERIOD, Resync
 from zoneward.controller.queue.schedule import Given, Urgency, urgency_of
@@ -45,9 +45,9 @@ from zoneward.controller.sync.reconciling import Ending, Reconciled, Reconciler
 from zoneward.controller.sync.state import SliceNames, State
 from zoneward.controller.sync.syncing import Syncer
 from zoneward.controller.sync.tracker import Tracker
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
-from zoneward.daemon.unreadable import log_unreadable
+from zoneward.controller.sync_counts import SyncResult
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
+from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption_marks import AdoptionAction, with_effective_selector
 from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, has_address, has_ready_condition
 from zoneward.routing.configuration import Configuration
@@ -79,11 +79,11 @@ class Controller:
         writer: Writer,
         leading: Leading | None = None,
         teller: Teller | None = None,
-        metrics: Metrics | None = None,
+        metrics: ControllerMetrics | None = None,
         log: Log | None = None,
         workers: int = WORKERS,
         batching: Batching | None = None,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
         consumer: Consumer = ZONEWARD,
         timing: ReflectorSettings | None = None,
         chance: Random | None = None,
@@ -97,8 +97,8 @@ class Controller:
         self._timing, self._on_trouble = timing, on_trouble
         self._chance = Random() if chance is None else chance
         self._leading: Leading = always() if leading is None else leading
-        self._log: Log = Silent() if log is None else log
-        self.metrics: Final = Metrics() if metrics is None else metrics
+        self._log: Log = SilentLog() if log is None else log
+        self.metrics: Final = ControllerMetrics() if metrics is None else metrics
         self.cache: Final = InformerCache(on_unreadable=self._set_aside)
         self._untold: dict[tuple[str, ObjectKey], UnreadableObject] = {}
         """Objects that cannot be read, of which no Event tells yet."""
@@ -151,7 +151,7 @@ class Controller:
             teller=teller,
             honoring=self._honoring,
         )
-        self._mistakes = MistakeLog(self._log)
+        self._unexpected = UnexpectedErrorLog(self._log)
         self._at_work: set[asyncio.Task[None]] = set()
         self._refreshes = False
         self.cache.services.subscribe(self._guarded(self._service_changed))
@@ -208,7 +208,7 @@ class Controller:
         self._syncer.clear()
         self._rivals.clear()
         self._endpoints.clear()
-        self.metrics.stepped_down()
+        self.metrics.forget_all_services()
         if self._teller is not None:
             self._teller.clear()
         if self._honoring is not None:
@@ -280,7 +280,7 @@ class Controller:
             except Exception as error:
                 thing = new if new is not None else old
                 assert thing is not None
-                self._mistakes.tell(
+                self._unexpected.error(
                     "a mistake in the program kept a change from being seen", object_key_of(thing), error
                 )
 
@@ -327,7 +327,7 @@ class Controller:
             self._rivals.alive(service_key_of(new), now=asyncio.get_running_loop().time())
 
     def _set_aside(self, found: UnreadableObject) -> None:
-        log_unreadable(self._log, found)
+        log_unreadable_object(self._log, found)
         if found.name:
             self._untold[found.resource.kind, found.key] = found
 
@@ -385,27 +385,27 @@ class Controller:
             case Ending.WRITTEN:
                 waited = self.queue.done(key, writes=result.writes)
                 if result.writes:
-                    self.metrics.waited(waited)
+                    self.metrics.record_latency(waited)
             case Ending.OUTDATED:
-                self.metrics.not_synced(SyncResult.STALE)
+                self.metrics.record_failed_sync(SyncResult.STALE)
                 self.queue.stale(key)
                 if not self._tracker.is_stale(key, self.cache.slices_of(*key)):
                     self.queue.wake(key)
             case Ending.NO_PLACE:
-                self.metrics.not_synced()
+                self.metrics.record_failed_sync()
                 self.queue.done(key, writes=result.writes)
             case _:
                 self._failed(given, result.writes, result.error)
 
     def _broke(self, given: Given[ObjectKey], error: Exception) -> None:
         """A mistake in the program, which is told with its place the first time. What is kept may be spoilt by it."""
-        self._mistakes.tell("a mistake in the program kept a Service from its sync", given.key, error)
+        self._unexpected.error("a mistake in the program kept a Service from its sync", given.key, error)
         self._state.renew(given.key)
         self._failed(given, 0, error)
 
     def _failed(self, given: Given[ObjectKey], writes: int, error: Exception | None) -> None:
-        self.metrics.not_synced()
-        self.metrics.retried()
+        self.metrics.record_failed_sync()
+        self.metrics.record_retry()
         asked = error.retry_after if isinstance(error, ApiError) else None
         pause = self.queue.failed(given.key, writes=writes, retry_after=asked)
         self._log.warning(

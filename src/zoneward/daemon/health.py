@@ -1,7 +1,8 @@
-"""Whether a program lives, and whether it does what it is there for: named checks, each a sentence where it fails.
+"""The health of a program: named checks, each with a reason where it fails.
 
-Alive is what a restart would mend, ready what an operator should know: a standby is ready. An API server that is away
-makes neither alive nor unready after the first list: a restart would cost the cache and mend nothing.
+A restart would mend what is not live; an operator should look at what is not ready. A standby replica is ready. An API
+server that cannot be reached makes a program neither dead nor unready after the first list: a restart would only cost
+the cache.
 """
 
 import asyncio
@@ -10,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 Check = Callable[[], str | None]
-"""What is wrong, or None. Asked in the event loop, so that it may not wait."""
+"""Returns what is wrong, or None. It runs in the event loop and must not wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Checks by name, in the order in which they are told."""
+    """Checks by name, in the order in which they are reported."""
 
     live: Mapping[str, Check] = field(default_factory=dict)
     ready: Mapping[str, Check] = field(default_factory=dict)
 
 
-def faults(checks: Mapping[str, Check]) -> dict[str, str]:
-    """Every check that fails, and why; empty where all is well."""
-    return {name: wrong for name, check in checks.items() if (wrong := check()) is not None}
+def failed_checks(checks: Mapping[str, Check]) -> dict[str, str]:
+    """The reason of every check that fails; empty if all succeed."""
+    return {name: reason for name, check in checks.items() if (reason := check()) is not None}
 
 
 class Heartbeat:
@@ -50,11 +51,11 @@ class Heartbeat:
         return None if silent <= self._limit else f"the event loop has not turned for {silent:.0f} s"
 
 
-def running(task: "asyncio.Task[object]") -> Check:
-    """A check that a task that has no end goes on: without it nothing would be heard, or written."""
+def task_is_running(task: "asyncio.Task[object]") -> Check:
+    """A check that a task without an end goes on."""
     return lambda: f"{task.get_name()} has ended" if task.done() else None
 
 
-def synced(is_synced: Callable[[], bool]) -> Check:
+def cache_is_synced(is_synced: Callable[[], bool]) -> Check:
     """A check that the cache has been filled."""
     return lambda: None if is_synced() else "the cluster has not been listed yet"

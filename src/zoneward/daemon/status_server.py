@@ -1,76 +1,93 @@
-"""What a program tells over HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/debug/...``.
+"""The status of a program over HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/debug/...``.
 
-It is served in the event loop that does the work, so nothing here may hold it: what takes long is done in a thread, one
-at a time. Whoever may connect may read; ``/debug`` names Services and their Pods' zones, and answers only who connects
-over a loopback address, as ``kubectl port-forward`` does, unless told otherwise.
+It is served in the event loop that does the work, so nothing here may block: what takes long is done in a thread, one
+request at a time. Whoever can connect can read; ``/debug`` names Services and the zones of their Pods, and answers only
+connections over a loopback address, as ``kubectl port-forward`` makes them, unless it is opened to all.
 
-A page in an operator's browser can connect too, by way of a name of its own that leads to a loopback address (DNS
-rebinding). So requests whose header ``Host`` has neither an address nor a name of this server are refused. Health and
-metrics are told to all: kubelets and Prometheus may ask by any name.
+A page in an operator's browser can connect too, with a name of its own that resolves to a loopback address (DNS
+rebinding). So requests are refused whose header ``Host`` has neither an address nor a name of this server. Health and
+metrics are open to all: kubelets and Prometheus may use any name.
 """
 
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from types import MappingProxyType, TracebackType
+from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
 from aiohttp import web
 
-from zoneward.daemon.health import Check, Health, faults
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.health import Check, Health, failed_checks
 
-TEXT: Final = "text/plain; charset=utf-8"
+METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 JSON: Final = "application/json"
 Work = Callable[[], bytes]
 OfService = Callable[[str, str], Work | None]
-"""What is told of a Service, by namespace and name. Called in the event loop, it takes from the cache what is needed,
-at once, and gives what makes the JSON, for a thread; None: there is no such Service."""
+"""A page about a Service, by namespace and name. Called in the event loop, it takes from the cache what it needs, at
+once, and returns what makes the JSON, for a thread; None: there is no such Service."""
 Page = Callable[[], Awaitable[bytes]]
-_LAST_MOMENT: Final = 0.5
+_SHUTDOWN_TIMEOUT: Final = 0.5
 """Seconds for answers under way when the server ends."""
-_ALIVE: Final = 30.0
+_KEEPALIVE_TIMEOUT: Final = 30.0
 """Seconds for which a connection waits for its next request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusPages:
+    """What is served beside health, by path. ``metrics`` None: no ``/metrics``.
+
+    ``values`` become JSON, ``pages`` are JSON already, and ``of_service`` serves ``PATH/NAMESPACE/NAME``.
+    """
+
+    metrics: Page | None = None
+    values: Mapping[str, Callable[[], Mapping[str, Any]]] = field(default_factory=dict)
+    pages: Mapping[str, Page] = field(default_factory=dict)
+    of_service: Mapping[str, OfService] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        metrics = ["/metrics"] if self.metrics is not None else []
+        of_service = [f"{path}/NAMESPACE/NAME" for path in self.of_service]
+        return (*metrics, *self.values, *self.pages, *of_service)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusLimits:
+    """Answers beyond these are refused with 503."""
+
+    seconds: float = 10.0
+    size: int = 16 << 20
+    """Bytes."""
+    concurrent: int = 16
 
 
 class StatusServer:
     """Serves from entering the block to leaving it.
 
-    ``host`` None: on all addresses; ``port`` 0: any. ``names``: what requests may call it by, beside its addresses,
-    ``localhost`` and ``host``. ``metrics`` None: there are none. By
-    path, ``values`` are told in what JSON has, ``pages`` are JSON already, and ``of_service`` is asked for
-    ``PATH/NAMESPACE/NAME``. ``on_trouble`` is told what making an answer raises. An answer of
-    more than ``largest`` bytes or ``longest`` seconds, and one beyond ``most`` at once, is refused with 503.
+    ``names``: what requests may call it, beside its addresses, ``localhost`` and the host of ``listen``. ``on_error``
+    gets what making an answer raises.
     """
 
     def __init__(
         self,
         health: Health,
+        pages: StatusPages | None = None,
         *,
-        host: str | None = "127.0.0.1",
-        port: int = 0,
+        listen: ListenAddress | None = None,
         names: Collection[str] = (),
-        metrics: Page | None = None,
-        metrics_type: str = TEXT,
-        values: Mapping[str, Callable[[], Mapping[str, Any]]] = MappingProxyType({}),
-        pages: Mapping[str, Page] = MappingProxyType({}),
-        of_service: Mapping[str, OfService] = MappingProxyType({}),
         debug_for_all: bool = False,
-        on_trouble: Callable[[Exception], None] = lambda _trouble: None,
-        longest: float = 10.0,
-        largest: int = 16 << 20,
-        most: int = 16,
+        on_error: Callable[[Exception], None] = lambda _error: None,
+        limits: StatusLimits | None = None,
     ) -> None:
-        self._health, self._host, self._port = health, host, port
-        self._names = {each.lower() for each in ("localhost", host, *names) if each}
-        self._metrics, self._metrics_type = metrics, metrics_type
-        self._values, self._pages, self._of_service, self._debug_for_all = values, pages, of_service, debug_for_all
-        known = ["/metrics"] if metrics is not None else []
-        known += [*values, *pages, *(f"{path}/NAMESPACE/NAME" for path in of_service)]
-        self._not_found = f"expected one of {', '.join(('/healthz', '/readyz', *known))}\n"
-        self._on_trouble = on_trouble
-        self._longest, self._largest, self._most = longest, largest, most
+        self._health, self._pages = health, pages or StatusPages()
+        self._listen = listen or ListenAddress("127.0.0.1", 0)
+        self._names = {each.lower() for each in ("localhost", self._listen.host, *names) if each}
+        self._debug_for_all, self._on_error, self._limits = debug_for_all, on_error, limits or StatusLimits()
+        self._not_found = f"expected one of {', '.join(('/healthz', '/readyz', *self._pages.paths))}\n"
         self._addresses: tuple[tuple[str, int], ...] = ()
         self._open = 0
         self._turn = asyncio.Semaphore()
@@ -78,7 +95,7 @@ class StatusServer:
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each address that is served, once it is: several where ``host`` is None."""
+        """Host and port of each address that is served: several where it listens on all addresses."""
         return self._addresses
 
     @property
@@ -87,14 +104,15 @@ class StatusServer:
         return self._addresses[0][1]
 
     async def __aenter__(self) -> Self:
-        """Raises OSError where the port can't be had."""
+        """Raises OSError where the address cannot be had."""
         runner = web.ServerRunner(
-            web.Server(self.answer, keepalive_timeout=_ALIVE, access_log=None), shutdown_timeout=_LAST_MOMENT
+            web.Server(self.answer, keepalive_timeout=_KEEPALIVE_TIMEOUT, access_log=None),
+            shutdown_timeout=_SHUTDOWN_TIMEOUT,
         )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         try:
-            await web.TCPSite(runner, self._host, self._port).start()
+            await web.TCPSite(runner, self._listen.host, self._listen.port).start()
         except BaseException:
             await self._stack.aclose()
             raise
@@ -109,42 +127,43 @@ class StatusServer:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """What aiohttp calls for each request."""
         if request.method not in ("GET", "HEAD"):
-            return _told(405, f"expected GET, got {request.method}\n", Allow="GET, HEAD")
-        # Health is told however busy we are.
+            return _respond(405, f"expected GET, got {request.method}\n", Allow="GET, HEAD")
+        # Health is answered however busy the server is.
         if request.path in ("/healthz", "/livez"):
-            return _checked(self._health.live, request)
+            return _health_response(self._health.live, request)
         if request.path == "/readyz":
-            return _checked(self._health.ready, request)
-        if self._open >= self._most:
-            return _told(503, f"{self._open} answers are under way, which is the limit\n", **{"Retry-After": "1"})
+            return _health_response(self._health.ready, request)
+        if self._open >= self._limits.concurrent:
+            return _respond(503, f"{self._open} answers are under way, which is the limit\n", **{"Retry-After": "1"})
         self._open += 1
         try:
-            async with asyncio.timeout(self._longest):
-                return await self._long(request)
+            async with asyncio.timeout(self._limits.seconds):
+                return await self._answer_in_time(request)
         except TimeoutError:
-            return _told(503, f"no answer within {self._longest:g} s\n", **{"Retry-After": "5"})
+            return _respond(503, f"no answer within {self._limits.seconds:g} s\n", **{"Retry-After": "5"})
         except Exception as error:
-            self._on_trouble(error)
-            return _told(500, "the answer could not be made; the log says why\n")
+            self._on_error(error)
+            return _respond(500, "the answer could not be made; the log says why\n")
         finally:
             self._open -= 1
 
-    async def _long(self, request: web.BaseRequest) -> web.Response:
-        if request.path == "/metrics" and self._metrics is not None:
-            return self._limited(await self._metrics(), self._metrics_type)
+    async def _answer_in_time(self, request: web.BaseRequest) -> web.Response:
+        pages = self._pages
+        if request.path == "/metrics" and pages.metrics is not None:
+            return self._limited(await pages.metrics(), METRICS)
         if not all(map(self._is_ours, request.headers.getall("Host", ()))):
-            return _told(403, "expected an address or a name of this server in the header Host\n")
+            return _respond(403, "expected an address or a name of this server in the header Host\n")
         if request.path.startswith("/debug/") and not (self._debug_for_all or _is_loopback(request.remote)):
-            return _told(403, "/debug answers on loopback addresses only: use kubectl port-forward\n")
-        if (values := self._values.get(request.path)) is not None:
+            return _respond(403, "/debug answers on loopback addresses only: use kubectl port-forward\n")
+        if (values := pages.values.get(request.path)) is not None:
             return self._limited(msgspec.json.encode(values()), JSON)
-        if (page := self._pages.get(request.path)) is not None:
+        if (page := pages.pages.get(request.path)) is not None:
             return self._limited(await page(), JSON)
         path, _, name = request.path.rpartition("/")
         path, _, namespace = path.rpartition("/")
-        if namespace and name and (of_service := self._of_service.get(path)) is not None:
+        if namespace and name and (of_service := pages.of_service.get(path)) is not None:
             return await self._about(of_service, namespace, name)
-        return _told(404, self._not_found)
+        return _respond(404, self._not_found)
 
     def _is_ours(self, host: str) -> bool:
         """Whether a header ``Host`` says an address, or a name of ours; with or without a port."""
@@ -154,7 +173,7 @@ class StatusServer:
 
     async def _about(self, of_service: OfService, namespace: str, name: str) -> web.Response:
         await self._turn.acquire()
-        # It is the Service as it is when its turn comes that is told of.
+        # The answer is about the Service as it is when its turn comes.
         try:
             work = of_service(namespace, name)
             made = None if work is None else asyncio.get_running_loop().run_in_executor(None, work)
@@ -163,7 +182,7 @@ class StatusServer:
             raise
         if made is None:
             self._turn.release()
-            return _told(404, f"no Service {namespace}/{name} is known\n")
+            return _respond(404, f"no Service {namespace}/{name} is known\n")
         # A thread can't be stopped. Where time runs out before it ends, the next one waits for it all the same.
         made.add_done_callback(self._ended)
         return self._limited(await asyncio.shield(made), JSON)
@@ -171,29 +190,29 @@ class StatusServer:
     def _ended(self, made: asyncio.Future[bytes]) -> None:
         self._turn.release()
         if not made.cancelled():
-            # Nobody may be left to ask for it.
+            # Nobody may be left who asks for it.
             made.exception()
 
     def _limited(self, body: bytes, content_type: str) -> web.Response:
-        if len(body) > self._largest:
-            return _told(503, f"the answer has {len(body)} bytes, more than {self._largest}\n")
+        if len(body) > self._limits.size:
+            return _respond(503, f"the answer has {len(body)} bytes, more than {self._limits.size}\n")
         return web.Response(body=body, headers={"Content-Type": content_type, **_HEADERS})
 
 
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def _told(status: int, text: str, **headers: str) -> web.Response:
+def _respond(status: int, text: str, **headers: str) -> web.Response:
     return web.Response(status=status, text=text, headers={**_HEADERS, **headers})
 
 
-def _checked(checks: Mapping[str, Check], request: web.BaseRequest) -> web.Response:
-    """As an API server tells it: ``ok``, or each check in a line; with ``?verbose`` always."""
-    wrong = faults(checks)
+def _health_response(checks: Mapping[str, Check], request: web.BaseRequest) -> web.Response:
+    """As an API server answers: ``ok``, or each check in a line; with ``?verbose`` always."""
+    wrong = failed_checks(checks)
     if not wrong and "verbose" not in request.query:
-        return _told(200, "ok")
+        return _respond(200, "ok")
     lines = [f"[-]{name} failed: {wrong[name]}" if name in wrong else f"[+]{name} ok" for name in checks]
-    return _told(503 if wrong else 200, "".join(f"{line}\n" for line in lines))
+    return _respond(503 if wrong else 200, "".join(f"{line}\n" for line in lines))
 
 
 def _is_address(text: str) -> bool:

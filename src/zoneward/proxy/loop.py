@@ -11,15 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.client.backoff import Backoff
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
+from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.programming import Programmed
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.claims import Claims
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Served
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.large_services import TooLarge, with_endpoints
 
 GATHERED: Final = 0.05
@@ -27,9 +28,8 @@ GATHERED: Final = 0.05
 CALM: Final = 50.0
 """How often in a second, in the long run, changes are put without delay."""
 BURST: Final = 100.0
-_AGAIN: Final = 1.0
-_AGAIN_AT_MOST: Final = 300.0
-"""Seconds after a Service could not be selected for; doubled each time."""
+BACKOFF: Final = Backoff(initial=1.0, cap=300.0)
+"""After a Service could not be selected for."""
 _AT_ONCE: Final = 200
 """Services that are selected before others get their turn: some ten milliseconds."""
 
@@ -55,7 +55,7 @@ class ProxyLoop:
         self,
         known: Known,
         *,
-        metrics: Metrics,
+        metrics: ProxyMetrics,
         log: Log | None = None,
         after: Callable[[ObjectKey, Served | None, Served | None], None] = lambda *_: None,
         on_too_large: Callable[[ObjectKey, TooLarge], None] = lambda *_: None,
@@ -72,7 +72,7 @@ class ProxyLoop:
             on_selection_failed,
             on_lost,
         )
-        self._mistakes = MistakeLog(log or Silent())
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self.tables: Final[dict[Family, Table]] = {}
         self._begun = now()
         self._changed: dict[ObjectKey, float] = {}
@@ -137,16 +137,16 @@ class ProxyLoop:
     def programmed(self, family: Family, done: Programmed) -> None:
         """A transaction is in the kernel."""
         metrics, now, put = self._metrics, self._clock(), self._put[family]
-        metrics.apply.observe(done.seconds)
-        metrics.transactions[family] += 1
-        metrics.changed_elements[family] += done.elements
+        metrics.transaction_duration.observe(done.seconds)
+        metrics.transactions[family].inc()
+        metrics.changed_elements[family].inc(done.elements)
         there = self._programmed[family]
         for service, after in done.services.items():
             since = put.pop(service, None)
             if since is not None:
-                metrics.sync.observe(now - since)
+                metrics.sync_duration.observe(now - since)
             if (trigger := self._triggers.pop(service, None)) is not None:
-                metrics.programming.observe(max(0.0, (self._now() - trigger).total_seconds()))
+                metrics.programming_duration.observe(max(0.0, (self._now() - trigger).total_seconds()))
             before = there.get(service)
             if after is None:
                 there.pop(service, None)
@@ -165,15 +165,12 @@ class ProxyLoop:
     async def run(self) -> None:
         """Until cancelled. Begins once every kind was listed."""
         await self._known.synced.wait()
-        left, last = BURST, self._clock()
+        limiter = RateLimiter(per_second=CALM, burst=BURST, now=self._clock())
         while True:
             await self._select()
             self.selected.set()
             await self._something.wait()
-            now = self._clock()
-            left, last = min(BURST, left + CALM * (now - last)) - 1.0, now
-            if left < 0.0:
-                left = 0.0
+            if not limiter.try_accept(self._clock()):
                 await self._sleep(GATHERED)
             self._something.clear()
 
@@ -193,13 +190,12 @@ class ProxyLoop:
         except TooLarge as error:
             found = self._left(service, error)
         except Exception as error:
-            self._mistakes.tell("a Service could not be selected for: it stays as it was", service, error)
+            self._unexpected.error("a Service could not be selected for: it stays as it was", service, error)
             if service not in self.left_out:
                 self._on_selection_failed(service, f"{type(error).__name__}: {error}")
             self.left_out.add(service)
             self._tries[service] = tries = self._tries.get(service, 0) + 1
-            pause = min(_AGAIN_AT_MOST, _AGAIN * 2.0 ** min(tries - 1, 20))
-            asyncio.get_running_loop().call_later(pause, self.changed, service)
+            asyncio.get_running_loop().call_later(BACKOFF.delay(tries), self.changed, service)
             return
         else:
             self.too_large.pop(service, None)

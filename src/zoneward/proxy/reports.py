@@ -6,11 +6,11 @@ from zoneward.client.api_errors import CallFailed, Gone
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import AnyWatchedResource
 from zoneward.daemon.log import Log
-from zoneward.daemon.unreadable import log_unreadable
+from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.input_error import show
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.netlink.messages import Family
-from zoneward.proxy.metrics import Metrics
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.large_services import TooLarge
 from zoneward.proxy.telling import ADDRESS_CONTESTED, NO_HEALTH_PORT, NOT_PROGRAMMED, PARTLY_PROGRAMMED, Teller
 
@@ -20,7 +20,7 @@ class Reports:
 
     def __init__(
         self,
-        metrics: Metrics,
+        metrics: ProxyMetrics,
         *,
         log: Log,
         teller: Teller,
@@ -33,13 +33,13 @@ class Reports:
 
     def refused(self, family: Family, service: ObjectKey, why: str) -> None:
         """The kernel does not take one."""
-        self._metrics.refused[family] += 1
+        self._metrics.refusals[family].inc()
         self._log.error("a Service could not be programmed", service="/".join(service), family=family, error=why)
         self._tell(service, NOT_PROGRAMMED, f"the kernel does not take it: {why}")
 
     def too_large(self, service: ObjectKey, error: TooLarge) -> None:
         """One asks for more than one may have."""
-        self._metrics.refused[error.family] += 1
+        self._metrics.refusals[error.family].inc()
         why = f"it is too large: {error}"
         self._log.error("a Service could not be programmed", service="/".join(service), family=error.family, error=why)
         self._tell(service, NOT_PROGRAMMED, why)
@@ -79,14 +79,14 @@ class Reports:
     # --- the kernel ---------------------------------------------------------------------------------------------------
 
     def mended(self, family: Family, what: str, number: int) -> None:
-        self._metrics.mended[what] += number
+        self._metrics.repairs.labels(what).inc(number)
         self._log.warning("rules that others changed were mended", family=family, what=what, number=number)
 
     def not_programmed(self, why: str) -> None:
         self._log.warning("the kernel could not be programmed", error=why)
 
     def flows_removed(self, number: int) -> None:
-        self._metrics.flows_removed += number
+        self._metrics.flows_removed.inc(number)
 
     def flows_not_seen(self, why: str) -> None:
         self._log.warning("flows could not be looked at", error=why)
@@ -96,7 +96,7 @@ class Reports:
 
     def unreadable(self, found: UnreadableObject) -> None:
         """An object cannot be read, and what was there of it stays in force."""
-        log_unreadable(self._log, found)
+        log_unreadable_object(self._log, found)
         if found.name:
             self._teller.tell_unreadable(found)
 
@@ -104,7 +104,7 @@ class Reports:
 
     def not_heard(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         """A list or watch broke off."""
-        self._metrics.watch_failed(error, kind=resource.plural)
+        self._metrics.record_watch_error(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning
         write("a list or watch broke off", kind=resource.plural, error=self._said(error))
 

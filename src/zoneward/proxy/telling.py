@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from zoneward.client.api_errors import ApiError, CallFailed
+from zoneward.client.backoff import Backoff
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import EVENTS
 from zoneward.client.writer import WriteOutcome, Writer, write_outcome
-from zoneward.daemon.events import Recorder
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
+from zoneward.daemon.event_recorder import EventRecorder
+from zoneward.daemon.log import Log, SilentLog
+from zoneward.daemon.rate_limiter import RateLimiter
+from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Event as Written
 from zoneward.kube.objects import Service
@@ -37,7 +39,7 @@ PER_MINUTE: Final = 10
 MOST_WAITING: Final = 50
 _ACTION: Final = "Program"
 _MINUTE: Final = 60.0
-_FIRST_PAUSE: Final = 1.0
+_BACKOFF: Final = Backoff(initial=1.0, cap=_MINUTE)
 _Told = tuple[str, str]
 """The uid of a Service, and a reason."""
 
@@ -59,14 +61,14 @@ class Teller:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._writer, self._node, self._log = writer, node, log or Silent()
+        self._writer, self._node, self._log = writer, node, log or SilentLog()
         self._clock, self._sleep = clock, sleep
-        self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=node, now=now)
+        self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=node, now=now)
         self._told: dict[_Told, float] = {}
         """When, in this order; of the last `QUIET` seconds."""
         self._waiting: dict[_Told, Written] = {}
         self._something = asyncio.Event()
-        self._paid = clock() - _MINUTE
+        self._limiter = RateLimiter(per_second=PER_MINUTE / _MINUTE, burst=PER_MINUTE, now=clock())
 
     def tell(self, service: Service, reason: str, note: str) -> None:
         """At once, and without waiting for anything."""
@@ -76,7 +78,7 @@ class Teller:
         """As `tell`, of an object of any kind."""
         event = unreadable_event(found)
         note = replace(event, message=f"Node {self._node}: {event.message}")
-        self._tell(stand_in(found), note, **regarding(found))
+        self._tell(reference_to(found), note, **involved_kind(found))
 
     def _tell(self, about: Service, event: Event, **kind: str) -> None:
         uid = about.metadata.uid or f"{about.metadata.namespace}/{about.metadata.name}"
@@ -104,7 +106,7 @@ class Teller:
                 await self._write(self._waiting.pop(next(iter(self._waiting))))
 
     async def _write(self, event: Written) -> None:
-        pause = _FIRST_PAUSE
+        failures = 0
         while True:
             try:
                 await self._writer.create(EVENTS, event)
@@ -127,14 +129,12 @@ class Teller:
                 if is_over:
                     return
                 asked = error.retry_after if isinstance(error, ApiError) else None
-                await self._sleep(max(pause, asked or 0.0))
-                pause = min(2 * pause, _MINUTE)
+                failures += 1
+                await self._sleep(max(_BACKOFF.delay(failures), asked or 0.0))
             else:
                 return
 
     async def _pace(self) -> None:
         """`PER_MINUTE` at once after a quiet minute, and as many a minute."""
-        now = self._clock()
-        self._paid = max(self._paid, now - _MINUTE) + _MINUTE / PER_MINUTE
-        if self._paid > now:
-            await self._sleep(self._paid - now)
+        if (wait := self._limiter.reserve(self._clock())) > 0:
+            await self._sleep(wait)

@@ -178,8 +178,9 @@ def is_starting_threshold(value: Fraction) -> bool:
 def configuration_from(document: Mapping[str, Any]) -> Configuration:
     """A configuration document (already parsed YAML or JSON) as a value.
 
-    Its sections `PROGRAMS` are left to `zoneward.controller.settings` and `zoneward.proxy.settings`. Raises
-    ConfigurationError for an unknown key, a wrong type, a value out of range, or gates that exclude each other.
+    Its sections `PROGRAMS` are left to `zoneward.controller.controller_configuration` and
+    `zoneward.proxy.proxy_configuration`. Raises ConfigurationError for an unknown key, a wrong type, a value out of
+    range, or gates that exclude each other.
     """
     rest = {key: value for key, value in document.items() if key not in PROGRAMS}
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):

@@ -1,9 +1,7 @@
 """The objects of a cluster at one moment, from files (what ``kubectl get -o yaml`` prints) or from its API server."""
 
-import gc
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
+from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
 from zoneward.kube.object_reader import object_title, read_objects
@@ -136,7 +135,7 @@ def read_snapshot(paths: Sequence[str], *, stdin: BinaryIO | None) -> Snapshot:
     Of an object that is given twice the later one counts, in the place of the first, with a warning.
     """
     builder, skipped, sources = _SnapshotBuilder(), Counter[str](), list[str]()
-    with _without_gc():
+    with without_gc():
         for file in expand(paths):
             sources.append(STDIN_NAME if file == STDIN else file)
             # No name is bound to the bytes: they are gone before the next file is read.
@@ -226,15 +225,3 @@ class _SnapshotBuilder:
         else:
             where = f" in {later}: the later one counts" if later else ": the later one counts"
         self._warnings.append(f"{object_title(thing)} is given twice{where}")
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Objects come by the ten thousand and none is garbage: a collector would double the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

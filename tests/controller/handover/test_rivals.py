@@ -15,9 +15,9 @@ from zoneward.client.writer import Writer
 from zoneward.controller.handover.alone import alone
 from zoneward.controller.handover.rivals import GRACE, MEMORY, QUIET, STILL, Rivals, Verdict, is_sign_of_life, look
 from zoneward.controller.loop import Controller
-from zoneward.controller.metrics import Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.status.telling import Teller
+from zoneward.daemon.metrics import counter_total
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER, SERVICE_NAME_LABEL
 from zoneward.kube.objects import (
     Endpoint,
@@ -297,14 +297,14 @@ def test_where_the_built_in_controller_goes_on_ours_go_and_come_back_when_it_is_
                 assert await teller.settled(5)
                 (event,) = shop.objects("events")
                 assert (event["type"], event["reason"]) == ("Warning", "EndpointSlicesContested")
-                writes = sum(controller.metrics.changes.values())
+                writes = counter_total(controller.metrics.writes)
                 # It is kept by the other one, and we write nothing.
                 shop.steady.discard("10.0.0.1")
                 shop.make_ready(1, False)
                 await until(lambda: shop.listed() == shop.steady)
                 await asyncio.sleep(0.6)
                 assert controller.contested == {KEY}
-                assert sum(controller.metrics.changes.values()) == writes
+                assert counter_total(controller.metrics.writes) == writes
                 # It is switched off, which shows when something changes.
                 shop.runs = False
                 shop.steady.discard("10.0.0.2")
@@ -341,11 +341,11 @@ def test_a_late_sync_of_the_built_in_controller_contests_nothing() -> None:
                     assert of(shop) == (True, True)
                     await until(lambda: is_ours(shop, controller))
                 assert not controller.contested
-                assert controller.metrics.changes[Operation.DELETE] == 3
+                assert counter_total(controller.metrics.writes, operation="delete") == 3
             # One that begins anew finds all in order.
             async with at_work(shop, rivals=quick()) as controller:
                 await controller.settled(LIMIT)
-                assert not any(controller.metrics.changes.values())
+                assert not counter_total(controller.metrics.writes)
             assert shop.missing == []
 
     asyncio.run(scene())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.controller.queue.batching import NEVER_WRITTEN, BackOff, Batching, Pace
+from zoneward.controller.queue.batching import NEVER_WRITTEN, Batching, Pace
 
 FREE = 1e9
 """Slices a second that nobody writes: only the period counts."""
@@ -126,29 +126,6 @@ def test_a_setting_that_cannot_be_meant_is_refused(setting: str, value: float) -
 def test_a_rate_of_no_writes_is_refused() -> None:
     with pytest.raises(ValueError, match="writes_per_second: expected a number above 0, got 0"):
         Batching(writes_per_second=0)
-
-
-# --- back-off ---------------------------------------------------------------------------------------------------------
-
-
-def test_pauses_double_up_to_the_longest() -> None:
-    back_off = BackOff(first=1, longest=5)
-    assert [back_off.pause(failed=failed, chance=1) for failed in (1, 2, 3, 4, 10**6)] == [1, 2, 4, 5, 5]
-
-
-@given(st.integers(1, 10**9), st.floats(0, 1), st.none() | st.floats(0, 1000))
-def test_a_pause_is_bounded_and_never_shorter_than_the_server_asked_for(
-    failed: int, chance: float, retry_after: float | None
-) -> None:
-    back_off = BackOff()
-    pause = back_off.pause(failed=failed, chance=chance, retry_after=retry_after)
-    least = back_off.first / 2 if retry_after is None else retry_after
-    assert least <= pause <= (retry_after or 0) + back_off.longest
-
-
-def test_chance_spreads_a_pause_over_half_of_it() -> None:
-    back_off = BackOff(first=1)
-    assert [back_off.pause(failed=1, chance=chance) for chance in (0, 0.5, 1)] == [0.5, 0.75, 1]
 
 
 def test_a_pace_says_what_it_was() -> None:

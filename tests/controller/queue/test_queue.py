@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.client.backoff import Backoff
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.queue import Queue
 from zoneward.controller.queue.schedule import Given, Urgency
 
@@ -82,7 +83,7 @@ def test_what_is_gathered_comes_by_itself_at_its_time() -> None:
 
 def test_a_timer_for_later_gives_way_to_one_that_is_sooner() -> None:
     async def test() -> None:
-        queue = Queue[str](back_off=BackOff(first=0.1, longest=9), chance=lambda: 1.0)
+        queue = Queue[str](back_off=RequeueDelay(backoff=Backoff(initial=0.1, cap=9, jitter=0.5)), chance=lambda: 1.0)
         queue.add_all(["slow", "fast"])
         await soon(queue)
         await soon(queue)
@@ -176,7 +177,7 @@ def test_many_workers_lose_nothing_and_never_share_a_key(seed: int) -> None:
     async def test() -> None:
         queue = Queue[str](
             batching=Batching(period=0.005, writes_per_second=1000, burst=5, longest=0.01),
-            back_off=BackOff(first=0.002, longest=0.01, with_news=0.002),
+            back_off=RequeueDelay(backoff=Backoff(initial=0.002, cap=0.01, jitter=0.5), with_news=0.002),
             chance=chance.random,
         )
         at_work: set[str] = set()

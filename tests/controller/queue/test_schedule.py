@@ -5,11 +5,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.client.backoff import Backoff
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.schedule import PATIENCE, Depth, Given, Schedule, Urgency, urgency_of
 
 BATCHING = Batching(period=1.0, writes_per_second=4, burst=2, longest=2.0)
-BACK_OFF = BackOff(first=0.5, longest=8, with_news=1)
+BACK_OFF = RequeueDelay(backoff=Backoff(initial=0.5, cap=8, jitter=0.5), with_news=1)
 
 
 def a_schedule(batching: Batching = BATCHING) -> Schedule[str]:
@@ -300,7 +301,7 @@ class AnyOrder(RuleBasedStateMachine):
         if self.working:
             key = data.draw(st.sampled_from(sorted(self.working)))
             pause = self.schedule.failed(key, now=self.now, chance=chance, retry_after=retry_after)
-            assert 0 < pause <= BACK_OFF.longest + (retry_after or 0) or pause == retry_after
+            assert 0 < pause <= BACK_OFF.backoff.cap + (retry_after or 0) or pause == retry_after
             self._again(key)
             self.not_before[key] = self.now + (retry_after or 0)
 

@@ -19,7 +19,7 @@ from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.loop import Controller
 from zoneward.controller.status import honoring
 from zoneward.controller.status.telling import Teller
-from zoneward.daemon.unreadable import UNREADABLE
+from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey, Service
 from zoneward.kube.proxy_lease import ProgrammedReport, build_proxy_lease
@@ -130,7 +130,7 @@ async def leading(scene: Scene, **options: Any) -> AsyncIterator[Controller]:
         yield controller
 
 
-PROGRAMMED: Final = ("True", "Programmed")
+PROGRAMMED: Final = ("True", "ProgrammedReport")
 PROGRAMMING: Final = ("Unknown", "Programming")
 
 

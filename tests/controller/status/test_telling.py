@@ -15,13 +15,14 @@ from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import SERVICES
 from zoneward.client.writer import Writer, encode_object
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status import telling
 from zoneward.controller.status.conditions import ours, patch_of
 from zoneward.controller.status.telling import MOST_WAITING, Teller, TellingRate
-from zoneward.daemon.events import BURST
+from zoneward.daemon.event_recorder import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, ObjectKey, Service
 from zoneward.routing.events import DISABLED, ENABLED, Event
@@ -51,7 +52,7 @@ THEIRS = {
     "message": "",
 }
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-QUICK = BackOff(first=0.01, longest=0.05, with_news=0.01)
+QUICK = RequeueDelay(backoff=Backoff(initial=0.01, cap=0.05, jitter=0.5), with_news=0.01)
 
 
 def on(endpoints: int) -> tuple[Condition, ...]:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from zoneward.controller.metrics import Operation
 from zoneward.controller.sync.ordering import MOST_ENDPOINTS, Step, steps_of
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
 from zoneward.routing.decision import Decision
 from zoneward.routing.reasons import Reason

@@ -8,10 +8,12 @@ from tests.client.a_writer import SLICE, SLICES_KEPT, kept, with_registry
 
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
-from zoneward.controller.metrics import Metrics, Operation
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.ordering import Step
 from zoneward.controller.sync.reconciling import Ending, Reconciler
 from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync_counts import Operation
+from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import EndpointSlice
 from zoneward.sandbox.server.registry import Deletion, Registry, Write
 
@@ -37,8 +39,8 @@ def somebody_deletes(registry: Registry) -> None:
     registry.delete(registry.kinds[SLICES_KEPT], KEY[0], SLICE.metadata.name, Deletion())
 
 
-def a_reconciler(writer: Writer) -> tuple[Reconciler, Tracker, Metrics]:
-    tracker, metrics = Tracker(), Metrics()
+def a_reconciler(writer: Writer) -> tuple[Reconciler, Tracker, ControllerMetrics]:
+    tracker, metrics = Tracker(), ControllerMetrics()
     return Reconciler(writer, tracker=tracker, metrics=metrics), tracker, metrics
 
 
@@ -60,7 +62,8 @@ def test_what_is_written_is_awaited() -> None:
         assert (result.ending, result.writes) == (Ending.WRITTEN, 1)
         assert tracker.is_stale(KEY, [there])
         assert not tracker.is_stale(KEY, [])
-        assert metrics.changes == {Operation.CREATE: 1, Operation.UPDATE: 2, Operation.DELETE: 1}
+        writes = [counter_total(metrics.writes, operation=each.value) for each in Operation]
+        assert writes == [1, 2, 1]
 
     with_registry(work)
 

@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from zoneward.daemon.listening import Listen
+from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
-from zoneward.proxy.settings import ProxySettings, proxy_settings_from
+from zoneward.proxy.proxy_configuration import ProxyConfiguration, read_proxy_configuration
 from zoneward.routing.configuration import ConfigurationError
 
 
@@ -42,7 +42,7 @@ async def asked(port: int, path: str = "/proxyMode") -> tuple[int, str | None, s
 def test_the_mode_is_nftables_as_plain_text_and_nothing_else_is_there() -> None:
     async def test() -> None:
         port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        async with running(ProxyModeServer(Listen("127.0.0.1", 0), on_listening=port.set_result)):
+        async with running(ProxyModeServer(ListenAddress("127.0.0.1", 0), on_listening=port.set_result)):
             number = await port
             assert await asked(number) == (200, "text/plain; charset=utf-8", "nftables")
             assert (await asked(number, "/metrics"))[0] == 404
@@ -68,7 +68,7 @@ def test_a_port_that_is_taken_is_told_once_and_tried_until_it_is_free() -> None:
                     other.close()
 
             server = ProxyModeServer(
-                Listen("127.0.0.1", number),
+                ListenAddress("127.0.0.1", number),
                 on_trouble=told.append,
                 on_listening=port.set_result,
                 again=7.0,
@@ -86,21 +86,21 @@ def test_a_port_that_is_taken_is_told_once_and_tried_until_it_is_free() -> None:
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ({}, Listen("127.0.0.1", 10249)),
+        ({}, ListenAddress("127.0.0.1", 10249)),
         ({"serviceProxyName": "zoneward"}, None),
-        ({"serviceProxyName": "zoneward", "proxyModeListen": ":10249"}, Listen(None, 10249)),
-        ({"proxyModeListen": "[::1]:1"}, Listen("::1", 1)),
+        ({"serviceProxyName": "zoneward", "proxyModeListen": ":10249"}, ListenAddress(None, 10249)),
+        ({"proxyModeListen": "[::1]:1"}, ListenAddress("::1", 1)),
         ({"proxyModeListen": ""}, None),
-        ({"proxyModeListen": None}, Listen("127.0.0.1", 10249)),
+        ({"proxyModeListen": None}, ListenAddress("127.0.0.1", 10249)),
     ],
 )
 def test_it_is_where_kube_proxy_has_it_only_where_that_is_replaced(
-    section: dict[str, Any], expected: Listen | None
+    section: dict[str, Any], expected: ListenAddress | None
 ) -> None:
-    assert proxy_settings_from(section).proxy_mode_address == expected
-    assert ProxySettings().proxy_mode_address == Listen("127.0.0.1", 10249)
+    assert read_proxy_configuration(section).proxy_mode_address == expected
+    assert ProxyConfiguration().proxy_mode_address == ListenAddress("127.0.0.1", 10249)
 
 
 def test_what_is_no_address_is_told_with_its_key() -> None:
     with pytest.raises(ConfigurationError, match=r"proxy\.proxyModeListen: expected \[HOST\]:PORT"):
-        proxy_settings_from({"proxyModeListen": "10249"})
+        read_proxy_configuration({"proxyModeListen": "10249"})

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoneward.client.backoff import Backoff
 from zoneward.client.resources import LiveNode, RawEndpointSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
@@ -19,10 +20,10 @@ from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.kernel.planning import whole
 from zoneward.proxy.kernel.programming import FamilyTable
 from zoneward.proxy.loop import ProxyLoop
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.claims import granted
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Node, Served, served
+from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
 from zoneward.routing.configuration import Gates
 from zoneward.routing.selection.selection import ZONEWARD
@@ -134,7 +135,7 @@ def unslotted(elements: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
 @pytest.fixture(autouse=True, scope="module")
 def _no_pauses() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programming, "_AGAIN", 0.001)
+        patch.setattr(programming, "BACKOFF", Backoff(initial=0.001, cap=5.0))
         yield
 
 
@@ -162,7 +163,7 @@ def test_any_changes_end_as_a_fresh_start_would(
     async def run() -> None:
         kernel = FakeKernel()
         known = Known("n1", zone="a", gates=Gates(), on_service=lambda key, trigger: loop.changed(key, trigger))
-        loop: ProxyLoop = ProxyLoop(known, metrics=Metrics())
+        loop: ProxyLoop = ProxyLoop(known, metrics=ProxyMetrics())
         tables = {family: FamilyTable(kernel, family, options=OPTIONS) for family in FAMILIES}
         loop.tables.update(tables)
         known.nodes.put(node("a", 1))

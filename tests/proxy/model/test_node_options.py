@@ -2,7 +2,7 @@
 
 from zoneward.kube.objects import Node, NodeAddress, NodeStatus
 from zoneward.proxy.model.node_options import all_node_addresses, layout_options, node_port_addresses
-from zoneward.proxy.settings import ProxySettings
+from zoneward.proxy.proxy_configuration import ProxyConfiguration
 
 
 def a_node(*addresses: tuple[str, str]) -> Node:
@@ -15,18 +15,18 @@ def test_what_is_no_address_is_told_and_the_next_one_is_the_nodes() -> None:
     told: list[str] = []
     assert all_node_addresses(node, left_out=told.append) == {"ip": ("192.0.2.1",)}
     assert told == [injected, "garbage"]
-    options = layout_options(ProxySettings(), node)
+    options = layout_options(ProxyConfiguration(), node)
     assert (options.own_addresses, options.node_addresses) == ({"ip": "192.0.2.1"}, {"ip": ("192.0.2.1",)})
 
 
 def test_a_node_of_which_no_address_can_be_read_serves_node_ports_as_one_that_tells_none() -> None:
-    assert layout_options(ProxySettings(), a_node(("InternalIP", "garbage"))) == layout_options(
-        ProxySettings(), a_node()
+    assert layout_options(ProxyConfiguration(), a_node(("InternalIP", "garbage"))) == layout_options(
+        ProxyConfiguration(), a_node()
     )
 
 
 def test_ranges_are_canonical() -> None:
-    settings = ProxySettings(
+    settings = ProxyConfiguration(
         node_port_addresses=("10.0.0.0/255.0.0.0", "FD00::/8"), service_cidrs=("10.96.0.0/255.240.0.0",)
     )
     options = layout_options(settings, None)
@@ -36,9 +36,9 @@ def test_ranges_are_canonical() -> None:
 
 def test_addresses_of_node_ports_are_those_of_the_node_within_the_ranges() -> None:
     node = a_node(("InternalIP", "10.0.0.1"), ("ExternalIP", "192.0.2.1"), ("InternalIP", "fd00::1"))
-    primary = node_port_addresses(layout_options(ProxySettings(), node), node)
+    primary = node_port_addresses(layout_options(ProxyConfiguration(), node), node)
     assert primary == {"ip": frozenset({"10.0.0.1"}), "ip6": frozenset({"fd00::1"})}
-    some = ProxySettings(node_port_addresses=("0.0.0.0/0",))
+    some = ProxyConfiguration(node_port_addresses=("0.0.0.0/0",))
     assert node_port_addresses(layout_options(some, node), node) == {
         "ip": frozenset({"10.0.0.1", "192.0.2.1"}),
         "ip6": frozenset({"fd00::1"}),

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from zoneward.client.api_errors import CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.list_pager import decode_list, list_all
 from zoneward.client.resources import (
     ENDPOINTS,
@@ -61,8 +62,7 @@ STILL: Final = 1.0
 """Seconds for which a slice of the built-in controller has not changed before it is deleted. It may still wait for the
 answer to its last write: were the slice gone before, it would wait for it for ever, and be stalled for this Service."""
 _READ_LIMIT: Final = 30.0
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 1.0
+_BACKOFF: Final = Backoff(initial=0.1, cap=1.0)
 _RIGHTS: Final[tuple[Right, ...]] = (("PATCH", SERVICES), ("POST", SLICES), ("PUT", SLICES), ("DELETE", SLICES))
 
 
@@ -188,7 +188,7 @@ class Adopting:
     async def _follow(self, following: Following, *, plans: Callable[[Service], bool], settling: float) -> str:
         start = self._clock()
         failed: CallFailed | None = None
-        pause = _FIRST_PAUSE
+        waits = 0
         quiet_since: float | None = None
         waiting_since: float | None = None
         while True:
@@ -201,8 +201,8 @@ class Adopting:
                 quiet_since = now if quiet_since is None else quiet_since
                 if now - quiet_since >= settling:
                     return step.about
-                await self._sleep(min(pause, settling))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                waits += 1
+                await self._sleep(min(_BACKOFF.delay(waits), settling))
                 continue
             quiet_since = None
             if now - start > self._limit:
@@ -210,8 +210,8 @@ class Adopting:
             if isinstance(step, Await):
                 waiting_since = now if waiting_since is None else waiting_since
                 if step.otherwise is None or now - waiting_since < self._label_limit:
-                    await self._sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    waits += 1
+                    await self._sleep(_BACKOFF.delay(waits))
                     continue
                 step = step.otherwise
             waiting_since = None
@@ -224,10 +224,10 @@ class Adopting:
                 if write_outcome(error) in (WriteOutcome.REFUSED, WriteOutcome.TERMINATING):
                     raise
                 failed = error
-                await self._sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                waits += 1
+                await self._sleep(_BACKOFF.delay(waits))
             else:
-                pause, failed = _FIRST_PAUSE, None
+                waits, failed = 0, None
                 self._tell(step.about)
 
     def _note(self, built_in: Iterable[EndpointSlice], now: float) -> None:

@@ -10,20 +10,20 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import ENDPOINTS
 from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.legacy_endpoints import is_kept, renewed
 from zoneward.controller.leader.leading import Leading
-from zoneward.controller.metrics import Metrics
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.queue import Queue
-from zoneward.daemon.log import Log
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.objects import Endpoints, ObjectKey
 
 BATCHING: Final = Batching(period=1.0)
-BACK_OFF: Final = BackOff(first=0.5, longest=300.0, with_news=10.0)
+BACK_OFF: Final = RequeueDelay(backoff=Backoff(initial=0.5, cap=300.0, jitter=0.5), with_news=10.0)
 
 
 class EndpointsKeeper:
@@ -35,12 +35,17 @@ class EndpointsKeeper:
         writer: Writer,
         *,
         leading: Leading,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         log: Log,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
     ) -> None:
         self._cache, self._writer = cache, writer.once()
-        self._leading, self._metrics, self._log, self._mistakes = leading, metrics, log, MistakeLog(log)
+        self._leading, self._metrics, self._log, self._unexpected = (
+            leading,
+            metrics,
+            log,
+            UnexpectedErrorLog(log),
+        )
         self.queue: Final = Queue[ObjectKey](batching=BATCHING, back_off=back_off or BACK_OFF)
         self._there: dict[ObjectKey, Endpoints] = {}
         """As they were last read or written."""
@@ -92,7 +97,7 @@ class EndpointsKeeper:
             except CallFailed as error:
                 if self._cache.services.get(*key) is not None:
                     self.reread(key)
-                self._metrics.call_failed(error, kind=ENDPOINTS.plural)
+                self._metrics.record_api_error(error, kind=ENDPOINTS.plural)
                 if write_outcome(error) is WriteOutcome.TERMINATING:
                     self.queue.done(key)
                     continue
@@ -110,7 +115,7 @@ class EndpointsKeeper:
                 # What is kept may be spoilt by it.
                 if self._cache.services.get(*key) is not None:
                     self.reread(key)
-                self._mistakes.tell("a mistake in the program kept Endpoints from being written", key, error)
+                self._unexpected.error("a mistake in the program kept Endpoints from being written", key, error)
                 self.queue.failed(key)
             else:
                 self.queue.done(key, writes=writes)

@@ -6,19 +6,18 @@ from functools import partial
 from typing import Final
 
 from zoneward.client.api_errors import CallFailed
+from zoneward.client.backoff import Backoff
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.adopting import Adopting, Link, NothingToDo
-from zoneward.daemon.log import Log
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, UnexpectedErrorLog
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 
 AT_ONCE: Final = 4
 """Services that are given back at the same time: each may wait long for the built-in controller."""
-PAUSE: Final = 5.0
-"""Seconds after a release that failed for the first time. It doubles each time."""
-LONGEST_PAUSE: Final = 60.0
+BACKOFF: Final = Backoff(initial=5.0, cap=60.0)
+"""After a release that failed."""
 
 
 class Releases:
@@ -42,7 +41,7 @@ class Releases:
         self._sleep = sleep
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[ObjectKey, asyncio.Task[None]] = {}
-        self._mistakes = MistakeLog(log)
+        self._unexpected = UnexpectedErrorLog(log)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -73,10 +72,10 @@ class Releases:
 
     async def _release(self, key: ObjectKey) -> None:
         log = self._log.bind(service="/".join(key))
-        pause = PAUSE
+        failures = 0
         while not await self._is_released(key, log):
-            await self._sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            failures += 1
+            await self._sleep(BACKOFF.delay(failures))
 
     async def _is_released(self, key: ObjectKey, log: Log) -> bool:
         """Try it once. False: it has to be tried again."""
@@ -97,6 +96,6 @@ class Releases:
                 log.warning("a Service could not be given back", error=str(error))
                 return False
             except Exception as error:
-                self._mistakes.tell("a mistake in the program kept a Service from being given back", key, error)
+                self._unexpected.error("a mistake in the program kept a Service from being given back", key, error)
                 return False
         return True

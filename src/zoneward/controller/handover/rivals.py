@@ -37,6 +37,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Final
 
+from zoneward.client.backoff import Backoff
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, ObjectKey, is_ready
 from zoneward.routing.configuration import Configuration
@@ -73,7 +74,8 @@ class Rivals:
     """By Service what was found. Every method takes ``now`` in seconds, which never goes back."""
 
     def __init__(self, *, together: bool, still: float = STILL, grace: float = GRACE, quiet: float = QUIET) -> None:
-        self._together, self._still, self._grace, self._least_quiet = together, still, grace, quiet
+        self._together, self._still, self._grace = together, still, grace
+        self._backoff = Backoff(initial=quiet, cap=_LONGEST_QUIET)
         self.contested: Final[set[ObjectKey]] = set()
         """Always this very set."""
         self._held: set[ObjectKey] = set()
@@ -90,7 +92,8 @@ class Rivals:
         self._trusted: set[ObjectKey] = set()
         """Services that were given back: others prove nothing about them."""
         self._alive = self._given_back = -inf
-        self._quiet = quiet
+        self._returns = 0
+        """How often Services were given back lately."""
 
     def __len__(self) -> int:
         """Services of which anything is remembered."""
@@ -169,9 +172,13 @@ class Rivals:
                 each.pop(key, None)
             if key in self._finds:
                 self._finds[key].last = now
-        before = self._quiet if now - self._given_back < _LONGEST_QUIET else self._least_quiet
-        self._quiet = min(2 * before, _LONGEST_QUIET)
+        self._returns = self._returns + 1 if now - self._given_back < _LONGEST_QUIET else 1
         self._given_back = now
+
+    @property
+    def _quiet(self) -> float:
+        """Seconds without a sign of life after which Services are given back."""
+        return self._backoff.delay(self._returns + 1)
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
@@ -197,7 +204,7 @@ class Rivals:
         for key in {*self._held, *self._finds, *self._recent, *self.contested, *self._trusted}:
             self.forget(key)
         self._alive = self._given_back = -inf
-        self._quiet = self._least_quiet
+        self._returns = 0
 
 
 # --- what slices say --------------------------------------------------------------------------------------------------

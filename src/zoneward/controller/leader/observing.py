@@ -5,7 +5,6 @@ stay: while they come it would only walk them over and over, and after that they
 """
 
 import asyncio
-import gc
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NoReturn
@@ -15,6 +14,7 @@ from zoneward.client.watch_health import WatchHealth
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.loop import Controller
 from zoneward.daemon.log import Log
+from zoneward.kube.gc_tuning import disable_gc, enable_gc, freeze_objects, restore_gc
 
 LOOK: Final = 0.5
 """Seconds between two looks."""
@@ -48,7 +48,7 @@ class Observer:
 
     async def run(self) -> NoReturn:
         """Until cancelled. The garbage collector is then as it is in any process."""
-        gc.disable()
+        disable_gc()
         try:
             while True:
                 self._look()
@@ -56,8 +56,7 @@ class Observer:
                     async with asyncio.timeout(LOOK):
                         await self._next_look()
         finally:
-            gc.unfreeze()
-            gc.enable()
+            restore_gc()
 
     async def _next_look(self) -> None:
         if self._is_synced:
@@ -88,17 +87,17 @@ class Observer:
         """What was listed stays, and what was planned of it in a leader's first round."""
         leads = self._leads
         if not self._is_synced and self._clock() - self._begun >= LONGEST_ROUND:
-            gc.enable()
+            enable_gc()
         if not self._is_synced or self._frozen_as in (leads, True):
             return
         depth, now = self._controller.queue.depth(), self._clock()
         self._busy_since = now if self._busy_since is None else self._busy_since
         if leads and (depth.due or depth.working) and now - self._busy_since < LONGEST_ROUND:
-            gc.disable()
+            disable_gc()
             return
         self._frozen_as, self._busy_since = leads, None
-        gc.freeze()
-        gc.enable()
+        freeze_objects()
+        enable_gc()
 
     def _look_at_standing(self) -> None:
         lasting = self._standing.lasting

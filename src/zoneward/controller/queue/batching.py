@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from zoneward.client.backoff import Backoff
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -74,23 +76,16 @@ class Batching:
         return pace.paid - self.burst / self.writes_per_second
 
 
+BACKOFF: Final = Backoff(initial=0.25, cap=60.0, jitter=0.5)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackOff:
-    """Pauses after failures, in seconds: ``first``, doubled each time, ``longest`` at the end; over half of each one
-    chance spreads those who failed together, as in `zoneward.client.retries`.
+class RequeueDelay:
+    """How long a Service waits after failures, in seconds.
 
     ``with_news``: what failed may well go better after a change, so that one waits no longer than this. A time that
     the server asked for is always waited out, and with a change nothing more.
     """
 
-    first: float = 0.25
-    longest: float = 60.0
+    backoff: Backoff = BACKOFF
     with_news: float = 2.0
-
-    def pause(self, *, failed: int, chance: float, retry_after: float | None = None) -> float:
-        """Seconds until the next try after ``failed`` ones, at least 1. ``chance`` is from 0 to 1."""
-        # 2.0**1024 is too large for a float.
-        pause = min(self.longest, self.first * 2.0 ** min(failed - 1, 60))
-        if retry_after is not None:
-            return retry_after + pause * chance
-        return pause * (1 + chance) / 2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from random import random
 from typing import Final, Generic
 
-from zoneward.controller.queue.batching import BackOff, Batching
+from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.schedule import Depth, Given, K, Schedule, Urgency
 
 STALE_LIMIT: Final = 5.0
@@ -32,11 +32,11 @@ class Queue(Generic[K]):
         self,
         *,
         batching: Batching | None = None,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
         clock: Callable[[], float] | None = None,
         chance: Callable[[], float] = random,
     ) -> None:
-        self._schedule = Schedule[K](batching or Batching(), back_off or BackOff())
+        self._schedule = Schedule[K](batching or Batching(), back_off or RequeueDelay())
         self._clock = clock or asyncio.get_running_loop().time
         self._chance = chance
         self._takers: deque[asyncio.Future[None]] = deque()

@@ -13,7 +13,7 @@ from enum import Enum, IntEnum, auto
 from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar
 
-from zoneward.controller.queue.batching import NEVER_WRITTEN, BackOff, Batching, Pace
+from zoneward.controller.queue.batching import NEVER_WRITTEN, Batching, Pace, RequeueDelay
 
 K = TypeVar("K", bound=Hashable)
 FEW_ENDPOINTS: Final = 3
@@ -101,7 +101,7 @@ _Heap = list[tuple[float, int, _Entry[K]]]
 class Schedule(Generic[K]):
     """Every method takes ``now`` in seconds, which never goes back."""
 
-    def __init__(self, batching: Batching, back_off: BackOff) -> None:
+    def __init__(self, batching: Batching, back_off: RequeueDelay) -> None:
         self._batching, self._back_off = batching, back_off
         self._entries: dict[K, _Entry[K]] = {}
         self._later: _Heap[K] = []
@@ -167,7 +167,7 @@ class Schedule(Generic[K]):
         entry = self._worked_on(key)
         entry.pace = self._batching.after(entry.pace, given=entry.given, writes=writes)
         entry.failures, entry.stale = entry.failures + 1, False
-        due = now + self._back_off.pause(failed=entry.failures, chance=chance, retry_after=retry_after)
+        due = now + self._back_off.backoff.delay(entry.failures, random=chance, retry_after=retry_after)
         entry.not_before, entry.asked = now + (retry_after or 0.0), retry_after is not None
         has_news = entry.changed is not None
         self._merge(entry)

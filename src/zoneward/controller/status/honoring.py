@@ -33,8 +33,7 @@ from zoneward.controller.status.needs import Need, Needs
 from zoneward.controller.status.node_proxies import NONE, UNHEARD, NodeProxies, Presence, Proxies
 from zoneward.controller.status.telling import Teller
 from zoneward.controller.sync.tracker import Tracker
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, ObjectKey, Service, parse_resource_version
 from zoneward.kube.proxy_lease import PROXY_LEASE_SELECTOR
@@ -105,7 +104,7 @@ class Honoring:
         self._connection, self._namespace = connection, namespace
         self._cache, self._tracker, self._teller, self._leading = cache, tracker, teller, leading
         self._timing, self._random, self._on_trouble = timing, random, on_trouble
-        self._mistakes = MistakeLog(log or Silent())
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self._clock = clock or asyncio.get_running_loop().time
         self._sleep = sleep
         self.slices_version = 0
@@ -266,7 +265,7 @@ class Honoring:
                     await self._sleep(0)
             except Exception as error:
                 # Slices are written all the same.
-                self._mistakes.tell("a mistake in the program kept a condition from being gathered", ("", ""), error)
+                self._unexpected.error("a mistake in the program kept a condition from being gathered", ("", ""), error)
             await self._sleep(TICK)
 
     def look(self) -> None:

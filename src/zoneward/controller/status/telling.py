@@ -18,16 +18,17 @@ from datetime import UTC, datetime
 from typing import Final
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
+from zoneward.client.backoff import Backoff
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import EVENTS, SERVICES, object_key_of
 from zoneward.client.writer import PatchType, WriteOutcome, Writer, write_outcome
-from zoneward.controller.queue.batching import BackOff
+from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.queue.queue import Queue
 from zoneward.controller.status.conditions import means_the_same, ours, patch_of, says_the_same, timed, with_ours
-from zoneward.daemon.events import Recorder
-from zoneward.daemon.log import Log, Silent
-from zoneward.daemon.mistake_log import MistakeLog
-from zoneward.daemon.unreadable import regarding, stand_in, unreadable_event
+from zoneward.daemon.event_recorder import EventRecorder
+from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
+from zoneward.daemon.rate_limiter import RateLimiter
+from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Event, ObjectKey, Service, parse_resource_version
 from zoneward.routing import events as routing_events
@@ -97,7 +98,7 @@ class Teller:
         *,
         instance: str,
         rate: TellingRate | None = None,
-        back_off: BackOff | None = None,
+        back_off: RequeueDelay | None = None,
         calm: float = CALM,
         log: Log | None = None,
         on_trouble: _Trouble = lambda _key, _trouble: None,
@@ -107,12 +108,12 @@ class Teller:
     ) -> None:
         self._writer, self._rate, self._on_trouble = writer, rate or TellingRate(), on_trouble
         self._now, self._sleep, self._calm = now, sleep, calm
-        self._mistakes = MistakeLog(log or Silent())
+        self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self._clock = clock or asyncio.get_running_loop().time
-        self._queue = Queue[ObjectKey](back_off=back_off or BackOff(), clock=self._clock)
-        self._recorder = Recorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
+        self._queue = Queue[ObjectKey](back_off=back_off or RequeueDelay(), clock=self._clock)
+        self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
         self._matters: dict[ObjectKey, _Matter] = {}
-        self._paid = 0.0
+        self._limiter = RateLimiter(per_second=self._rate.per_second, burst=self._rate.burst, now=self._clock())
         self._nothing_waits = asyncio.Event()
         self._nothing_waits.set()
         self._waiting: set[ObjectKey] = set()
@@ -161,12 +162,12 @@ class Teller:
 
     def tell_unreadable(self, found: UnreadableObject) -> None:
         """An object of any kind cannot be read."""
-        about = stand_in(found)
+        about = reference_to(found)
         # No Service has a key like that.
         key = "", f"{found.resource.kind}/{found.namespace}/{found.name}"
         matter = self._matters.setdefault(key, _Matter(about))
         event = unreadable_event(found)
-        self._add_event(matter, self._recorder.record(about, event, **regarding(found)))
+        self._add_event(matter, self._recorder.record(about, event, **involved_kind(found)))
         self._note(key, matter)
 
     def forget(self, key: ObjectKey) -> None:
@@ -221,8 +222,8 @@ class Teller:
         matter.written = None
         matter.taken_away += 1
         # The first time it may have been a person, or somebody who wrote over it unseen.
-        pause = 0.0 if matter.taken_away == 1 else min(LONGEST_TRUCE, 2.0 ** min(matter.taken_away, 20))
-        matter.not_before = self._clock() + pause
+        backoff = Backoff(initial=2.0, cap=LONGEST_TRUCE)
+        matter.not_before = self._clock() + (0.0 if matter.taken_away == 1 else backoff.delay(matter.taken_away))
 
     def _note(self, key: ObjectKey, matter: _Matter) -> None:
         if matter.waits:
@@ -263,7 +264,7 @@ class Teller:
                 self._queue.failed(key, retry_after=asked)
                 continue
             except Exception as error:
-                self._mistakes.tell("a mistake in the program kept something from being told", key, error)
+                self._unexpected.error("a mistake in the program kept something from being told", key, error)
                 self._queue.failed(key)
                 continue
             if pause > 0 and self._matters.get(key) is matter and not matter.events:
@@ -397,7 +398,5 @@ class Teller:
             del self._written_at[oldest]
 
     async def _pace(self) -> None:
-        now = self._clock()
-        self._paid = max(self._paid, now - self._rate.burst / self._rate.per_second) + 1 / self._rate.per_second
-        if self._paid > now:
-            await self._sleep(self._paid - now)
+        if (wait := self._limiter.reserve(self._clock())) > 0:
+            await self._sleep(wait)

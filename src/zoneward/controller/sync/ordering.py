@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.controller.metrics import Operation
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, ObjectMeta, identity
 from zoneward.routing.selection.slice_groups import group_of_slice
 from zoneward.slices.naming import slice_name

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.resources import SLICES, service_key_of
 from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
-from zoneward.controller.metrics import Metrics, Operation
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.ordering import Step
 from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import EndpointSlice, ObjectKey
 
 
@@ -51,7 +52,7 @@ class Reconciler:
         writer: Writer,
         *,
         tracker: Tracker,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         on_news: Callable[[Collection[ObjectKey]], None] = lambda _services: None,
     ) -> None:
         self._writer, self._tracker, self._metrics = writer.once(), tracker, metrics
@@ -68,7 +69,7 @@ class Reconciler:
             except WritesSuspended as error:
                 return Reconciled(Ending.WITHHELD, writes, error)
             except CallFailed as error:
-                self._metrics.call_failed(error, kind=SLICES.plural)
+                self._metrics.record_api_error(error, kind=SLICES.plural)
                 outcome = write_outcome(error)
                 if outcome is WriteOutcome.TERMINATING:
                     return Reconciled(Ending.NO_PLACE, writes, error)
@@ -82,7 +83,7 @@ class Reconciler:
                 if news := self._tracker.answered(step.slice):
                     self._on_news(news)
             writes += 1
-            self._metrics.wrote(step.operation)
+            self._metrics.record_write(step.operation)
         return Reconciled(Ending.WRITTEN, writes)
 
     async def _write(self, step: Step, versions: dict[str, str | None]) -> str | None:
@@ -120,7 +121,7 @@ class Reconciler:
             self._tracker.deletion_expected(slice_)
             return _Found(step.operation is Operation.DELETE, None)
         except CallFailed as error:
-            self._metrics.call_failed(error, kind=SLICES.plural)
+            self._metrics.record_api_error(error, kind=SLICES.plural)
             return None
         return self._compare(service, step, fresh)
 

@@ -11,12 +11,12 @@ from zoneward.client.api_errors import CallFailed
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.list_pager import ListScope, list_all
 from zoneward.client.resources import SERVICES, SLICES, service_key_of
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.adopting import Link
 from zoneward.controller.handover.keeping_endpoints import EndpointsKeeper
 from zoneward.controller.handover.releases import Releases
 from zoneward.controller.handover.rivals import Rivals, Verdict, is_built_in, look
 from zoneward.controller.leader.leading import Leading
-from zoneward.controller.metrics import Metrics, Operation
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.queue import Queue
 from zoneward.controller.queue.schedule import Given
@@ -27,6 +27,7 @@ from zoneward.controller.sync.ordering import Step, steps_of
 from zoneward.controller.sync.reconciling import Ending, Reconciled, Reconciler
 from zoneward.controller.sync.state import SliceNames, State, is_own
 from zoneward.controller.sync.tracker import Tracker
+from zoneward.controller.sync_counts import Operation
 from zoneward.daemon.log import Log
 from zoneward.kube.adoption_marks import AdoptionAction, adoption_action, effective_selector
 from zoneward.kube.names import SERVICE_NAME_LABEL
@@ -67,7 +68,7 @@ class Syncer:
         configuration: Configuration,
         mode: Mode,
         leading: Leading,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         log: Log,
         teller: Teller | None,
         honoring: Honoring | None = None,
@@ -89,7 +90,7 @@ class Syncer:
             try:
                 await self._read_afresh(key)
             except CallFailed as error:
-                self._metrics.call_failed(error, kind=SLICES.plural)
+                self._metrics.record_api_error(error, kind=SLICES.plural)
                 return Reconciled(Ending.FAILED, 0, error)
         slices = self._cache.slices_of(*key)
         self._tracker.tidy(key, slices)
@@ -170,7 +171,7 @@ class Syncer:
                     has_deleted = any(each.operation is Operation.DELETE for each in steps)
                     conditions = self._honoring.conditions(service, conditions, has_deleted=has_deleted)
                 self._teller.tell(service, conditions=conditions, events=dict.fromkeys(events))
-            self._metrics.synced(plan)
+            self._metrics.record_sync(plan)
         if service.spec.type == "ExternalName":
             # Nothing will ever tell of it again.
             self._forget(key)
@@ -185,7 +186,7 @@ class Syncer:
         return Verdict.DELETE
 
     def _contest(self, key: ObjectKey, service: Service) -> None:
-        self._metrics.forget(key)
+        self._metrics.forget_service(key)
         if self._honoring is not None:
             self._honoring.forget(key)
         name = "/".join(key)
@@ -262,7 +263,7 @@ class Syncer:
                 self._connection, SERVICES, ListScope(namespace=key[0], field_selector=f"metadata.name={key[1]}")
             )
         except CallFailed as error:
-            self._metrics.call_failed(error, kind=SERVICES.plural)
+            self._metrics.record_api_error(error, kind=SERVICES.plural)
             return error
         return CallFailed("the Service is there, and the cache does not know it yet", sent=False) if found else None
 
@@ -272,7 +273,7 @@ class Syncer:
         self._endpoints.add(key)
         self._events.pop(key, None)
         self._orphaned.discard(key)
-        self._metrics.forget(key)
+        self._metrics.forget_service(key)
         if self._honoring is not None:
             self._honoring.forget(key)
 

@@ -19,7 +19,7 @@ from aiohttp import web
 from zoneward.kube.objects import Node
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.served import ADDRESS_TYPES
-from zoneward.proxy.settings import HEALTHZ_PORT
+from zoneward.proxy.proxy_configuration import HEALTHZ_PORT
 
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 """The taint of a Node that the cluster autoscaler is about to delete."""

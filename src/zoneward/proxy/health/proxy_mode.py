@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from aiohttp import web
 
-from zoneward.daemon.listening import Listen
+from zoneward.daemon.configuration_file import ListenAddress
 
 MODE: Final = "nftables"
 """As kube-proxy calls it."""
@@ -25,7 +25,7 @@ class ProxyModeServer:
 
     def __init__(
         self,
-        listen: Listen,
+        listen: ListenAddress,
         *,
         on_trouble: Callable[[str], None] = lambda _why: None,
         on_listening: Callable[[int], None] = lambda _port: None,

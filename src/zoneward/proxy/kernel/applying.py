@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, Self
 
+from zoneward.client.backoff import Backoff
 from zoneward.netlink.messages import error_text, status
 from zoneward.proxy.kernel.kernel_reading import generation_request
 from zoneward.proxy.kernel.nft_process import ASK, DONE, LENGTH, MORE, RUN, SEND, UNUSABLE
@@ -18,7 +19,7 @@ LIMIT: Final = 4.0
 LONGEST_LIMIT: Final = 60.0
 """Seconds for one request, doubled after each that was not answered in time. 500 Services take a tenth of one. What the
 kernel tells of may take longer, as long as it goes on."""
-_LONGEST_PAUSE: Final = 5.0
+_BACKOFF: Final = Backoff(initial=0.1, cap=5.0)
 _LAST_MOMENT: Final = 1.0
 _MOST_SAID: Final = 4096
 
@@ -162,7 +163,7 @@ class NftProcess:
             return process
         if self._failures > 1:
             # One that cannot live must not be started without end.
-            await self._sleep(min(_LONGEST_PAUSE, 0.05 * 2.0 ** min(self._failures, 10)))
+            await self._sleep(_BACKOFF.delay(self._failures))
         if process is not None:
             self._on_trouble("the process that programs the kernel is started again")
         try:

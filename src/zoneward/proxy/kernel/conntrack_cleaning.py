@@ -6,6 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
+from zoneward.client.backoff import Backoff
 from zoneward.netlink.conntrack_messages import deletions, flows, identity, listing, packed
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.kernel.applying import Lost, Refused
@@ -14,8 +15,8 @@ from zoneward.proxy.model.served import Served
 
 _GATHERING: Final = 0.1
 """Seconds before flows are looked at: changes seldom come alone, and packets under way met the rules of before."""
-_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
+_BACKOFF: Final = Backoff(initial=1.0, cap=60.0)
+"""Between two looks; the first delay is that of a look that went well."""
 _FEW: Final = 16
 """Fronts up to which the kernel is asked for the flows of each. It looks through all of its flows each time, but tells
 few."""
@@ -91,7 +92,7 @@ class Conntrack:
                 self._on_trouble(str(error))
                 failures += 1
                 self._something.set()
-            await self._sleep(min(_LONGEST_PAUSE, _PAUSE * 2.0 ** min(failures, 10)))
+            await self._sleep(_BACKOFF.delay(failures + 1))
 
     async def _clean(self, family: Family) -> None:
         suspects = self._suspects.of(family)

@@ -15,7 +15,8 @@ from functools import wraps
 from types import MappingProxyType
 from typing import Final, ParamSpec
 
-from zoneward.daemon.mistakes import place_of
+from zoneward.client.backoff import Backoff
+from zoneward.daemon.log import raised_at
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.applying import Kernel, Lost, Refused
 from zoneward.proxy.kernel.kernel_elements import fields
@@ -45,9 +46,8 @@ _AT_ONCE_AGAIN: Final = 20
 """Services in one transaction, of those that a lost one had."""
 LOOK_EVERY: Final = 2.0
 AUDIT_EVERY: Final = 900.0
-_AGAIN: Final = 0.1
-_AGAIN_AT_MOST: Final = 5.0
-"""Seconds after a table could not be read or written; doubled each time."""
+BACKOFF: Final = Backoff(initial=0.1, cap=5.0)
+"""After a table could not be read or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _refusing(change: Callable[_P, Changes]) -> Callable[_P, Changes]:
         try:
             return change(*given, **named)
         except Exception as error:
-            raise Refused(f"a mistake in the program: {type(error).__name__}: {error} ({place_of(error)})") from error
+            raise Refused(f"a mistake in the program: {type(error).__name__}: {error} ({raised_at(error)})") from error
 
     return changed
 
@@ -196,7 +196,7 @@ class FamilyTable:
     async def run(self) -> None:
         """Until cancelled. Raises Unusable where rules cannot be programmed here at all."""
         ticking = asyncio.create_task(self._tick())
-        pause = _AGAIN
+        failures = 0
         try:
             while True:
                 await self._something.wait()
@@ -206,10 +206,10 @@ class FamilyTable:
                 except (Lost, Refused, Incomplete) as error:
                     self._on_trouble(str(error))
                     self._something.set()
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _AGAIN_AT_MOST)
+                    failures += 1
+                    await asyncio.sleep(BACKOFF.delay(failures))
                 else:
-                    pause = _AGAIN
+                    failures = 0
                     self._settled.set()
         finally:
             ticking.cancel()

@@ -8,8 +8,8 @@ from zoneward.kube.objects import Node
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.addresses import address_of, is_within
 from zoneward.proxy.model.served import family_of
+from zoneward.proxy.proxy_configuration import PRIMARY, ProxyConfiguration, by_family, network_of
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.proxy.settings import PRIMARY, ProxySettings, by_family, network_of
 
 _KINDS: Final = ("InternalIP", "ExternalIP")
 
@@ -51,7 +51,7 @@ def node_port_addresses(options: LayoutOptions, node: Node | None) -> dict[Famil
     }
 
 
-def layout_options(settings: ProxySettings, node: Node | None) -> LayoutOptions:
+def layout_options(settings: ProxyConfiguration, node: Node | None) -> LayoutOptions:
     """Where the Node tells no address, node ports are served on all of its addresses."""
     own = node_addresses(node)
     ranges: dict[Family, Sequence[str]]

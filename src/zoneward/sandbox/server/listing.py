@@ -76,7 +76,7 @@ def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "", n
         wants_bookmarks=is_true(query.get("allowWatchBookmarks")),
         wants_initial_events=is_true(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
     )
-    if errors := _mistakes(options, query):
+    if errors := _unexpected(options, query):
         raise options_invalid("ListOptions", errors)
     if options.token and options.version:
         raise bad_request("specifying resource version is not allowed when using continue")
@@ -127,7 +127,7 @@ def is_true(text: str | None) -> bool:
     return text is not None and text.lower() not in ("false", "0")
 
 
-def _mistakes(options: ListOptions, query: Mapping[str, str]) -> list[FieldError]:
+def _unexpected(options: ListOptions, query: Mapping[str, str]) -> list[FieldError]:
     version, match = query.get("resourceVersion", ""), options.match
     errors: list[FieldError] = []
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from zoneward.daemon.log import Log, LogFormat, Silent
-from zoneward.daemon.logs import LONGEST, Level, new_log, take_over_logging
-from zoneward.daemon.repetition import Repetition
+from zoneward.daemon.log import Log, LogFormat, RepeatFilter, SilentLog
+from zoneward.daemon.structured_log import MAX_FIELD_LENGTH, Level, new_log, redirect_logging
 
 
 def told(tell: Callable[[Log], None], *, form: LogFormat = LogFormat.JSON, level: Level = Level.INFO) -> list[str]:
@@ -76,7 +75,7 @@ SECRETS = {
     "account": {"error": "got eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlIn0.c2ln"},
     "key": {"error": "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"},
     "address": {"error": "no connection to http://user:hunter2@proxy:3128"},
-    "long": {"error": "x" * (LONGEST - 5) + "Bearer abcDEF123456.x"},
+    "long": {"error": "x" * (MAX_FIELD_LENGTH - 5) + "Bearer abcDEF123456.x"},
 }
 FORBIDDEN = ("abc", "eyJ", "MIIE", "hunter2", "user:")
 
@@ -97,12 +96,12 @@ def test_plain_sentences_stay_as_they_are(text: str) -> None:
 
 def test_a_long_field_is_cut() -> None:
     (line,) = told(lambda log: log.error("failed", error="x" * 5_000))
-    assert json.loads(line)["error"] == "x" * LONGEST + "..."
+    assert json.loads(line)["error"] == "x" * MAX_FIELD_LENGTH + "..."
 
 
 def test_a_line_that_repeats_is_left_out_and_counted_for_its_service_alone() -> None:
     now, stream = 0.0, io.BytesIO()
-    log = new_log(stream=stream, repetition=Repetition(burst=2, period=60), clock=lambda: now)
+    log = new_log(stream=stream, repeats=RepeatFilter(burst=2, period=60), clock=lambda: now)
     for number in range(5):
         log.warning("slices not written", service="shop/cart", reason="Forbidden", tries=number)
     log.warning("slices not written", service="shop/mail", reason="Forbidden", tries=0)
@@ -122,7 +121,7 @@ def test_what_libraries_log_becomes_a_line_of_ours() -> None:
     before, level = root.handlers[:], root.level
     stream = io.BytesIO()
     try:
-        take_over_logging(new_log(stream=stream))
+        redirect_logging(new_log(stream=stream))
         logging.getLogger("aiohttp.server").info("not told")
         try:
             raise ValueError("Bearer abcDEF123456.x")
@@ -135,7 +134,7 @@ def test_what_libraries_log_becomes_a_line_of_ours() -> None:
     del line["time"]
     assert line == {
         "level": "error",
-        "event": "a library said",
+        "event": "a library logged a message",
         "reason": "aiohttp.server",
         "message": "Error handling a request",
         "error": "ValueError: (masked)",
@@ -143,6 +142,6 @@ def test_what_libraries_log_becomes_a_line_of_ours() -> None:
 
 
 def test_a_silent_log_can_be_told_anything() -> None:
-    log: Log = Silent()
+    log: Log = SilentLog()
     log.bind(service="shop/cart").error("failed", error="x")
     log.debug("a")

@@ -1,4 +1,4 @@
-"""What an operator sets for the controller, beside what decisions depend on. Values only; files are read elsewhere."""
+"""The configuration of the controller, beside what decisions depend on: its values, and the table of its keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,9 +6,18 @@ from typing import Final
 
 from zoneward.controller.leader.election import Timing
 from zoneward.controller.mode import Mode
-from zoneward.daemon.listening import Listen
+from zoneward.daemon.configuration_file import (
+    ListenAddress,
+    Reader,
+    read_boolean,
+    read_choice,
+    read_duration,
+    read_listen_address,
+    read_name,
+    read_number,
+    read_section,
+)
 from zoneward.daemon.log import LogFormat
-from zoneward.daemon.section import Reader, boolean, choice, duration, listen, name_, number, read_section
 from zoneward.routing.configuration import ConfigurationError
 
 SECTION: Final = "controller"
@@ -19,8 +28,8 @@ DEFAULT_PORT: Final = 10271
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Durations in seconds. ``mode`` None: not said yet, and there is no default.
+class ControllerConfiguration:
+    """Durations in seconds. ``mode`` None: not set yet; there is no default.
 
     ``keep_built_in_label``: our slices carry the built-in controller's label, with `Mode.TAKE_OVER` alone.
     ``log_format`` None: JSON where standard error is no terminal. ``lease_namespace`` None: the Pod's own, or
@@ -37,7 +46,7 @@ class Settings:
     retry_period: float = 2.0
     lease_namespace: str | None = None
     lease_name: str = "zoneward-controller"
-    listen: Listen = field(default_factory=lambda: Listen("127.0.0.1", DEFAULT_PORT))
+    listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))
     debug_for_all: bool = False
     predictions: bool = False
     log_format: LogFormat | None = None
@@ -46,7 +55,7 @@ class Settings:
         if self.keep_built_in_label and self.mode is Mode.ONLY_MARKED:
             raise ConfigurationError(
                 f"{SECTION}.keepBuiltInLabel: expected the mode {Mode.TAKE_OVER}, got {self.mode},"
-                " which has to tell our slices from others"
+                " in which our slices need a label of their own"
             )
         if not 1 <= self.concurrent_syncs <= MOST_SYNCS:
             raise ConfigurationError(
@@ -70,36 +79,36 @@ class Settings:
         )
 
 
-def settings_from(section: object) -> Settings:
-    """The section ``controller`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
+def read_controller_configuration(section: object) -> ControllerConfiguration:
+    """Read the section ``controller`` of a ZonewardConfiguration.
 
     A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
     value out of range.
     """
     values = read_section(section, SECTION, _READ)
     election = values.pop("", {})
-    return replace(Settings(), **values, **election)
+    return replace(ControllerConfiguration(), **values, **election)
 
 
 # --- how each key is read ---------------------------------------------------------------------------------------------
 
 _ELECTION: Final[Mapping[str, tuple[str, Reader]]] = {
-    "leaderElect": ("leader_elect", boolean),
-    "leaseDuration": ("lease_duration", duration),
-    "renewDeadline": ("renew_deadline", duration),
-    "retryPeriod": ("retry_period", duration),
-    "resourceNamespace": ("lease_namespace", name_),
-    "resourceName": ("lease_name", name_),
+    "leaderElect": ("leader_elect", read_boolean),
+    "leaseDuration": ("lease_duration", read_duration),
+    "renewDeadline": ("renew_deadline", read_duration),
+    "retryPeriod": ("retry_period", read_duration),
+    "resourceNamespace": ("lease_namespace", read_name),
+    "resourceName": ("lease_name", read_name),
 }
 _READ: Final[Mapping[str, tuple[str, Reader]]] = {
-    "mode": ("mode", choice(Mode)),
-    "keepBuiltInLabel": ("keep_built_in_label", boolean),
-    "endpointUpdatesBatchPeriod": ("batch_period", duration),
-    "concurrentServiceEndpointSyncs": ("concurrent_syncs", number),
+    "mode": ("mode", read_choice(Mode)),
+    "keepBuiltInLabel": ("keep_built_in_label", read_boolean),
+    "endpointUpdatesBatchPeriod": ("batch_period", read_duration),
+    "concurrentServiceEndpointSyncs": ("concurrent_syncs", read_number),
     LEADER_ELECTION: ("", lambda value, where: read_section(value, where, _ELECTION)),
-    "listen": ("listen", listen),
-    "debugForAll": ("debug_for_all", boolean),
-    "predictions": ("predictions", boolean),
-    "logFormat": ("log_format", choice(LogFormat)),
+    "listen": ("listen", read_listen_address),
+    "debugForAll": ("debug_for_all", read_boolean),
+    "predictions": ("predictions", read_boolean),
+    "logFormat": ("log_format", read_choice(LogFormat)),
 }
-"""The field of `Settings` for each key, and how it is read."""
+"""The field of `ControllerConfiguration` for each key, and how it is read."""

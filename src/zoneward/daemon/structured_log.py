@@ -1,8 +1,8 @@
-"""The log of a program that runs for long: JSON or text, one line an event, on standard error unless told otherwise.
+"""The log of a program that runs for long: JSON or text, one line for each event, by default on standard error.
 
 Needs ``structlog``, which comes with the extra ``controller``. Lines that repeat (the same level, event, Service,
-family and reason) are written a few times a minute; the next one then says how many were left out. Nothing secret is
-handed to a log; what looks like it is masked all the same.
+family and reason) are written a few times a minute; the next one then says how many were left out. No caller passes
+secrets to the log; values that look like secrets are masked all the same.
 """
 
 import logging
@@ -18,8 +18,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from zoneward.daemon.log import Log, LogFormat
-from zoneward.daemon.repetition import Repetition
+from zoneward.daemon.log import Log, LogFormat, RepeatFilter
 from zoneward.kube.safe_text import printable
 
 
@@ -30,9 +29,9 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-ALIKE: Final = ("level", "event", "service", "family", "reason")
-"""The fields in which lines are the same."""
-LONGEST: Final = 1_000
+REPEAT_FIELDS: Final = ("level", "event", "service", "family", "reason")
+"""Lines with the same values in these fields repeat each other."""
+MAX_FIELD_LENGTH: Final = 1_000
 """Characters of a field."""
 _MASK: Final = "(masked)"
 _SECRET_FIELDS: Final = re.compile(r"token|password|secret|authorization|client_key|private_key", re.IGNORECASE)
@@ -56,25 +55,25 @@ def new_log(
     form: LogFormat = LogFormat.JSON,
     level: Level = Level.INFO,
     stream: BinaryIO | None = None,
-    repetition: Repetition | None = None,
+    repeats: RepeatFilter | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Log:
     """A log that writes lines of ``level`` and above to ``stream``.
 
-    ``clock`` counts seconds. What the standard library's ``logging`` is told (by aiohttp) goes elsewhere: see
-    `take_over_logging`.
+    ``clock`` counts seconds. Libraries such as aiohttp write to the standard library's ``logging``: see
+    `redirect_logging`.
     """
     processors: list[Processor] = [
         structlog.processors.add_log_level,
-        _few(repetition or Repetition(), clock),
-        _masked,
+        _drop_repeats(repeats or RepeatFilter(), clock),
+        _mask_secrets,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         _as_json if form is LogFormat.JSON else _as_text,
     ]
     return cast(
         Log,
         structlog.wrap_logger(
-            structlog.BytesLogger(cast(BinaryIO, _Unfailing(stream or sys.stderr.buffer))),
+            structlog.BytesLogger(cast(BinaryIO, _ErrorTolerantStream(stream or sys.stderr.buffer))),
             processors=processors,
             wrapper_class=structlog.make_filtering_bound_logger(_NUMBERS[level]),
             context_class=dict,
@@ -83,8 +82,8 @@ def new_log(
     )
 
 
-class _Unfailing:
-    """A log that nobody reads any more, or for which there is no room, is no reason to end."""
+class _ErrorTolerantStream:
+    """A stream whose reader is gone, or whose disk is full, does not end the program."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -98,8 +97,8 @@ class _Unfailing:
             self._stream.flush()
 
 
-def take_over_logging(log: Log, *, level: Level = Level.WARNING) -> None:
-    """Have all that libraries tell the standard library's ``logging`` written as lines of ours."""
+def redirect_logging(log: Log, *, level: Level = Level.WARNING) -> None:
+    """Write what libraries log with the standard library's ``logging`` as lines of this log."""
     logging.basicConfig(handlers=[_Handler(log)], level=_NUMBERS[level], force=True)
 
 
@@ -109,36 +108,36 @@ class _Handler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        write = self._log.error if record.levelno >= logging.ERROR else self._log.warning
         if record.levelno < logging.WARNING:
-            tell = self._log.info
+            write = self._log.info
         error = record.exc_info[1] if record.exc_info else None
         fields = {} if error is None else {"error": f"{type(error).__name__}: {error}"}
-        # The name of the logger is what such lines are alike in: their text has numbers in it.
-        tell("a library said", reason=record.name, message=record.getMessage(), **fields)
+        # Lines repeat each other by the name of the logger: their text has numbers in it.
+        write("a library logged a message", reason=record.name, message=record.getMessage(), **fields)
 
 
-# --- what happens to a line on its way --------------------------------------------------------------------------------
+# --- processors of a line ---------------------------------------------------------------------------------------------
 
 
-def _few(repetition: Repetition, clock: Callable[[], float]) -> Processor:
-    def few(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        verdict = repetition.ask(tuple(event.get(field) for field in ALIKE), now=clock())
-        if not verdict.is_written:
+def _drop_repeats(repeats: RepeatFilter, clock: Callable[[], float]) -> Processor:
+    def drop_repeats(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        decision = repeats.decide(tuple(event.get(field) for field in REPEAT_FIELDS), now=clock())
+        if not decision.is_written:
             raise structlog.DropEvent
-        if verdict.left_out:
-            event["left_out"] = verdict.left_out
+        if decision.left_out:
+            event["left_out"] = decision.left_out
         return event
 
-    return few
+    return drop_repeats
 
 
-def _masked(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     for field, value in event.items():
         if _SECRET_FIELDS.search(field):
             event[field] = _MASK
         elif isinstance(value, str):
-            event[field] = _SECRETS.sub(_MASK, value) if len(value) <= LONGEST else _cut(value)
+            event[field] = _SECRETS.sub(_MASK, value) if len(value) <= MAX_FIELD_LENGTH else _cut(value)
         elif not isinstance(value, int | float | bool | None):
             event[field] = _cut(str(value))
     return event
@@ -147,7 +146,7 @@ def _masked(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict
 def _cut(value: str) -> str:
     # Masked before it is cut: half a secret is one.
     masked = _SECRETS.sub(_MASK, value)
-    return masked if len(masked) <= LONGEST else masked[:LONGEST] + "..."
+    return masked if len(masked) <= MAX_FIELD_LENGTH else masked[:MAX_FIELD_LENGTH] + "..."
 
 
 def _ordered(event: EventDict) -> dict[str, Any]:

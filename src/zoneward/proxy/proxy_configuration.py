@@ -1,23 +1,24 @@
-"""What an operator sets for a node's proxy, beside what selection depends on. Values only; files are read elsewhere."""
+"""The configuration of a node's proxy, beside what selection depends on: its values, and the table of its keys."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from zoneward.daemon.listening import Listen
-from zoneward.daemon.log import LogFormat
-from zoneward.daemon.section import (
+from zoneward.daemon.configuration_file import (
+    ListenAddress,
     Reader,
-    boolean,
-    choice,
-    duration,
-    listen,
-    listen_or_nowhere,
-    name_,
-    number,
+    read_boolean,
+    read_choice,
+    read_duration,
+    read_listen_address,
+    read_name,
+    read_number,
+    read_optional_listen_address,
     read_section,
+    read_strings,
 )
+from zoneward.daemon.log import LogFormat
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.served import family_of
 from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES
@@ -26,7 +27,7 @@ from zoneward.routing.configuration import ConfigurationError
 
 SECTION: Final = "proxy"
 PRIMARY: Final = "primary"
-"""In place of ranges: the addresses that the Node tells as its own."""
+"""In place of ranges: the addresses in the status of the Node."""
 DEFAULT_PORT: Final = 10272
 """Beside the controller's 10271."""
 HEALTHZ_PORT: Final = 10256
@@ -39,9 +40,9 @@ _LEAST_AUDIT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProxySettings:
-    """Durations in seconds. Who is a Pod of this node is told by ``cluster_cidrs`` or ``pod_interfaces`` (the beginning
-    of their names); without either, nothing from inside is told from outside.
+class ProxyConfiguration:
+    """Durations in seconds. ``cluster_cidrs`` or ``pod_interfaces`` (how their names begin) tell which traffic comes
+    from Pods of this node; without either, the proxy cannot tell it from traffic from outside.
 
     ``node_port_addresses``: CIDRs, or `PRIMARY` alone. ``lease_namespace`` None: the Pod's own, or kube-system.
     ``healthz_listen`` None: nowhere. ``proxy_mode_listen`` empty: nowhere; None: see `proxy_mode_address`.
@@ -59,9 +60,9 @@ class ProxySettings:
     max_service_entries: int = MAX_SERVICE_ENTRIES
     count_connections: bool = True
     lease_namespace: str | None = None
-    listen: Listen = field(default_factory=lambda: Listen("127.0.0.1", DEFAULT_PORT))
-    healthz_listen: Listen | None = field(default_factory=lambda: Listen(None, HEALTHZ_PORT))
-    proxy_mode_listen: Listen | Literal[""] | None = None
+    listen: ListenAddress = field(default_factory=lambda: ListenAddress("127.0.0.1", DEFAULT_PORT))
+    healthz_listen: ListenAddress | None = field(default_factory=lambda: ListenAddress(None, HEALTHZ_PORT))
+    proxy_mode_listen: ListenAddress | Literal[""] | None = None
     debug_for_all: bool = False
     log_format: LogFormat | None = None
 
@@ -98,10 +99,10 @@ class ProxySettings:
         return tuple(map(network_of, self.service_cidrs))
 
     @property
-    def proxy_mode_address(self) -> Listen | None:
+    def proxy_mode_address(self) -> ListenAddress | None:
         """Where ``/proxyMode`` is answered; None: nowhere. By default where kube-proxy does, if this replaces it."""
         if self.proxy_mode_listen is None:
-            return Listen("127.0.0.1", PROXY_MODE_PORT) if self.proxy_name is None else None
+            return ListenAddress("127.0.0.1", PROXY_MODE_PORT) if self.proxy_name is None else None
         return self.proxy_mode_listen or None
 
 
@@ -126,13 +127,13 @@ def network_of(text: str) -> str:
     return str(ip_network(text))
 
 
-def proxy_settings_from(section: object) -> ProxySettings:
-    """The section ``proxy`` of a ZonewardConfiguration (already parsed YAML or JSON) as a value.
+def read_proxy_configuration(section: object) -> ProxyConfiguration:
+    """Read the section ``proxy`` of a ZonewardConfiguration.
 
     A key without a value is as if it were not there. Raises ConfigurationError for an unknown key, a wrong type, or a
     value out of range.
     """
-    return replace(ProxySettings(), **read_section(section, SECTION, _READ))
+    return replace(ProxyConfiguration(), **read_section(section, SECTION, _READ))
 
 
 def _network(text: str, key: str, *, or_else: str = "") -> None:
@@ -158,28 +159,22 @@ def _interface(text: str) -> None:
         )
 
 
-def _texts(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ConfigurationError(f"{where}: expected a list of texts, got {value!r}")
-    return tuple(value)
-
-
 _READ: Final[Mapping[str, tuple[str, Reader]]] = {
-    "clusterCIDRs": ("cluster_cidrs", _texts),
-    "podInterfacePrefix": ("pod_interfaces", name_),
-    "masqueradeAll": ("masquerade_all", boolean),
-    "masqueradeBit": ("masquerade_bit", number),
-    "nodePortAddresses": ("node_port_addresses", _texts),
-    "serviceCIDRs": ("service_cidrs", _texts),
-    "serviceProxyName": ("proxy_name", name_),
-    "auditPeriod": ("audit_period", duration),
-    "maxServiceEntries": ("max_service_entries", number),
-    "countConnections": ("count_connections", boolean),
-    "leaseNamespace": ("lease_namespace", name_),
-    "listen": ("listen", listen),
-    "healthzListen": ("healthz_listen", listen),
-    "proxyModeListen": ("proxy_mode_listen", listen_or_nowhere),
-    "debugForAll": ("debug_for_all", boolean),
-    "logFormat": ("log_format", choice(LogFormat)),
+    "clusterCIDRs": ("cluster_cidrs", read_strings),
+    "podInterfacePrefix": ("pod_interfaces", read_name),
+    "masqueradeAll": ("masquerade_all", read_boolean),
+    "masqueradeBit": ("masquerade_bit", read_number),
+    "nodePortAddresses": ("node_port_addresses", read_strings),
+    "serviceCIDRs": ("service_cidrs", read_strings),
+    "serviceProxyName": ("proxy_name", read_name),
+    "auditPeriod": ("audit_period", read_duration),
+    "maxServiceEntries": ("max_service_entries", read_number),
+    "countConnections": ("count_connections", read_boolean),
+    "leaseNamespace": ("lease_namespace", read_name),
+    "listen": ("listen", read_listen_address),
+    "healthzListen": ("healthz_listen", read_listen_address),
+    "proxyModeListen": ("proxy_mode_listen", read_optional_listen_address),
+    "debugForAll": ("debug_for_all", read_boolean),
+    "logFormat": ("log_format", read_choice(LogFormat)),
 }
-"""The field of `ProxySettings` for each key, and how it is read."""
+"""The field of `ProxyConfiguration` for each key, and how it is read."""

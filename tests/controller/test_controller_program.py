@@ -18,14 +18,15 @@ from zoneward.client.resources import SLICES
 from zoneward.client.transport import Transport
 from zoneward.client.watch_health import WatchHealth
 from zoneward.client.writer import WriteOutcome, Writer
-from zoneward.controller import running
+from zoneward.controller import controller_program as running
+from zoneward.controller.controller_configuration import ControllerConfiguration
+from zoneward.controller.controller_program import ControllerProgram
 from zoneward.controller.leader.observing import LONGEST_ROUND, Observer
 from zoneward.controller.loop import Controller
 from zoneward.controller.mode import Mode
-from zoneward.controller.running import Replica
-from zoneward.controller.settings import Settings
-from zoneward.daemon.health import faults
-from zoneward.daemon.listening import Listen
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.health import failed_checks
+from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.events import Event
@@ -38,7 +39,7 @@ LIMIT = 20.0
 
 @dataclass
 class Run:
-    replica: Replica
+    replica: ControllerProgram
     task: "asyncio.Task[None]"
     stop: asyncio.Event
     log: Lines
@@ -55,11 +56,11 @@ async def a_run(
     url: str, *, lease: ObjectKey = ("kube-system", "zoneward-controller"), **settings: Any
 ) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
-    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": Listen("127.0.0.1", 0)}
-    replica = Replica(
+    given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": ListenAddress("127.0.0.1", 0)}
+    replica = ControllerProgram(
         access_to(url),
         configuration=Configuration(),
-        settings=Settings(**(given | settings)),
+        settings=ControllerConfiguration(**(given | settings)),
         lease=lease,
         instance="replica-0",
         log=log,
@@ -107,9 +108,9 @@ def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
             assert written[-1] == LEASES
             assert not lease_of(place).get("holderIdentity")
             assert run.log.events[-3:] == [
-                "stops when what was begun is written",
+                "stops after the writes under way",
                 "stepped down",
-                "the Lease is let go",
+                "the Lease is released",
             ]
             version = place.registry.store.version
             await asyncio.sleep(0.5)
@@ -140,7 +141,7 @@ def test_the_lease_runs_out_by_itself_where_a_write_was_cut_off(monkeypatch: pyt
             run.stop.set()
             await asyncio.wait_for(run.task, LIMIT)
             assert lease_of(place)["holderIdentity"]
-            assert run.log.events[-1].startswith("the Lease is left to run out")
+            assert run.log.events[-1].startswith("the Lease expires by itself")
 
     asyncio.run(test())
 
@@ -154,9 +155,9 @@ def test_a_part_that_fails_ends_all_of_it_and_lets_the_lease_go() -> None:
             def fail(_old: object, _new: object) -> None:
                 raise RuntimeError("a bug")
 
-            assert await run.replica._controller.settled(LIMIT)
+            assert await run.replica.controller.settled(LIMIT)
             assert await run.replica._teller.settled(LIMIT)
-            run.replica._controller.cache.services.subscribe(fail)
+            run.replica.controller.cache.services.subscribe(fail)
             # One that is none of ours, so that no write is under way.
             place.service("other", selector={})
             with pytest.raises(RuntimeError, match="a bug"):
@@ -206,7 +207,7 @@ def test_of_two_one_leads_and_the_other_says_so_and_follows(monkeypatch: pytest.
                 fill(place)
                 await listed(place, addresses(*range(9)))
                 assert "leads" not in second.log.events
-                queue = second.replica._controller.queue
+                queue = second.replica.controller.queue
                 waited, begin = queue.oldest(), queue.begin
                 ages: list[float] = []
 
@@ -243,7 +244,7 @@ def test_what_breaks_off_is_counted_and_told() -> None:
         async with a_place("cut-watch") as place, a_run(url_of(place)) as run:
             fill(place)
             await run.until("a list or watch broke off")
-            assert run.replica._controller.metrics.watch_troubles
+            assert counter_total(run.replica.controller.metrics.watch_errors)
 
     asyncio.run(test())
 
@@ -253,15 +254,15 @@ def test_who_can_never_lead_is_not_ready() -> None:
         async with a_place() as place, a_run(url_of(place), lease=("nowhere", "zoneward")) as run:
             await run.until("the cluster is listed")
             await run.until("the Lease could not be read or written")
-            checks = run.replica._ready
-            wrong = faults(checks)
+            checks = run.replica._program.ready
+            wrong = failed_checks(checks)
             assert list(wrong) == ["leader election"]
             assert 'namespaces "nowhere" not found' in wrong["leader election"]
             place.store.create(
                 place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}}, manager="somebody"
             )
             await run.until("leads")
-            assert faults(checks) == {}
+            assert failed_checks(checks) == {}
 
     asyncio.run(test())
 
@@ -347,13 +348,13 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             place.store.create(registry.kinds["services"], "doomed", held, manager="test")
             place.store.delete(registry.kinds["namespaces"], "", "doomed")
             await run.until("the cluster is listed")
-            service = run.replica._controller.cache.services.get("doomed", "held")
+            service = run.replica.controller.cache.services.get("doomed", "held")
             assert service is not None
             event = Event("Warning", "EndpointSlicesContested", "twice")
             run.replica._teller.tell(service, conditions=(), events=[event])
             await run.until("Events or conditions are refused")
             path = events.format("shop")
-            run.replica._not_told(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
+            run.replica._on_status_error(("shop", "s0"), Forbidden(403, "Forbidden", "", method="POST", path=path))
             ended, missing = (fields for name, fields in run.log.told if name == "Events or conditions are refused")
             assert (ended["service"], ended["reason"]) == ("doomed/held", "terminating namespace events")
             words = "unable to create new content in namespace doomed because it is being terminated"
@@ -361,8 +362,9 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             assert str(ended["error"]).endswith(words)
             assert "grants it" not in str(ended["error"])
             assert "grants it" in str(missing["error"])
-            errors = run.replica._controller.metrics.api_errors
-            assert errors["events", WriteOutcome.TERMINATING] == errors["events", WriteOutcome.REFUSED] == 1
+            errors = run.replica.controller.metrics.api_errors
+            for outcome in (WriteOutcome.TERMINATING, WriteOutcome.REFUSED):
+                assert counter_total(errors, resource="events", kind=outcome.value) == 1
 
     asyncio.run(test())
 
@@ -374,11 +376,11 @@ def test_what_is_refused_for_every_service_is_told_in_one_line() -> None:
             run.log.told.clear()
             for number in range(20):
                 path = f"/api/v1/namespaces/shop/services/s{number}/status"
-                run.replica._not_told(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
+                run.replica._on_status_error(("shop", f"s{number}"), Forbidden(403, "", "", method="PATCH", path=path))
             path = "/apis/events.k8s.io/v1/namespaces/shop/events"
-            run.replica._not_told(("shop", "s0"), Forbidden(403, "", "", method="POST", path=path))
+            run.replica._on_status_error(("shop", "s0"), Forbidden(403, "", "", method="POST", path=path))
             for _ in range(2):
-                run.replica._not_told(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
+                run.replica._on_status_error(("shop", "s0"), ServerFault(500, "", "", method="POST", path=path))
             told = [
                 (event, fields["service"], fields["reason"]) for event, fields in run.log.told if "service" in fields
             ]

@@ -2,17 +2,21 @@
 
 import pytest
 
+from zoneward.controller.controller_configuration import ControllerConfiguration, read_controller_configuration
 from zoneward.controller.mode import Mode
-from zoneward.controller.settings import Settings, settings_from
-from zoneward.daemon.go_duration import seconds_of
-from zoneward.daemon.listening import Listen, listen_of
+from zoneward.daemon.configuration_file import ListenAddress, parse_duration, parse_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.routing.configuration import ConfigurationError
 
 
 def test_a_section_that_says_nothing_is_the_default() -> None:
-    assert settings_from(None) == settings_from({}) == settings_from({"mode": None, "listen": None}) == Settings()
-    assert Settings().mode is None
+    assert (
+        read_controller_configuration(None)
+        == read_controller_configuration({})
+        == read_controller_configuration({"mode": None, "listen": None})
+        == ControllerConfiguration()
+    )
+    assert ControllerConfiguration().mode is None
 
 
 def test_every_key_is_read() -> None:
@@ -34,7 +38,7 @@ def test_every_key_is_read() -> None:
         "predictions": True,
         "logFormat": "text",
     }
-    assert settings_from(section) == Settings(
+    assert read_controller_configuration(section) == ControllerConfiguration(
         mode=Mode.TAKE_OVER,
         keep_built_in_label=True,
         batch_period=0.5,
@@ -45,7 +49,7 @@ def test_every_key_is_read() -> None:
         retry_period=5.0,
         lease_namespace="zoneward",
         lease_name="other",
-        listen=Listen("::1", 9),
+        listen=ListenAddress("::1", 9),
         debug_for_all=True,
         predictions=True,
         log_format=LogFormat.TEXT,
@@ -64,7 +68,7 @@ def test_every_key_is_read() -> None:
             {"mode": "only-marked", "keepBuiltInLabel": True},
             (
                 "controller.keepBuiltInLabel: expected the mode take-over, got only-marked,"
-                " which has to tell our slices from others"
+                " in which our slices need a label of their own"
             ),
         ),
         ({"debugForAll": "yes"}, "controller.debugForAll: expected true or false, got 'yes'"),
@@ -97,13 +101,13 @@ def test_every_key_is_read() -> None:
 )
 def test_what_is_wrong_is_told_in_one_line(section: object, expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        settings_from(section)
+        read_controller_configuration(section)
     assert str(raised.value) == expected
 
 
 def test_a_key_that_does_not_exist_is_told_with_those_that_do() -> None:
     with pytest.raises(ConfigurationError, match=r"controller\.lease: expected one of mode, .*, got an unknown key"):
-        settings_from({"lease": "a"})
+        read_controller_configuration({"lease": "a"})
 
 
 @pytest.mark.parametrize(
@@ -111,30 +115,30 @@ def test_a_key_that_does_not_exist_is_told_with_those_that_do() -> None:
     [("0", 0.0), ("0s", 0.0), ("500ms", 0.5), ("1.5s", 1.5), ("1m30s", 90.0), ("1h0.5m", 3630.0), (".5s", 0.5)],
 )
 def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "-1s", "+1s", "1 s", "s", "1d", "1s2", "1e3s", "1s" * 200, "٣s", "1.2.3s"])
 def test_what_go_would_refuse_or_mean_otherwise_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a duration"):
-        seconds_of(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
     ("text", "listen"),
     [
-        (":10271", Listen(None, 10271)),
-        ("127.0.0.1:0", Listen("127.0.0.1", 0)),
-        ("localhost:80", Listen("localhost", 80)),
-        ("[::1]:80", Listen("::1", 80)),
+        (":10271", ListenAddress(None, 10271)),
+        ("127.0.0.1:0", ListenAddress("127.0.0.1", 0)),
+        ("localhost:80", ListenAddress("localhost", 80)),
+        ("[::1]:80", ListenAddress("::1", 80)),
     ],
 )
-def test_addresses_are_read_and_told_alike(text: str, listen: Listen) -> None:
-    assert listen_of(text) == listen
+def test_addresses_are_read_and_told_alike(text: str, listen: ListenAddress) -> None:
+    assert parse_listen_address(text) == listen
     assert str(listen) == text
 
 
 @pytest.mark.parametrize("text", ["", "80", "localhost", "localhost:", "::1:80", "a:65536", "a:-1", "a:٣", "a:b"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
-        listen_of(text)
+        parse_listen_address(text)

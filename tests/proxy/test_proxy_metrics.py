@@ -4,15 +4,18 @@ import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from zoneward.client.api_errors import Gone, Unreachable
-from zoneward.proxy.exposition import OURS, UPSTREAM, MetricsPage, Moment
+from zoneward.client.resources import NODES, SERVICES
+from zoneward.daemon.metrics import MetricsPage
 from zoneward.proxy.measure.measured import Total
-from zoneward.proxy.metrics import Metrics
 from zoneward.proxy.model.served import Served, ServedPort, Target
+from zoneward.proxy.proxy_metrics import OURS, UPSTREAM, ProxyMetrics
 from zoneward.routing.selection.selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]
@@ -34,40 +37,58 @@ SERVED = Served(
         ),
     ),
 )
-MOMENT = Moment(
-    unreadable={"Service": 2, "Node": 0},
-    elements={"ip": 7, "ip6": 0},
-    services={"ip": 1, "ip6": 0},
-    refused={"ip": 0, "ip6": 0},
-    lost={"ip": 2, "ip6": 0},
-    left_out=3,
-    served=(SERVED,),
-    connections=(Total(("shop", "cart"), "ip", True, "a", 5), Total(("shop", "cart"), "ip", False, "", 2)),
-    slices=3,
-    sealed_slices=4,
-    is_synced=True,
-    watch_trouble=0.5,
-    waiting=1.5,
-    zone="a",
-)
 
 
-def busy() -> Metrics:
-    """Metrics in which everything has happened once."""
-    metrics = Metrics()
-    metrics.sync.observe(0.002)
-    metrics.apply.observe(0.0001)
-    metrics.programming.observe(0.1)
-    for counted in (metrics.transactions, metrics.changed_elements, metrics.refused):
-        counted["ip"] += 1
-    metrics.mended["rules"] += 1
-    metrics.watch_failed(Unreachable("x"), kind="services")
-    metrics.watch_failed(Gone(410, "Expired", "x"), kind="nodes")
+def a_program() -> Any:
+    """What the metrics read of a running program."""
+    synced = asyncio.Event()
+    synced.set()
+    services = {"ip": {("shop", "cart"): SERVED}, "ip6": {}}
+    return SimpleNamespace(
+        loop=SimpleNamespace(
+            served=lambda family: services[family],
+            too_large={},
+            lost={"ip": {("shop", "a"), ("shop", "b")}, "ip6": set()},
+        ),
+        tables={
+            "ip": SimpleNamespace(elements=7, refused=set()),
+            "ip6": SimpleNamespace(elements=0, refused=set()),
+        },
+        node_cache=SimpleNamespace(
+            numbers=(3, 4),
+            left_out={1, 2, 3},
+            synced=synced,
+            unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),
+            resources=(SERVICES, NODES),
+            node=SimpleNamespace(zone="a"),
+        ),
+        watch_trouble_seconds=0.5,
+        waiting_seconds=1.5,
+        connection_totals=lambda: (
+            Total(("shop", "cart"), "ip", True, "a", 5),
+            Total(("shop", "cart"), "ip", False, "", 2),
+        ),
+    )
+
+
+def busy() -> ProxyMetrics:
+    """ProxyMetrics in which everything has happened once."""
+    metrics = ProxyMetrics()
+    metrics.sync_duration.observe(0.002)
+    metrics.transaction_duration.observe(0.0001)
+    metrics.programming_duration.observe(0.1)
+    for by_family in (metrics.transactions, metrics.changed_elements, metrics.refusals):
+        by_family["ip"].inc()
+    metrics.repairs.labels("rules").inc()
+    metrics.record_watch_error(Unreachable("x"), kind="services")
+    metrics.record_watch_error(Gone(410, "Expired", "x"), kind="nodes")
     return metrics
 
 
-def page(metrics: Metrics) -> str:
-    return asyncio.run(MetricsPage(metrics, lambda: MOMENT).text()).decode()
+def page(metrics: ProxyMetrics) -> str:
+    """Once for each: a program runs once."""
+    metrics.declare_state(a_program())
+    return asyncio.run(MetricsPage(metrics.registry).text()).decode()
 
 
 def samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -108,7 +129,9 @@ def test_connections_are_told_by_the_zones_at_both_ends_and_by_what_was_asked_fo
 
 def test_what_others_may_change_is_told_before_they_do() -> None:
     """A series that begins above 0 has no rate, and no alert."""
-    told = {labels["what"]: value for name, labels, value in samples(page(Metrics())) if name == f"{OURS}mended_total"}
+    told = {
+        labels["what"]: value for name, labels, value in samples(page(ProxyMetrics())) if name == f"{OURS}mended_total"
+    }
     assert told == dict.fromkeys(("table", "chains", "sets", "elements", "rules"), 0)
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from zoneward.daemon.events import BURST, REFILL, SERIES_LASTS, Recorder, shortened
+from zoneward.daemon.event_recorder import BURST, REFILL, SERIES_TIMEOUT, EventRecorder, truncated
 from zoneward.kube.objects import Event, EventRegarding, EventSeries, ObjectMeta, Service
 from zoneward.routing import events
 from zoneward.routing.events import DISABLED, ENABLED
@@ -26,11 +26,13 @@ class Clock:
         self.at += pause
 
 
-def a_recorder(*, instance: str, now: "Clock") -> Recorder:
-    return Recorder(controller="zoneward.dev/endpointslice-controller", action="Decide", instance=instance, now=now)
+def a_recorder(*, instance: str, now: "Clock") -> EventRecorder:
+    return EventRecorder(
+        controller="zoneward.dev/endpointslice-controller", action="Decide", instance=instance, now=now
+    )
 
 
-def recorded(recorder: Recorder, event: events.Event = OFF, service: Service = CART) -> Event:
+def recorded(recorder: EventRecorder, event: events.Event = OFF, service: Service = CART) -> Event:
     found = recorder.record(service, event)
     assert found is not None
     return found
@@ -73,12 +75,12 @@ def test_the_same_again_within_a_while_is_a_series_of_the_first_and_later_a_new_
     recorder = a_recorder(instance="i", now=clock)
     first = recorded(recorder)
     for count in (2, 3):
-        clock.after(SERIES_LASTS)
+        clock.after(SERIES_TIMEOUT)
         again = recorded(recorder)
         assert again.metadata == first.metadata
         at = f"2026-11-21T12:{6 * (count - 1):02}:00.000000Z"
         assert again.series == EventSeries(count=count, last_observed_time=at)
-    clock.after(SERIES_LASTS + timedelta(microseconds=1))
+    clock.after(SERIES_TIMEOUT + timedelta(microseconds=1))
     later = recorded(recorder)
     assert (later.series, later.metadata.name == first.metadata.name) == (None, False)
 
@@ -130,5 +132,5 @@ def test_nothing_is_remembered_of_what_was_told_long_ago() -> None:
     [("a" * 1024, "a" * 1024), ("a" * 1025, "a" * 1021 + "…"), ("ä" * 513, "ä" * 510 + "…"), ("", "")],
 )
 def test_a_long_note_is_cut_between_characters(text: str, short: str) -> None:
-    assert shortened(text, 1024) == short
+    assert truncated(text, 1024) == short
     assert len(short.encode()) <= 1024

@@ -1,0 +1,254 @@
+"""The controller's metrics: one table, and what the controller calls when something happens.
+
+Names below ``endpoint_slice_controller_`` are upstream's (``k8s.io/endpointslice/metrics``) and the proposals'; those
+below ``zoneward_controller_`` are ours. What each means, and what to do about it: ``docs/metrics-and-events.md``.
+Everything happens in the event loop's thread.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from zoneward import __version__
+from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.client.resources import CACHED_RESOURCES, LEASES
+from zoneward.client.writer import write_outcome
+from zoneward.controller.predictions import Prediction, Predictions
+from zoneward.controller.sync_counts import (
+    HintedBy,
+    Operation,
+    SliceTotals,
+    SyncLabels,
+    SyncResult,
+    TrafficDistribution,
+    sync_labels,
+    totals_of_plan,
+    traffic_distribution,
+)
+from zoneward.daemon.metrics import PER_SYNC, SECONDS, SLICES_PER_SYNC, GaugeFunc, LabeledValues, UnsuffixedCounter
+from zoneward.daemon.unreadable_objects import count_by_kind
+from zoneward.kube.objects import ObjectKey
+from zoneward.slices.planned import ServicePlan
+
+if TYPE_CHECKING:
+    from zoneward.controller.controller_program import ControllerProgram
+
+UPSTREAM: Final = "endpoint_slice_controller_"
+OURS: Final = "zoneward_controller_"
+
+
+class ControllerMetrics:
+    """``max_endpoints`` of a slice; ``predictions`` None: no series for single Services."""
+
+    def __init__(self, *, max_endpoints: int = 100, predictions: Predictions | None = None) -> None:
+        self._max_endpoints = max_endpoints
+        self.predictions: Final = predictions
+        self.totals: Final = SliceTotals()
+        self.registry: Final = CollectorRegistry()
+        self._declare_events()
+        self._declare_totals()
+        if predictions is not None:
+            self._declare_predictions(predictions)
+        # Bound once: it takes longer to find a series by its labels than to count.
+        self._syncs = {
+            result: self.syncs.labels("success" if result is SyncResult.SUCCESS else "failure", result.value)
+            for result in SyncResult
+        }
+        self._writes = {operation: self.writes.labels(operation.value) for operation in Operation}
+        self._changed_slices: dict[SyncLabels, Histogram] = {}
+
+    # --- the table ----------------------------------------------------------------------------------------------------
+
+    def _declare_events(self) -> None:
+        """What is counted when it happens."""
+        counter, histogram = partial(Counter, registry=self.registry), partial(Histogram, registry=self.registry)
+        self.syncs = Counter(f"{UPSTREAM}syncs", "Number of EndpointSlice syncs", ["result", "cause"], registry=None)
+        UnsuffixedCounter(self.syncs, registry=self.registry)
+        self.writes = counter(f"{UPSTREAM}changes", "Number of EndpointSlice changes", ["operation"])
+        UnsuffixedCounter(self.writes, registry=self.registry)
+        self.changed_slices = histogram(
+            f"{UPSTREAM}endpointslices_changed_per_sync",
+            "Number of EndpointSlices changed on each Service sync",
+            SyncLabels._fields,
+            buckets=SLICES_PER_SYNC,
+        )
+        self.added = histogram(
+            f"{UPSTREAM}endpoints_added_per_sync",
+            "Number of endpoints added on each Service sync",
+            buckets=PER_SYNC,
+        )
+        self.removed = histogram(
+            f"{UPSTREAM}endpoints_removed_per_sync",
+            "Number of endpoints removed on each Service sync",
+            buckets=PER_SYNC,
+        )
+        self.reallocated = histogram(
+            f"{UPSTREAM}reallocated_endpoints_per_sync",
+            "Number of endpoints being reallocated to other zones on each Service sync",
+            buckets=PER_SYNC,
+        )
+        self.latency = histogram(
+            f"{OURS}change_to_write_seconds",
+            "Seconds from a Service's first change in the cache until all that it led to is written",
+            buckets=SECONDS,
+        )
+        self.retries = counter(f"{OURS}retries_total", "Syncs that failed and were put back to be tried again")
+        self.api_errors = counter(
+            f"{OURS}api_errors_total",
+            "Calls to the API server that failed, by what is known of their outcome",
+            ["kind", "resource"],
+        )
+        self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
+
+    def _declare_totals(self) -> None:
+        """What `SliceTotals` has."""
+        totals, gauge = self.totals, partial(GaugeFunc, registry=self.registry)
+        gauge(f"{UPSTREAM}endpoints_desired", "Number of endpoints desired", lambda: totals.endpoints)
+        gauge(
+            f"{UPSTREAM}total_endpoints",
+            "Number of endpoints in all EndpointSlices that are kept",
+            lambda: totals.endpoints,
+        )
+        gauge(f"{UPSTREAM}num_endpoint_slices", "Number of EndpointSlices", lambda: totals.slices)
+        gauge(
+            f"{UPSTREAM}desired_endpoint_slices",
+            "Number of EndpointSlices that would exist with perfect endpoint allocation",
+            lambda: totals.desired_slices,
+        )
+        gauge(
+            f"{UPSTREAM}endpoints_with_hints",
+            "Number of endpoints that have hints assigned",
+            lambda: {by.value: totals.hinted[by] for by in HintedBy},
+            ["result"],
+        )
+        gauge(
+            f"{UPSTREAM}services_count_by_traffic_distribution",
+            "Number of Services using some specific trafficDistribution",
+            lambda: {each.value: totals.by_traffic_distribution[each] for each in TrafficDistribution},
+            ["traffic_distribution"],
+        )
+
+    def _declare_predictions(self, predictions: Predictions) -> None:
+        """What is predicted of each Service."""
+
+        def of_services(value: Callable[[Prediction], float]) -> LabeledValues:
+            return [((*service, family), value(each)) for service, family, each in predictions]
+
+        gauge, labels = partial(GaugeFunc, registry=self.registry), ["namespace", "service", "address_type"]
+        gauge(
+            f"{OURS}service_series_left_out",
+            "Services without series of their own, beyond the limit",
+            lambda: predictions.left_out,
+        )
+        gauge(
+            f"{OURS}service_in_zone_traffic",
+            "Predicted share of all requests that never leave their zone",
+            lambda: of_services(lambda each: each.in_zone),
+            labels,
+        )
+        gauge(
+            f"{OURS}service_max_overload",
+            "Predicted overload of the busiest endpoint; 0.5 is 50 % above fair",
+            lambda: of_services(lambda each: each.max_overload),
+            labels,
+        )
+
+    def declare_state(self, program: "ControllerProgram") -> None:
+        """What is read from the running program."""
+        controller, gauge = program.controller, partial(GaugeFunc, registry=self.registry)
+        gauge(
+            f"{OURS}queue_services",
+            "Services that have to be synced, by what they wait for",
+            lambda: asdict(controller.queue.depth()),
+            ["state"],
+        )
+        gauge(
+            f"{OURS}queue_oldest_seconds",
+            "Seconds since the oldest change that is not written yet",
+            lambda: controller.queue.oldest(),
+        )
+        gauge(f"{OURS}leader", "1 where this replica holds the Lease and writes", lambda: program.is_leader)
+        gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: controller.cache.synced.is_set())
+        gauge(
+            f"{OURS}watch_trouble_seconds",
+            "For how long some kind has not been heard of; 0: all are",
+            lambda: program.watch_trouble_seconds,
+        )
+        gauge(
+            f"{OURS}contested_services",
+            "Services that the built-in controller writes beside this one",
+            lambda: len(controller.contested),
+        )
+        gauge(
+            f"{OURS}unreadable_objects",
+            "Objects that cannot be read and are set aside",
+            lambda: count_by_kind(controller.unreadable, (each.kind for each in (*CACHED_RESOURCES, LEASES))),
+            ["kind"],
+        )
+        gauge(f"{OURS}info", "The version that runs; always 1", lambda: {__version__: 1}, ["version"])
+
+    # --- syncs --------------------------------------------------------------------------------------------------------
+
+    def record_sync(self, plan: ServicePlan) -> None:
+        """A Service was planned, and all that its plan asks for is written."""
+        service = plan.service
+        key = service.metadata.namespace, service.metadata.name
+        self._syncs[SyncResult.SUCCESS].inc()
+        families = {}
+        asked = None
+        for family in plan.families:
+            changes = family.changes
+            asked = asked or traffic_distribution(service, family.decision)
+            self.added.observe(changes.added)
+            self.removed.observe(changes.removed)
+            self.reallocated.observe(family.decision.moved)
+            labels = sync_labels(service, family.decision)
+            changed = self._changed_slices.get(labels)
+            if changed is None:
+                changed = self._changed_slices[labels] = self.changed_slices.labels(*labels)
+            changed.observe(len(changes.create) + len(changes.update) + len(changes.delete))
+            families[family.address_type] = totals_of_plan(family, max_endpoints=self._max_endpoints)
+        self.totals.put(key, families, traffic_distribution=asked)
+        if self.predictions is not None:
+            self.predictions.touch(key)
+
+    def record_failed_sync(self, result: SyncResult = SyncResult.ERROR) -> None:
+        """A sync did not succeed. What its Service counted before stands."""
+        self._syncs[result].inc()
+
+    def record_retry(self) -> None:
+        """A sync that failed will be tried again."""
+        self.retries.inc()
+
+    def record_write(self, operation: Operation) -> None:
+        """One slice was written."""
+        self._writes[operation].inc()
+
+    def record_latency(self, seconds: float) -> None:
+        """From the first change of a Service until all that it led to was written, if anything was written."""
+        self.latency.observe(seconds)
+
+    def forget_service(self, service: ObjectKey) -> None:
+        """A Service is gone, or no longer ours."""
+        self.totals.drop(service)
+        if self.predictions is not None:
+            self.predictions.drop(service)
+
+    def forget_all_services(self) -> None:
+        """This replica no longer leads. Whoever does counts all Services, which would count twice."""
+        for service in list(self.totals):
+            self.forget_service(service)
+
+    # --- the API ------------------------------------------------------------------------------------------------------
+
+    def record_api_error(self, error: CallFailed, *, kind: str) -> None:
+        """A call failed. ``kind`` is the plural: ``endpointslices``."""
+        self.api_errors.labels(write_outcome(error).value, kind).inc()
+
+    def record_watch_error(self, error: CallFailed, *, kind: str) -> None:
+        """A list or watch broke off. That the server no longer has a version is normal."""
+        if not isinstance(error, Gone):
+            self.watch_errors.labels(kind).inc()

@@ -1,0 +1,347 @@
+"""One replica of the controller: its parts put together, run until it is told to stop, and ended in a safe order.
+
+At the end nothing new is begun; what was begun is written, while the Lease is renewed; whatever is left is cut off;
+renewing ends; and only then the Lease is released, so that another replica can lead at once. It is not released where a
+write was cut off that the server may still do: then it expires, as it would after a crash.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from typing import Any, Final
+
+from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyWatchedResource
+from zoneward.client.transport import Transport
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outcome
+from zoneward.controller.controller_configuration import ControllerConfiguration
+from zoneward.controller.controller_metrics import ControllerMetrics
+from zoneward.controller.handover.alone import alone
+from zoneward.controller.leader.candidate import Candidate, new_identity
+from zoneward.controller.leader.observing import Observer
+from zoneward.controller.loop import Controller
+from zoneward.controller.mode import Mode
+from zoneward.controller.predictions import ByFamily, Predictions, predictions_of
+from zoneward.controller.queue.batching import Batching
+from zoneward.controller.status.telling import LONGEST_TRUCE, Teller
+from zoneward.controller.sync.permissions import RIGHTS, RIGHTS_OF_MARKED, check_rights
+from zoneward.controller.sync.unanswered import Unanswered
+from zoneward.daemon.health import cache_is_synced
+from zoneward.daemon.log import Log, RepeatFilter
+from zoneward.daemon.metrics import MetricsPage
+from zoneward.daemon.program import Program, named_error
+from zoneward.daemon.status_server import StatusPages, Work
+from zoneward.kube.objects import ObjectKey
+from zoneward.routing.configuration import Configuration
+from zoneward.slices.planned import ServicePlan
+
+DRAIN: Final = 10.0
+"""Seconds for the writes under way when the program is told to stop."""
+_STATUS_DRAIN: Final = 1.0
+"""Seconds of these for Events and conditions."""
+_CONTROLLER: Final = "the controller"
+_ELECTION: Final = "leader election"
+
+
+class _ReadWriteLink(WatchHealth):
+    """The controller reads through it, and releases Services through it."""
+
+    def __init__(self, transport: Transport, *, clock: Callable[[], float]) -> None:
+        super().__init__(transport, clock=clock)
+        self.send = transport.send
+
+
+class ControllerProgram:
+    """`run` it once. ``lease`` is the Lease's namespace and name, ``instance`` the name of this process among its kind,
+    ``as_json`` what `/debug/decisions` shows of a plan.
+    """
+
+    def __init__(
+        self,
+        access: ClientConfig,
+        *,
+        configuration: Configuration,
+        settings: ControllerConfiguration,
+        lease: ObjectKey,
+        instance: str,
+        log: Log,
+        as_json: Callable[[ServicePlan], bytes],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        assert settings.mode is not None
+        self._access, self._configuration, self._settings, self._mode = access, configuration, settings, settings.mode
+        self._lease, self._instance, self._log, self._as_json, self._clock = lease, instance, log, as_json, clock
+        self._stepped_down, self._refused = asyncio.Event(), asyncio.Event()
+        self._refusal: CallFailed | None = None
+        self._has_seen_lease = False
+        self._lease_error: str | None = None
+        self._refusals = RepeatFilter(burst=1, period=LONGEST_TRUCE)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until ``stop`` is set. Raises InputError where the status address cannot be had, CallFailed where the server
+        refuses what nothing goes without, and whatever a part of it raises."""
+        async with AsyncExitStack() as stack:
+            transport = Transport(self._access)
+            self._program = Program(self._access, log=self._log)
+            self._compose(transport)
+            await self._serve(stack)
+            await stack.enter_async_context(transport)
+            try:
+                await self._work(stop, transport)
+            finally:
+                await self._end()
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _compose(self, transport: Transport) -> None:
+        settings, log = self._settings, self._log
+        self._standing = _ReadWriteLink(transport, clock=self._clock)
+        self._candidate = self._new_candidate(transport) if settings.leader_elect else None
+        self._unanswered = Unanswered(transport, clock=self._clock)
+        if self._candidate is None:
+            writer = Writer(self._unanswered, limit=TIME_LIMIT)
+        else:
+            writer = Writer(self._unanswered, limit=settings.timing.write, may_write=self._candidate.may_write)
+        self._predictions = Predictions() if settings.predictions else None
+        metrics = ControllerMetrics(
+            max_endpoints=self._configuration.max_endpoints_per_slice, predictions=self._predictions
+        )
+        self._teller = Teller(writer, instance=self._instance, log=log, on_trouble=self._on_status_error)
+        self.controller = Controller(
+            self._standing,
+            configuration=self._configuration,
+            mode=self._mode,
+            writer=writer,
+            leading=None if self._candidate is None else self._candidate.leading,
+            teller=self._teller,
+            metrics=metrics,
+            log=log,
+            workers=settings.concurrent_syncs,
+            batching=Batching(period=settings.batch_period),
+            proxies=self._lease[0],
+            on_trouble=self._on_watch_error,
+        )
+        self._observer = Observer(
+            self.controller,
+            standing=self._standing,
+            candidate=self._candidate,
+            log=log,
+            said=self._program.error_message,
+            clock=self._clock,
+        )
+        metrics.declare_state(self)
+
+    def _new_candidate(self, connection: Transport) -> Candidate:
+        return Candidate(
+            connection,
+            key=self._lease,
+            identity=new_identity(),
+            timing=self._settings.timing,
+            on_change=self._on_leader_change,
+            on_trouble=self._on_lease_error,
+        )
+
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        self._program.ready |= {
+            "cache": cache_is_synced(self.controller.cache.synced.is_set),
+            "alone": alone(self.controller.contested),
+        }
+        if self._candidate is not None:
+            self._program.ready[_ELECTION] = self._lease_check
+        await self._program.serve_status(
+            stack,
+            StatusPages(
+                metrics=MetricsPage(self.controller.metrics.registry).text,
+                values={"/debug/queue": self._queue_page},
+                of_service={"/debug/decisions": self._decisions_page},
+            ),
+            listen=self._settings.listen,
+            debug_for_all=self._settings.debug_for_all,
+            mode=self._mode.value,
+        )
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    async def _work(self, stop: asyncio.Event, transport: Transport) -> None:
+        program = self._program
+        program.start(_CONTROLLER, self.controller.run(), is_live_check=True)
+        program.start("the observer", self._observer.run())
+        program.start("the heartbeat", program.heartbeat.run())
+        if self._candidate is not None:
+            program.start(_ELECTION, self._candidate.run(), is_live_check=True)
+        else:
+            self._log.info("leads", others="not looked for")
+        if self._predictions is not None:
+            program.start("predictions", self._predictions.run(self._predict, on_trouble=self._on_prediction_error))
+        checking = asyncio.create_task(self._check_rights(transport))
+        try:
+            await program.wait(stop, self._refused)
+            if self._refusal is not None:
+                raise self._refusal
+            await self._drain()
+        finally:
+            checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        """Finish the writes under way, as long as this replica leads."""
+        if not self.is_leader or not self.controller.cache.synced.is_set():
+            self._log.info("stops")
+            return
+        begun = self._clock()
+        self._log.info("stops after the writes under way", limit=DRAIN)
+        drained = asyncio.create_task(self._finish_writes())
+        lost = asyncio.create_task(self._stepped_down.wait())
+        await self._program.wait_for_tasks(drained, lost, timeout=DRAIN)
+        if not drained.done():
+            self._log.warning("not all writes under way were finished", seconds=round(self._clock() - begun, 3))
+        for task in (drained, lost):
+            task.cancel()
+        await asyncio.gather(drained, lost, return_exceptions=True)
+
+    async def _finish_writes(self) -> None:
+        await self.controller.drain(DRAIN)
+        await self._teller.settled(_STATUS_DRAIN)
+
+    async def _end(self) -> None:
+        # No other replica may lead before our last write is done or given up: do not change this order.
+        await self._program.end_tasks(_CONTROLLER, _ELECTION)
+        if self._candidate is None:
+            return
+        holds = self._candidate.leader == self._candidate.identity
+        if holds and self._unanswered.age < self._settings.lease_duration:
+            self._log.warning("the Lease expires by itself: the server may still do a write that was cut off")
+            return
+        await self._candidate.let_go()
+        if not holds:
+            return
+        if self._candidate.leader == self._candidate.identity:
+            self._log.warning("the Lease expires by itself: it could not be released")
+        else:
+            self._log.info("the Lease is released")
+
+    async def _check_rights(self, connection: Transport) -> None:
+        """Each missing permission is logged once, not with every Service that needs it."""
+        asked = RIGHTS + (RIGHTS_OF_MARKED if self._mode is Mode.ONLY_MARKED else ())
+        for right in asked:
+            try:
+                await check_rights(connection, [right], namespace="")
+            except Forbidden as error:
+                method, place, *rest = right
+                what = "/".join([place.plural, *rest])
+                self._log.warning(
+                    "a permission is missing", reason=f"{method} {what}", error=self._program.error_message(error)
+                )
+            except CallFailed:
+                return
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return self._candidate is None or self._candidate.leads
+
+    @property
+    def watch_trouble_seconds(self) -> float:
+        """For how long some kind has not been heard of; 0: all are."""
+        lasting = self._standing.lasting
+        return 0.0 if lasting is None else self._clock() - lasting[0]
+
+    def _on_leader_change(self, leads: bool) -> None:
+        if leads:
+            # Other leaders wrote what changed until now.
+            self.controller.queue.begin()
+            self._has_seen_lease = True
+            self._stepped_down.clear()
+            self._log.info("leads", lease="/".join(self._lease))
+            return
+        self._stepped_down.set()
+        self.controller.stepped_down()
+        self._log.info("stepped down", lease="/".join(self._lease))
+
+    def _on_lease_error(self, error: CallFailed) -> None:
+        assert self._candidate is not None
+        if isinstance(error, Conflict):
+            # Another was faster.
+            return
+        self.controller.metrics.record_api_error(error, kind=LEASES.plural)
+        self._has_seen_lease = self._has_seen_lease or bool(self._candidate.leader)
+        if isinstance(error, Forbidden | Unauthorized) and not self._has_seen_lease:
+            # It would stand by for ever, and look healthy.
+            self._refusal = error
+            self._refused.set()
+            return
+        self._lease_error = self._program.error_message(error)
+        self._log.warning(
+            "the Lease could not be read or written", reason=type(error).__name__, error=self._lease_error
+        )
+
+    def _lease_check(self) -> str | None:
+        """A standby is as ready as a leader, unless it can never become one."""
+        assert self._candidate is not None
+        if self._candidate.leader:
+            self._lease_error = None
+        return self._lease_error
+
+    def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
+        if resource.kind != LEASES.kind:
+            # Slices do not depend on the Leases of the nodes' proxies.
+            self._standing.trouble(resource, error)
+        self.controller.metrics.record_watch_error(error, kind=resource.plural)
+        write = self._log.debug if isinstance(error, Gone) else self._log.warning
+        write(
+            "a list or watch broke off",
+            kind=resource.plural,
+            reason=type(error).__name__,
+            error=self._program.error_message(error),
+        )
+
+    def _on_status_error(self, service: ObjectKey, error: CallFailed) -> None:
+        is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
+        kind = EVENTS.plural if is_event else SERVICES.plural
+        self.controller.metrics.record_api_error(error, kind=kind)
+        outcome = write_outcome(error)
+        if outcome in (WriteOutcome.REFUSED, WriteOutcome.TERMINATING):
+            self._log_refusal(service, error, kind, outcome)
+            return
+        self._log.warning(
+            "an Event or condition could not be written",
+            service="/".join(service),
+            reason=type(error).__name__,
+            error=self._program.error_message(error),
+        )
+
+    def _log_refusal(self, service: ObjectKey, error: CallFailed, kind: str, outcome: WriteOutcome) -> None:
+        """What is refused for one Service is refused for most others too: one line has one of them."""
+        # A namespace that is being deleted must not hide that permissions are missing.
+        what = "terminating namespace" if outcome is WriteOutcome.TERMINATING else type(error).__name__
+        decision = self._refusals.decide((kind, what), now=self._clock())
+        if decision.is_written:
+            more = {"left_out": decision.left_out} if decision.left_out else {}
+            write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
+            write(
+                "Events or conditions are refused",
+                service="/".join(service),
+                reason=f"{what} {kind}",
+                error=self._program.error_message(error),
+                **more,
+            )
+
+    def _on_prediction_error(self, service: ObjectKey, error: Exception) -> None:
+        self._log.warning("traffic could not be predicted", service="/".join(service), error=named_error(error))
+
+    def _queue_page(self) -> Mapping[str, Any]:
+        queue = self.controller.queue
+        return {**asdict(queue.depth()), "oldestSeconds": round(queue.oldest(), 3), "leads": self.is_leader}
+
+    def _decisions_page(self, namespace: str, name: str) -> Work | None:
+        work = self.controller.deciding(namespace, name)
+        return None if work is None else lambda: self._as_json(work())
+
+    def _predict(self, service: ObjectKey) -> Callable[[], ByFamily] | None:
+        work = self.controller.deciding(*service)
+        return None if work is None else lambda: predictions_of(work())

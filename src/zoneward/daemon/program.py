@@ -1,0 +1,172 @@
+"""One run of a program that runs for long: signals, tasks, a status server, and an end in order.
+
+A program declares its health checks, starts named tasks that have no end of their own, serves its status, and waits
+until it is told to stop or a task ends. A task that ends by itself takes the whole program with it: a restart is better
+than a program that does half of its work.
+"""
+
+import asyncio
+import os
+import signal
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from zoneward import __version__
+from zoneward.client.api_errors import CallFailed
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.error_messages import log_message
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.health import Check, Health, Heartbeat, task_is_running
+from zoneward.daemon.log import Log
+from zoneward.daemon.status_server import StatusPages, StatusServer
+from zoneward.kube.input_error import InputError
+
+_FAILED: Final = 1
+_SIGNALLED: Final = 128
+_MAX_TRACEBACK: Final = 900
+"""Characters of where a part failed. A log cuts longer texts at their end, which says most."""
+
+
+class Program:
+    """``live`` and ``ready`` are its checks, in the order in which ``/healthz`` and ``/readyz`` report them."""
+
+    def __init__(self, access: ClientConfig, *, log: Log) -> None:
+        self._access, self._log = access, log
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self.heartbeat = Heartbeat()
+        self.live: dict[str, Check] = {"event loop": self.heartbeat}
+        self.ready: dict[str, Check] = {}
+
+    # --- servers ------------------------------------------------------------------------------------------------------
+
+    async def serve_status(
+        self,
+        stack: AsyncExitStack,
+        pages: StatusPages,
+        *,
+        listen: ListenAddress,
+        names: tuple[str, ...] = (),
+        debug_for_all: bool,
+        **fields: str,
+    ) -> None:
+        """Serve health, metrics and ``/debug`` until ``stack`` ends. ``fields`` go into the line of the log.
+
+        Raises InputError where the address cannot be had.
+        """
+        server = StatusServer(
+            Health(live=self.live, ready=self.ready),
+            pages,
+            listen=listen,
+            names=names,
+            debug_for_all=debug_for_all,
+            on_error=lambda error: self._log.error("a request could not be answered", error=named_error(error)),
+        )
+        await enter_server(stack, server, option="--listen", listen=listen)
+        host, port = server.addresses[0]
+        self._log.info(
+            "status server listens", host=host, port=port, version=__version__, **fields, context=self._access.context
+        )
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    def start(self, name: str, work: Coroutine[Any, Any, Any], *, is_live_check: bool = False) -> None:
+        """Begin a task that has no end. ``is_live_check``: the program is not live once it has ended."""
+        self._tasks[name] = task = asyncio.create_task(work, name=name)
+        if is_live_check:
+            self.live[name] = task_is_running(task)
+
+    async def wait(self, *ends: asyncio.Event) -> None:
+        """Until one of ``ends`` is set, or a task ends. Raises what a task raised."""
+        waiting = [asyncio.create_task(event.wait()) for event in ends]
+        try:
+            await self.wait_for_tasks(*waiting)
+            for task in self._tasks.values():
+                if task.done():
+                    task.result()
+        finally:
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def wait_for_tasks(self, *others: "asyncio.Task[Any]", timeout: float | None = None) -> None:
+        """Until one of the program's tasks or of ``others`` ends."""
+        tasks = {*self._tasks.values(), *others}
+        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+    async def end_tasks(self, *first: str) -> None:
+        """Cancel the tasks ``first``, one after the other, and wait for each; then all others."""
+        for name in first:
+            await self._cancel(name)
+        await self._cancel(*self._tasks)
+
+    async def _cancel(self, *names: str) -> None:
+        tasks = [self._tasks[name] for name in names if name in self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def error_message(self, error: CallFailed) -> str:
+        """What is wrong, and what to do about it; without the server and the context, which no line needs again."""
+        return log_message(error, self._access, now=datetime.now(UTC))
+
+
+async def enter_server(
+    stack: AsyncExitStack, server: AbstractAsyncContextManager[Any], *, option: str, listen: ListenAddress
+) -> None:
+    """Have a server listen until ``stack`` ends. Raises InputError where the address cannot be had."""
+    try:
+        await stack.enter_async_context(server)
+    except OSError as error:
+        problem = error.strerror or error
+        raise InputError(option, str(listen), f"expected an address that is free, got: {problem}") from error
+
+
+def named_error(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def run_program(
+    run: Callable[[asyncio.Event], Awaitable[None]],
+    *,
+    name: str,
+    log: Log,
+    error_message: Callable[[CallFailed], str],
+) -> int:
+    """Run a program until SIGTERM or SIGINT, which set the event that ``run`` gets; a second signal ends it at once.
+
+    Returns the exit status: 0 after a signal, 1 where a part fails or the server refuses what nothing goes without.
+    Raises InputError.
+    """
+
+    async def run_with_signals() -> None:
+        stop = asyncio.Event()
+
+        def on_signal(number: int) -> None:
+            if stop.is_set():
+                log.warning("ends at once", signal=signal.Signals(number).name)
+                os._exit(_SIGNALLED + number)
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+        await run(stop)
+
+    try:
+        asyncio.run(run_with_signals())
+    except KeyboardInterrupt:
+        return _SIGNALLED + signal.SIGINT
+    except CallFailed as error:
+        log.error(f"the {name} ends: the server refuses it", error=error_message(error))
+        return _FAILED
+    except InputError:
+        raise
+    except Exception as error:
+        where = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
+        log.error(f"the {name} ends: a part of it failed", error=named_error(error), where=where)
+        return _FAILED
+    return 0

@@ -1,0 +1,184 @@
+"""A node proxy's metrics: one table.
+
+Names below ``kubeproxy_`` are upstream's, for what means the same there; those below ``zoneward_proxy_`` are ours. What
+each means, and what to do about it: ``docs/metrics-and-events.md``. Everything happens in the event loop's thread.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from zoneward import __version__
+from zoneward.client.api_errors import CallFailed, Gone
+from zoneward.daemon.metrics import SECONDS, SHORT_SECONDS, CounterFunc, GaugeFunc
+from zoneward.daemon.unreadable_objects import count_by_kind
+from zoneward.netlink.messages import FAMILIES, Family
+from zoneward.proxy.model.served import ADDRESS_TYPES
+
+if TYPE_CHECKING:
+    from zoneward.proxy.proxy_program import ProxyProgram
+
+UPSTREAM: Final = "kubeproxy_"
+OURS: Final = "zoneward_proxy_"
+_REPAIRED: Final = ("table", "chains", "sets", "elements", "rules")
+"""What others may change."""
+
+
+class ProxyMetrics:
+    def __init__(self) -> None:
+        self.registry: Final = CollectorRegistry()
+        counter, histogram = partial(Counter, registry=self.registry), partial(Histogram, registry=self.registry)
+        self.programming_duration = histogram(
+            f"{UPSTREAM}network_programming_duration_seconds",
+            "Seconds from the change of an endpoint, as its EndpointSlice tells it, until the kernel has it",
+            buckets=SECONDS,
+        )
+        self.sync_duration = histogram(
+            f"{OURS}sync_seconds", "Seconds from a change in the cache until the kernel has it", buckets=SHORT_SECONDS
+        )
+        self.transaction_duration = histogram(
+            f"{OURS}apply_seconds", "Seconds that the kernel took for a transaction", buckets=SHORT_SECONDS
+        )
+        by_family = ["address_type"]
+        self.transactions = _by_family(
+            counter(f"{OURS}transactions_total", "Transactions that the kernel took", by_family)
+        )
+        self.changed_elements = _by_family(
+            counter(f"{OURS}changed_elements_total", "Elements of sets and maps that came or went", by_family)
+        )
+        self.refusals = _by_family(
+            counter(
+                f"{OURS}refusals_total", "Services that the kernel refused, or that are too large, each time", by_family
+            )
+        )
+        self.repairs = counter(
+            f"{OURS}mended_total", "Rules and elements that others had changed, and that were mended", ["what"]
+        )
+        for what in _REPAIRED:
+            # A series that begins above 0 has no rate.
+            self.repairs.labels(what)
+        self.process_restarts = counter(
+            f"{OURS}kernel_process_restarts_total",
+            "How often the process that programs the kernel was started again",
+        )
+        self.flows_removed = counter(
+            f"{OURS}udp_flows_removed_total", "Stale flows of UDP that the kernel was told to forget"
+        )
+        self.watch_errors = counter(f"{OURS}watch_troubles_total", "Lists and watches that broke off", ["resource"])
+
+    def declare_state(self, program: "ProxyProgram") -> None:
+        """What is read from the running program."""
+        gauge = partial(GaugeFunc, registry=self.registry)
+        by_family, loop, cache, tables = ["address_type"], program.loop, program.node_cache, program.tables
+        gauge(
+            f"{OURS}elements",
+            "Elements of sets and maps in the kernel",
+            lambda: _labeled({family: table.elements for family, table in tables.items()}),
+            by_family,
+        )
+        gauge(
+            f"{OURS}services",
+            "Services that are served",
+            lambda: _labeled({family: len(loop.served(family)) for family in FAMILIES}),
+            by_family,
+        )
+        gauge(
+            f"{OURS}refused_services",
+            "Services that the kernel does not take as they are, or that are too large",
+            lambda: _labeled(
+                {
+                    family: len(table.refused) + sum(each.family == family for each in loop.too_large.values())
+                    for family, table in tables.items()
+                }
+            ),
+            by_family,
+        )
+        gauge(
+            f"{OURS}contested_services",
+            "Services that do not get what other Services have",
+            lambda: _labeled({family: len(services) for family, services in loop.lost.items()}),
+            by_family,
+        )
+        gauge(
+            f"{OURS}slices",
+            "EndpointSlices that are known: decoded, or kept as they came, being for other zones",
+            lambda: dict(zip(("decoded", "sealed"), cache.numbers, strict=True)),
+            ["state"],
+        )
+        gauge(
+            f"{OURS}partly_programmed_services",
+            "Services of which a part is left out",
+            lambda: len(cache.left_out),
+        )
+        gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: cache.synced.is_set())
+        gauge(
+            f"{OURS}watch_trouble_seconds",
+            "For how long some kind has not been heard of; 0: all are",
+            lambda: program.watch_trouble_seconds,
+        )
+        gauge(
+            f"{OURS}waiting_seconds",
+            "For how long the oldest change has waited for the kernel",
+            lambda: program.waiting_seconds,
+        )
+        gauge(
+            f"{OURS}unreadable_objects",
+            "Objects that cannot be read and are set aside",
+            lambda: count_by_kind(cache.unreadable, (each.kind for each in cache.resources)),
+            ["kind"],
+        )
+        gauge(
+            f"{OURS}service_endpoints",
+            "Endpoints that this node may send to, by the rule that chose them",
+            lambda: [
+                (
+                    (service.namespace, service.name, ADDRESS_TYPES[family], port.name, port.rule.value),
+                    len(port.reachable),
+                )
+                for family in FAMILIES
+                for service in tuple(loop.served(family).values())
+                for port in service.ports
+            ],
+            ["namespace", "service", "address_type", "port", "rule"],
+        )
+        CounterFunc(
+            f"{OURS}connections_total",
+            "Connections to endpoints, by the zone they went to",
+            lambda: [
+                (
+                    (
+                        *total.service,
+                        ADDRESS_TYPES[total.family],
+                        cache.node.zone or "",
+                        total.zone,
+                        "cluster-ip" if total.internal else "external",
+                    ),
+                    total.connections,
+                )
+                for total in program.connection_totals()
+            ],
+            ["namespace", "service", "address_type", "from_zone", "to_zone", "asked"],
+            registry=self.registry,
+        )
+        gauge(
+            f"{OURS}info",
+            "The version that runs, and the zone of its node; always 1",
+            lambda: [((__version__, cache.node.zone or ""), 1)],
+            ["version", "zone"],
+        )
+
+    def record_watch_error(self, error: CallFailed, *, kind: str) -> None:
+        """A list or watch broke off. That the server no longer has a version is normal."""
+        if not isinstance(error, Gone):
+            self.watch_errors.labels(kind).inc()
+
+
+def _by_family(counter: Counter) -> dict[Family, Counter]:
+    """Bound once: it takes longer to find a series by its labels than to count."""
+    return {family: counter.labels(ADDRESS_TYPES[family]) for family in FAMILIES}
+
+
+def _labeled(numbers: Mapping[Family, int]) -> dict[str, float]:
+    return {ADDRESS_TYPES[family]: number for family, number in numbers.items()}

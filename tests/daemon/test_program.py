@@ -1,0 +1,124 @@
+"""A program runs until it is told to stop or a part of it ends, and then ends its tasks in order."""
+
+import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack
+
+import pytest
+from tests.controller.lines import Lines
+
+from zoneward.client.api_errors import CallFailed, Unreachable
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
+from zoneward.daemon.configuration_file import ListenAddress
+from zoneward.daemon.health import failed_checks
+from zoneward.daemon.program import Program, run_program
+from zoneward.daemon.status_server import StatusPages
+from zoneward.kube.input_error import InputError
+
+ACCESS = ClientConfig(cluster=ClusterInfo(server="http://127.0.0.1:1"), user=UserInfo())
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+def test_it_waits_until_an_event_is_set() -> None:
+    async def test() -> None:
+        program, stop, other = Program(ACCESS, log=Lines()), asyncio.Event(), asyncio.Event()
+        program.start("work", forever(), is_live_check=True)
+        waiting = asyncio.create_task(program.wait(stop, other))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        other.set()
+        await waiting
+        assert not failed_checks(program.live)
+        await program.end_tasks()
+        assert failed_checks(program.live) == {"work": "work has ended"}
+
+    asyncio.run(test())
+
+
+def test_a_task_that_fails_ends_the_wait_with_what_it_raised() -> None:
+    async def fail() -> None:
+        raise ValueError("broken")
+
+    async def test() -> None:
+        program = Program(ACCESS, log=Lines())
+        program.start("work", forever())
+        program.start("more work", fail())
+        with pytest.raises(ValueError, match="broken"):
+            await program.wait(asyncio.Event())
+        await program.end_tasks()
+
+    asyncio.run(test())
+
+
+def test_tasks_end_in_the_order_asked_for_each_before_the_next() -> None:
+    ended: list[str] = []
+
+    async def work(name: str) -> None:
+        try:
+            await forever()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(name)
+
+    async def test() -> None:
+        program = Program(ACCESS, log=Lines())
+        for name in ("observer", "election", "controller"):
+            program.start(name, work(name))
+        await asyncio.sleep(0)
+        await program.end_tasks("controller", "election", "of which there is none")
+
+    asyncio.run(test())
+    assert ended == ["controller", "election", "observer"]
+
+
+def test_an_address_that_is_taken_is_named_with_its_option() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            log = Lines()
+            program = Program(ACCESS, log=log)
+            await program.serve_status(
+                stack, StatusPages(), listen=ListenAddress("127.0.0.1", 0), debug_for_all=False, mode="take-over"
+            )
+            (line,) = (fields for event, fields in log.told if event == "status server listens")
+            assert line["mode"] == "take-over"
+            taken = ListenAddress("127.0.0.1", int(str(line["port"])))
+            with pytest.raises(InputError, match=rf"--listen: {taken}: expected an address that is free"):
+                await program.serve_status(stack, StatusPages(), listen=taken, debug_for_all=False)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "lines"),
+    [
+        (None, 0, []),
+        (Unreachable("refused"), 1, ["the proxy ends: the server refuses it"]),
+        (ValueError("broken"), 1, ["the proxy ends: a part of it failed"]),
+    ],
+)
+def test_the_exit_status_says_how_it_ended(error: Exception | None, status: int, lines: list[str]) -> None:
+    log = Lines()
+
+    async def run(stop: asyncio.Event) -> None:
+        if error is not None:
+            raise error
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stop.wait()
+
+    def message(error: CallFailed) -> str:
+        return str(error)
+
+    assert run_program(run, name="proxy", log=log, error_message=message) == status
+    assert log.events == lines
+
+
+def test_bad_input_is_left_to_the_command_line() -> None:
+    async def run(_stop: asyncio.Event) -> None:
+        raise InputError("--node", "expected the name of a Node")
+
+    with pytest.raises(InputError):
+        run_program(run, name="proxy", log=Lines(), error_message=str)
