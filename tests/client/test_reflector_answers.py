@@ -170,7 +170,7 @@ def test_pauses_double_up_to_a_limit_and_chance_spreads_them() -> None:
     _, _, pauses = script(
         a_list("1"),
         *[Unreachable("refused")] * 12,
-        timing=ReflectorSettings(backoff=Backoff(initial=0.5, cap=30.0, jitter=0.5)),
+        settings=ReflectorSettings(backoff=Backoff(initial=0.5, cap=30.0, jitter=0.5)),
     )
     longest = [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30, 30, 30]
     assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True))
