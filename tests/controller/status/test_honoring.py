@@ -130,7 +130,7 @@ async def leading(scene: Scene, **options: Any) -> AsyncIterator[Controller]:
         yield controller
 
 
-PROGRAMMED: Final = ("True", "ProgrammedReport")
+PROGRAMMED: Final = ("True", "Programmed")
 PROGRAMMING: Final = ("Unknown", "Programming")
 
 
