@@ -10,7 +10,7 @@ from tests.contract.api import Api, ApiError, Object
 from tests.contract.objects import a_namespace, a_node, a_pod, a_service
 
 from zoneward.client.resources import LivePod
-from zoneward.controller.handover.legacy_endpoints import MANAGED_BY_LABEL, renewed
+from zoneward.controller.handover.endpoints_object import MANAGED_BY_LABEL, updated_endpoints
 from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL
 from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
 from zoneward.kube.objects import Endpoints, EndpointSubset, ObjectMeta, Service
@@ -90,7 +90,7 @@ def ours(api: Api, name: str) -> Endpoints:
     service = msgspec.convert(api.get(f"/api/v1/namespaces/{NAMESPACE}/services/{name}"), Service)
     selector = ",".join(f"{label}={value}" for label, value in (service.spec.selector or {}).items())
     items = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)["items"]
-    new = renewed(None, service, msgspec.convert(items, list[LivePod]))
+    new = updated_endpoints(None, service, msgspec.convert(items, list[LivePod]))
     assert new is not None
     return new
 

@@ -160,7 +160,7 @@ def test_its_rights_are_enough_to_follow_to_tell_and_to_say_what_is_programmed(c
 
     async def run() -> None:
         kernel, stop = Kernel(), asyncio.Event()
-        kernel.faults.refused.add(address)
+        kernel.faults.refused_words.add(address)
         proxy: Any = a_proxy(access, kernel, lease_namespace="zoneward-system")
         running = asyncio.create_task(proxy.run(stop))
         await until(lambda: any(each["reason"] == "ServiceNotProgrammed" for each in cluster.told()), running)

@@ -17,7 +17,7 @@ from zoneward.cli.snapshots import services_in
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
-from zoneward.report.decisions import DecisionView, decisions_document
+from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -90,7 +90,7 @@ class Scene:
         decoded = [msgspec.json.decode(json.dumps(each), type=RESOURCES[kind].struct)
                    for (kind, *_), each in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
         snapshot = Snapshot.of(decoded, lists_pods=True)
-        surroundings = surroundings_of(
+        cluster_state = surroundings_of(
             snapshot.nodes, snapshot.node_zones, options=self.options, configuration=CONFIGURATION, pods_known=True
         )
         plans = (
@@ -98,7 +98,7 @@ class Scene:
                 as_asked(service, self.options),
                 pods=snapshot.pods_of(service),
                 slices=snapshot.slices_of(service),
-                surroundings=surroundings,
+                cluster_state=cluster_state,
             )
             for service in services_in(snapshot, self.options)
         )

@@ -13,10 +13,10 @@ from zoneward.client.list_watch_decoder import UnreadableObject, decode_list_pag
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import PODS, SERVICES, LivePod, WatchedResource
 from zoneward.client.writer import Writer
-from zoneward.controller.controller_metrics import ControllerMetrics
-from zoneward.controller.loop import Controller
+from zoneward.controller.context import ControllerContext
+from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
-from zoneward.controller.queue.schedule import Given, Urgency
+from zoneward.controller.queue.work_queue import Urgency, WorkItem
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.routing.configuration import Configuration
@@ -104,15 +104,15 @@ class SilentLog:
 def test_the_slices_of_a_service_that_cannot_be_read_are_left_alone() -> None:
     async def run() -> None:
         link: Any = SilentLog()
-        controller = Controller(
-            link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(link), metrics=ControllerMetrics()
+        controller = EndpointSliceController(
+            ControllerContext(connection=link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(link))
         )
         labels = {names.SERVICE_NAME_LABEL: "cart", names.MANAGED_BY_LABEL: names.MANAGER}
         metadata = ObjectMeta(name="cart-1", namespace="shop", labels=labels, resource_version="1")
         controller.cache.slices.put(EndpointSlice(metadata=metadata, address_type="IPv4"))
         controller.cache.services.mark_unreadable(unreadable(SERVICES, "cart", 2, "shop"))
-        given = Given(("shop", "cart"), 0.0, Urgency.NORMAL)
-        result = await controller._syncer.sync(given)
+        item = WorkItem(("shop", "cart"), 0.0, Urgency.NORMAL)
+        result = await controller._reconciler.reconcile(item)
         assert result.writes == 0
 
     asyncio.run(run())

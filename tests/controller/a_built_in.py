@@ -18,19 +18,19 @@ from tests.contract.objects import a_node, a_pod, a_service
 from zoneward.client.resources import SLICES
 from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import encode_object
-from zoneward.controller.handover.adopting import Adopting, Link
+from zoneward.controller.handover.service_handover import HandoverTimeouts, ReadWriteConnection, ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.routing.demand import compute_demand
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.serving import Serving
-from zoneward.sandbox.server.store import Change
-from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
 
 Object = dict[str, Any]
 KEY = ("default", "cart")
@@ -44,7 +44,7 @@ class Shop:
     """A Service with six Pods in three zones. ``missing``: what was ever missing of what should not be."""
 
     registry: Registry
-    link: Link
+    link: ReadWriteConnection
     kubeconfig: Object
     missing: list[set[str]] = field(default_factory=list)
     steady: set[str] = field(default_factory=lambda: {f"10.0.0.{number}" for number in range(NUMBER)})
@@ -53,10 +53,12 @@ class Shop:
     runs: bool = True
     _seen: int = -1
 
-    def adopting(self, **options: Any) -> Adopting:
-        given: Object = {"limit": 10.0, "settling": 0.1, "still": 0.0}
-        given |= {"configuration": Configuration(), "tell": self.told.append}
-        return Adopting(self.link, KEY, **(given | options))
+    def adopting(self, **options: Any) -> ServiceHandover:
+        seconds = {"total": 10.0, "settling": 0.1, "still": 0.0}
+        timeouts = HandoverTimeouts(**{name: options.pop(name, default) for name, default in seconds.items()})
+        return ServiceHandover(
+            self.link, KEY, configuration=Configuration(), report=self.told.append, timeouts=timeouts, **options
+        )
 
     def objects(self, resource: str) -> list[Object]:
         return [record.object() for _, record in self.registry.store.records(self.registry.kinds[resource])]
@@ -90,11 +92,11 @@ class Shop:
         def change(old: Object) -> Object:
             return old | {"metadata": old["metadata"] | {"annotations": annotations}}
 
-        self._store.update(self.registry.kinds[KEPT], KEY[0], name, change, manager="built-in")
+        self._store.update(self.registry.kinds[KEPT], KEY[0], name, change)
 
     def change_service(self, change: Any) -> None:
         kind = self.registry.kinds["services"]
-        self._store.update(kind, *KEY, lambda old: change(deepcopy(old)), manager="somebody")
+        self._store.update(kind, *KEY, lambda old: change(deepcopy(old)))
 
     def make_ready(self, number: int, ready: bool) -> None:
         def change(pod: Object) -> Object:
@@ -102,13 +104,13 @@ class Shop:
             return pod | {"status": pod["status"] | {"conditions": conditions}}
 
         kind = self.registry.kinds["pods"]
-        self._store.patch_status(kind, KEY[0], f"cart-{number}", change, manager="kubelet")
+        self._store.patch_status(kind, KEY[0], f"cart-{number}", change)
 
     @property
-    def _store(self) -> InProcess:
-        return InProcess(self.registry)
+    def _store(self) -> LocalClient:
+        return LocalClient(self.registry)
 
-    def note(self, kind: Kind, _change: Change) -> None:
+    def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == KEPT and (gone := self.steady - self.listed()):
             self.missing.append(gone)
 
@@ -140,8 +142,8 @@ class Shop:
             service,
             pods=msgspec.convert(self.objects("pods"), list[Pod]),
             slices=msgspec.convert(self.objects(KEPT), list[EndpointSlice]),
-            surroundings=Surroundings(
-                demand=demand_of(nodes),
+            cluster_state=ClusterState(
+                demand=compute_demand(nodes),
                 node_zones={node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) for node in nodes},
                 configuration=Configuration().as_upstream(),
             ),
@@ -149,9 +151,9 @@ class Shop:
         kind = self.registry.kinds[KEPT]
         for family in plan.families:
             for each in family.changes.create:
-                self._store.create(kind, KEY[0], _written(each), manager="built-in")
+                self._store.create(kind, KEY[0], _written(each))
             for each in family.changes.update:
-                self._store.update(kind, KEY[0], each.metadata.name, _replaced_by(_written(each)), manager="built-in")
+                self._store.update(kind, KEY[0], each.metadata.name, _replaced_by(_written(each)))
             for each in family.changes.delete:
                 self._store.delete(kind, KEY[0], each.metadata.name)
 
@@ -172,21 +174,21 @@ def _written(each: EndpointSlice) -> Object:
 @asynccontextmanager
 async def a_shop(*faults: str) -> AsyncIterator[Shop]:
     """In which the built-in controller has all in its slices."""
-    registry = begun()
-    store = InProcess(registry)
+    registry = new_registry()
+    store = LocalClient(registry)
     for zone in "abc":
-        store.create(registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone), manager="test")
+        store.create(registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone))
     for number in range(NUMBER):
         pod = a_pod(f"cart-{number}", node=f"node-{'abc'[number % 3]}", address=f"10.0.0.{number}", labels=LABELS)
-        store.create(registry.kinds["pods"], KEY[0], pod, manager="test")
+        store.create(registry.kinds["pods"], KEY[0], pod)
         with_status = {"status": pod["status"]}
         kind, name = registry.kinds["pods"], pod["metadata"]["name"]
-        store.patch_status(kind, KEY[0], name, _with(with_status), manager="kubelet")
+        store.patch_status(kind, KEY[0], name, _with(with_status))
     service = a_service("cart", selector=LABELS, annotations={"a": "b"})
-    store.create(registry.kinds["services"], KEY[0], service, manager="test")
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    store.create(registry.kinds["services"], KEY[0], service)
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
-        Serving(registry, faults=found) as server,
+        SandboxServer(registry, faults=found) as server,
         transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
         shop = Shop(registry, link, server.kubeconfig())

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -18,22 +18,23 @@ from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import LivePod
 from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import Writer
-from zoneward.controller.handover.adopting import Link
-from zoneward.controller.loop import Controller
+from zoneward.controller.context import ControllerContext, ControllerOptions
+from zoneward.controller.endpointslice_controller import EndpointSliceController
+from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, has_ready_condition, node_zone
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.routing.demand import compute_demand
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.serving import Serving
-from zoneward.sandbox.server.store import Change
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
 Object = dict[str, Any]
@@ -51,7 +52,7 @@ class Place:
     """``missing``: addresses that were taken away while their Pod was ready."""
 
     registry: Registry
-    link: Link
+    link: ReadWriteConnection
     missing: list[set[str]] = field(default_factory=list)
     _listed: set[str] = field(default_factory=set)
     _ready_since: dict[str, float] = field(default_factory=dict)
@@ -59,15 +60,15 @@ class Place:
     # --- what happens there -------------------------------------------------------------------------------------------
 
     @property
-    def store(self) -> InProcess:
-        return InProcess(self.registry)
+    def store(self) -> LocalClient:
+        return LocalClient(self.registry)
 
     def node(self, name: str, zone: str) -> None:
-        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone), manager="test")
+        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
 
     def pod(self, number: int, *, node: str) -> None:
         pod = a_pod(f"cart-{number}", node=node, address=f"10.0.{number // 250}.{number % 250 + 1}", labels=LABELS)
-        self.store.create(self.registry.kinds["pods"], "default", pod, manager="test")
+        self.store.create(self.registry.kinds["pods"], "default", pod)
         self._status(f"cart-{number}", {"status": pod["status"]})
 
     def make_ready(self, number: int, ready: bool) -> None:
@@ -77,15 +78,15 @@ class Place:
         def change(pod: Object) -> Object:
             return pod | fields if fields else pod | {"status": pod["status"] | more}
 
-        self.store.patch_status(self.registry.kinds["pods"], "default", name, change, manager="kubelet")
+        self.store.patch_status(self.registry.kinds["pods"], "default", name, change)
 
     def service(self, name: str = "cart", **options: Any) -> None:
         given = {"selector": LABELS} | options
-        self.store.create(self.registry.kinds["services"], "default", a_service(name, **given), manager="test")
+        self.store.create(self.registry.kinds["services"], "default", a_service(name, **given))
 
     def change(self, plural: str, namespace: str, name: str, change: Callable[[Object], Object]) -> None:
         kind = self.registry.kinds[plural]
-        self.store.update(kind, namespace, name, lambda old: change(deepcopy(old)), manager="somebody")
+        self.store.update(kind, namespace, name, lambda old: change(deepcopy(old)))
 
     def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
         def change(thing: Object) -> Object:
@@ -120,17 +121,17 @@ class Place:
             slices=tuple(msgspec.convert(self.objects(KEPT), list[EndpointSlice])),
             lists_pods=True,
         )
-        surroundings = Surroundings(
-            demand=demand_of(snapshot.nodes),
+        cluster_state = ClusterState(
+            demand=compute_demand(snapshot.nodes),
             node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
             configuration=configuration,
         )
         for service in snapshot.services:
             if service.spec.selector:
                 pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-                yield plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
+                yield plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
 
-    def note(self, kind: Kind, _change: Change) -> None:
+    def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":
             self._note_pods()
         elif kind.resource == KEPT:
@@ -154,10 +155,10 @@ class Place:
 
 @asynccontextmanager
 async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
-    registry = begun()
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    registry = new_registry()
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
-        Serving(registry, faults=found, ends_pods=ends_pods) as server,
+        SandboxServer(registry, faults=found, ends_pods=ends_pods) as server,
         transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
         place = Place(registry, link)
@@ -167,14 +168,22 @@ async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
 
 class HasLink(Protocol):
     @property
-    def link(self) -> Link: ...
+    def link(self) -> ReadWriteConnection: ...
 
 
 @asynccontextmanager
-async def at_work(place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any) -> AsyncIterator[Controller]:
-    """A controller that runs; it is over when the block is."""
-    given: Object = {"configuration": Configuration(), "writer": Writer(place.link), "back_off": HASTE}
-    controller = Controller(place.link, mode=mode, **(given | options))
+async def at_work(
+    place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any
+) -> AsyncIterator[EndpointSliceController]:
+    """A controller that runs; it is over when the block is. Options are fields of its context and options, or its own
+    arguments."""
+    given: Object = {"configuration": Configuration(), "writer": Writer(place.link), "back_off": HASTE} | options
+    of_context, of_options = (
+        {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}
+        for kind in (ControllerContext, ControllerOptions)
+    )
+    context = ControllerContext(connection=place.link, mode=mode, **of_context)
+    controller = EndpointSliceController(context, ControllerOptions(**of_options), **given)
     running = asyncio.create_task(controller.run())
     try:
         yield controller
@@ -185,18 +194,22 @@ async def at_work(place: HasLink, *, mode: Mode = Mode.TAKE_OVER, **options: Any
             await running
 
 
-async def settle(place: Place, controller: Controller) -> None:
+async def settle(place: Place, controller: EndpointSliceController) -> None:
     """Until the cache has all that the server has, and all that it leads to is written."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         version = place.registry.store.version
-        if await controller.settled(0.2) and _has_seen(place, controller) and version == place.registry.store.version:
+        if (
+            await controller.wait_until_idle(0.2)
+            and _has_seen(place, controller)
+            and version == place.registry.store.version
+        ):
             return
         await asyncio.sleep(0.005)
     raise AssertionError(f"not settled after {LIMIT:g} s: {controller.queue.depth()}")
 
 
-def _has_seen(place: Place, controller: Controller) -> bool:
+def _has_seen(place: Place, controller: EndpointSliceController) -> bool:
     cache = controller.cache
     stores: Mapping[str, ObjectStore[Any]] = {
         "pods": cache.pods,

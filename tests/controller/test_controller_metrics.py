@@ -23,10 +23,10 @@ from zoneward.client.resources import SERVICES
 from zoneward.client.writer import WriteOutcome
 from zoneward.controller.controller_metrics import OURS, UPSTREAM, ControllerMetrics
 from zoneward.controller.predictions import Prediction, Predictions
-from zoneward.controller.queue.schedule import Depth
+from zoneward.controller.queue.work_queue import QueueDepth
 from zoneward.controller.sync_counts import Operation, SyncResult, TrafficDistribution
 from zoneward.daemon.metrics import MetricsPage, counter_total, histogram_totals
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 NODES = nodes_in({"a": 4, "b": 4, "c": 4})
 EVEN = {"a": 4, "b": 4, "c": 4}
@@ -148,7 +148,7 @@ def a_program(**queue: int) -> Any:
     """What the gauges read of a running program."""
     synced = asyncio.Event()
     controller = SimpleNamespace(
-        queue=SimpleNamespace(depth=lambda: Depth(**queue), oldest=lambda: 1.5),
+        queue=SimpleNamespace(depth=lambda: QueueDepth(**queue), longest_wait=lambda: 1.5),
         cache=SimpleNamespace(synced=synced),
         contested={("shop", f"s{number}") for number in range(4)},
         unreadable=(SimpleNamespace(resource=SERVICES), SimpleNamespace(resource=SERVICES)),

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tests.contract.objects import a_node, a_pod, a_service
 
 from zoneward.client.resources import CACHED_RESOURCES, ENDPOINTS, LEASES
-from zoneward.controller.handover.legacy_endpoints import OVER_CAPACITY_ANNOTATION
+from zoneward.controller.handover.endpoints_object import OVER_CAPACITY_ANNOTATION
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 

@@ -11,17 +11,27 @@ from unittest.mock import patch
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.clusters import SERVICE, Cluster, a_service, a_slice, endpoints_in, nodes_in, pods_in, rounded
+from tests.clusters import (
+    SERVICE,
+    Cluster,
+    a_service,
+    a_slice,
+    endpoint_answers,
+    endpoints_in,
+    nodes_in,
+    pods_in,
+    rounded,
+)
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
 from zoneward.kube.names import APPROACH_ANNOTATION
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
-from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.events import NOT_ACCEPTED
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
+from zoneward.routing.service_events import NOT_ACCEPTED
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 from zoneward.snapshots import pseudonyms
 from zoneward.snapshots.anonymizer import anonymized
@@ -126,8 +136,8 @@ def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
         (family.address_type, decision.approach, decision.heuristic, decision.active, decision.reason),
         (decision.accepted, decision.accepted_reason, decision.endpoints, decision.moved, decision.allocation),
         [(rule.rule, rule.passed) for rule in decision.rules],
-        [hints and hints.for_zones for hints in decision.hints],
-        (decision.groups, decision.ranges, changes.added, changes.removed),
+        Counter((hints and hints.for_zones, group) for hints, group in endpoint_answers(decision).values()),
+        (decision.ranges, changes.added, changes.removed),
         slices_told(changes.create, names, named=False),
         slices_told(changes.update, names, named=True),
         slices_told(changes.unchanged, names, named=True),
@@ -142,7 +152,7 @@ def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
 def plan_told(plan: ServicePlan, names: dict[str, str]) -> list[object]:
     return [
         *(family_told(family, names) for family in plan.families),
-        # Whether a misspelt value was told before is read from a message, and an anonymized snapshot has none.
+        # Whether a misspelt value was told before is read_objects from a message, and an anonymized snapshot has none.
         [(event.type, event.reason) for event in plan.events if event.reason != NOT_ACCEPTED],
         [(each.type, each.status, each.reason) for each in plan.conditions],
         slices_told(plan.surplus, names, named=True),

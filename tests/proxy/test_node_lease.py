@@ -15,11 +15,11 @@ from zoneward.client.resources import LEASES
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import Lease, OwnerReference
 from zoneward.kube.proxy_lease import LEASE_DURATION, RENEW_INTERVAL, ProgrammedReport, parse_proxy_lease
-from zoneward.proxy.node_lease import LEAST, NodeLease
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.registry import Deletion, Registry
-from zoneward.sandbox.server.serving import Serving
+from zoneward.proxy.node_lease import WRITE_PERIOD, LeaseIdentity, NodeLease
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import Deletion, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 NAMESPACE, NAME = "kube-system", "zoneward-proxy-n1"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -69,15 +69,14 @@ class Place:
 
 def on_a_node(work: Callable[[Place], Awaitable[None]], *faults: str, **options: Any) -> None:
     async def run() -> None:
-        registry = begun()
-        found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
-        async with Serving(registry, faults=found) as server, transport(access_to(server.address)) as link:
+        registry = new_registry()
+        found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
+        async with SandboxServer(registry, faults=found) as server, transport(access_to(server.address)) as link:
             place = Place(registry, Writer(link))
             registry.store.listeners.append(place.note)
             lease = NodeLease(
                 link,
-                namespace=NAMESPACE,
-                node="n1",
+                LeaseIdentity(NAMESPACE, "n1", options.pop("proxy_name", "")),
                 programmed=lambda: place.programmed,
                 on_trouble=place.troubles.append,
                 clock=lambda: place.seconds,
@@ -102,7 +101,7 @@ def test_nothing_is_written_before_there_is_something_to_say_and_then_at_once() 
         await place.past(100)
         assert not place.writes
         place.programmed = ProgrammedReport(10, 20, (("shop", "cart"),))
-        await place.past(2 * LEAST)
+        await place.past(2 * WRITE_PERIOD)
         ((_, lease),) = place.writes
         assert parse_proxy_lease(lease).node == "n1"
         assert parse_proxy_lease(lease).programmed == place.programmed
@@ -123,7 +122,7 @@ def test_where_nothing_changes_it_is_renewed_once_a_minute() -> None:
         times = [at for at, _ in place.writes]
         pauses = [later - earlier for earlier, later in pairwise(times)]
         assert len(pauses) > 10
-        assert all(RENEW_INTERVAL - LEAST <= pause <= 1.1 * RENEW_INTERVAL for pause in pauses)
+        assert all(RENEW_INTERVAL - WRITE_PERIOD <= pause <= 1.1 * RENEW_INTERVAL for pause in pauses)
         assert len({lease.spec.renew_time for _, lease in place.writes}) == len(times)
 
     on_a_node(work)
@@ -138,7 +137,7 @@ def test_however_often_something_changes_it_is_written_once_in_ten_seconds() -> 
             await place.past(1)
         times = [at for at, _ in place.writes]
         assert 25 <= len(times) <= 30
-        assert min(later - earlier for earlier, later in pairwise(times)) >= LEAST
+        assert min(later - earlier for earlier, later in pairwise(times)) >= WRITE_PERIOD
 
     on_a_node(work)
 
@@ -146,17 +145,17 @@ def test_however_often_something_changes_it_is_written_once_in_ten_seconds() -> 
 def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> None:
     async def work(place: Place) -> None:
         place.programmed = ProgrammedReport(1, 1)
-        await place.past(LEAST)
+        await place.past(WRITE_PERIOD)
         place.registry.delete(place.registry.kinds["leases.coordination.k8s.io"], NAMESPACE, NAME, Deletion())
         place.programmed = ProgrammedReport(2, 2)
-        await place.past(3 * LEAST)
+        await place.past(3 * WRITE_PERIOD)
         place.troubles.clear()
         there = await place.lease()
         assert parse_proxy_lease(there).programmed == ProgrammedReport(2, 2)
         # As a proxy that is replaced by this one might, at its end.
         await place.writer.update(LEASES, there)
         place.programmed = ProgrammedReport(3, 3)
-        await place.past(3 * LEAST)
+        await place.past(3 * WRITE_PERIOD)
         assert parse_proxy_lease(await place.lease()).programmed == ProgrammedReport(3, 3)
         assert not place.troubles
 
@@ -168,7 +167,7 @@ def test_what_fails_is_told_and_tried_again() -> None:
         place.programmed = ProgrammedReport(1, 1)
         for version in range(2, 30):
             place.programmed = ProgrammedReport(version, 1)
-            await place.past(2 * LEAST)
+            await place.past(2 * WRITE_PERIOD)
         assert place.troubles
         assert len(place.writes) > 10
 

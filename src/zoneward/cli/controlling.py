@@ -73,7 +73,7 @@ def run(asked: Asked) -> int:
     from zoneward.daemon.program import run_program
 
     async def work(stop: asyncio.Event) -> None:
-        from zoneward.report.decisions import as_json, decisions_document
+        from zoneward.report.plan_json import decisions_document, to_json
 
         replica = program.ControllerProgram(
             access,
@@ -82,7 +82,7 @@ def run(asked: Asked) -> int:
             lease=(lease_namespace(access, settings.lease_namespace), settings.lease_name),
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
             log=log,
-            as_json=lambda plan: as_json(decisions_document([plan])),
+            to_json=lambda plan: to_json(decisions_document([plan])),
         )
         await replica.run(stop)
 

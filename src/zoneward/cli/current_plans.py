@@ -13,11 +13,11 @@ from zoneward.client.resources import LiveNode, object_key_of
 from zoneward.kube.label_selector import parse_selector
 from zoneward.kube.objects import ObjectKey, Service, node_zone
 from zoneward.report.decision_changes import DecisionChange
-from zoneward.report.decisions import DecisionView, decisions_document
+from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.slices.shared_changes import concerns_all
+from zoneward.routing.demand import changes_demand
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 Rank = Callable[[Service], int | None]
 """Where a Service comes among those that were asked for; None for one that was not."""
@@ -53,7 +53,7 @@ class CurrentPlans:
         self._plans: dict[ObjectKey, ServicePlan] = {}
         self._views: dict[ObjectKey, tuple[DecisionView, ...]] = {}
         self._order: tuple[ObjectKey, ...] | None = None
-        self.surroundings: Surroundings = self._now()
+        self.cluster_state: ClusterState = self._now()
         """As of the last update."""
         subscribe_affected_services(cache, self._concern)
         cache.nodes.subscribe(self._node)
@@ -83,8 +83,8 @@ class CurrentPlans:
         Whoever stops in between goes on with another call.
         """
         if self._nodes_changed or self._demand_changed:
-            before, self.surroundings = self.surroundings, self._now(before=self.surroundings)
-            if concerns_all(before, self.surroundings):
+            before, self.cluster_state = self.cluster_state, self._now(before=self.cluster_state)
+            if before.affects_all_services(self.cluster_state):
                 self._stale.update(self._plans)
             self._nodes_changed = self._demand_changed = False
         for key in self._in_order(self._stale):
@@ -105,7 +105,7 @@ class CurrentPlans:
         if self._nodes_changed or self._demand_changed:
             self._waiting()
 
-    def _now(self, before: Surroundings | None = None) -> Surroundings:
+    def _now(self, before: ClusterState | None = None) -> ClusterState:
         cache = self._cache
         if before is not None and not self._nodes_changed:
             zones = before.node_zones
@@ -142,7 +142,7 @@ class CurrentPlans:
             # By name, as an API server lists them: equal clusters give equal plans.
             pods=sorted(cache.pods_of(*key), key=lambda pod: pod.metadata.name),
             slices=sorted(cache.slices_of(*key), key=lambda each: each.metadata.name),
-            surroundings=self.surroundings,
+            cluster_state=self.cluster_state,
             taken=_Names(cache, key[0]),
         )
         if key not in self._plans:

@@ -7,9 +7,9 @@ from typing import Final
 
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import ObjectKey
-from zoneward.report.demo_screen import LogLine
-from zoneward.report.writes import Written, told, written
-from zoneward.slices.planned import ServicePlan
+from zoneward.report.screens import LogLine
+from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
+from zoneward.slices.plan import ServicePlan
 
 
 class Story:
@@ -18,7 +18,7 @@ class Story:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._begin = clock, clock()
         self._plans: dict[ObjectKey, ServicePlan] = {}
-        self._written: dict[ObjectKey, Written] = {}
+        self._written: dict[ObjectKey, WrittenPlan] = {}
         self._changed: dict[ObjectKey, float] = {}
         self.log: Final[list[LogLine]] = []
         self.events = 0
@@ -44,20 +44,20 @@ class Story:
 
     def wrote(self, plan: ServicePlan) -> None:
         """All that a plan asks for is written, if it asks for anything."""
-        self._tell(plan, written(plan))
+        self._tell(plan, record_plan(plan))
 
     def looked(self, plan: ServicePlan) -> None:
         """A Service was planned anew. What has to be written is told when it is, and so are its Events."""
-        now = replace(written(plan), events=())
+        now = replace(record_plan(plan), events=())
         if not now.writes:
             self._tell(plan, now)
 
-    def _tell(self, plan: ServicePlan, now: Written) -> None:
+    def _tell(self, plan: ServicePlan, now: WrittenPlan) -> None:
         key = plan.service.metadata.namespace, plan.service.metadata.name
         before = self._written.get(key)
         # What becomes of traffic may change though nothing has to be written.
         if now.writes or now.events or (before is not None and now.demand != before.demand):
-            self.log.append(LogLine(self.seconds, "/".join(key), told(before, now)))
+            self.log.append(LogLine(self.seconds, "/".join(key), describe_write(before, now)))
         if now.writes or now.events:
             self._changed[key] = self.seconds
         self.events += len(now.events)

@@ -13,14 +13,14 @@ from zoneward.cli.streaming import Stream
 from zoneward.cli.terminal import Screen, is_screen
 from zoneward.client.informer_cache import InformerCache
 from zoneward.kube.objects import has_ready_condition
-from zoneward.report.demo_screen import ZoneNow, demo_screen, log_text, sum_of
+from zoneward.report.screens import ZoneStatus, demo_screen, log_text, total_traffic
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of, is_ready
+from zoneward.routing.demand import compute_demand, is_node_ready
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from zoneward.report.text import Text
+    from zoneward.report.terminal_text import Text
 
 _REDRAW: Final = 0.1
 """Seconds between two looks at whether there is something new to draw."""
@@ -61,12 +61,12 @@ class Lines:
     async def end(self) -> None:
         from rich.console import Group
 
-        from zoneward.report.tables import print_table
+        from zoneward.report.terminal_text import render_text
 
         await self._tell()
         width = table_width()
         table = Group(*_table(self._story, self._cache, width))
-        await self._stream.write(f"\n{print_table(table, color=wants_color(Options()), width=width)}\n".encode())
+        await self._stream.write(f"\n{render_text(table, color=wants_color(Options()), width=width)}\n".encode())
 
     async def _tell(self) -> None:
         while self._told < len(self._story.log):
@@ -94,15 +94,17 @@ class Drawn:
 
     async def end(self) -> None:
         """The last picture stays in the terminal's own history, with room below it for what is said at the end."""
-        from zoneward.report.tables import print_table
+        from zoneward.report.terminal_text import render_text
 
         with suppress(OSError):
             width, height = Screen().size
             click.echo("\n".join(self.picture(width, height - 7, is_last=True)), color=True)
             legend = _table(self._story, self._cache, width)[-1]
-            click.echo(print_table(legend, color=wants_color(Options()), width=width), color=True)
+            click.echo(render_text(legend, color=wants_color(Options()), width=width), color=True)
 
     def picture(self, width: int, height: int, *, is_last: bool = False) -> list[str]:
+        from zoneward.report.terminal_text import Terminal
+
         story = self._story
         return demo_screen(
             story.plans,
@@ -110,11 +112,9 @@ class Drawn:
             zones=zones_now(self._cache),
             status=self._status(is_last=is_last),
             log=story.log,
-            demand=demand_of(self._cache.nodes),
+            demand=compute_demand(self._cache.nodes),
             configuration=Configuration(),
-            width=width,
-            height=height,
-            color=wants_color(Options()),
+            terminal=Terminal(width, height, wants_color(Options())),
         )
 
     def _state(self) -> object:
@@ -123,9 +123,9 @@ class Drawn:
         return int(story.seconds), len(story.log), story.marked(_MARKED), zones_now(self._cache)
 
     def _status(self, *, is_last: bool) -> "Text":
-        from zoneward.report.text import Text
+        from zoneward.report.terminal_text import Text
 
-        everything = sum_of(self._story.plans)
+        everything = total_traffic(self._story.plans)
         text = Text().append("zoneward demo", "bold")
         seconds = f"{self._story.seconds:.0f}" + ("" if is_last else f" of {self._length:.0f}")
         text.append(f"  {seconds} s", "dim")
@@ -139,30 +139,30 @@ def _table(story: Story, cache: InformerCache, width: int) -> Sequence["Renderab
     """The table as other commands print it, in parts; without the last line, which speaks of their options."""
     from rich.console import Group
 
-    from zoneward.report.tables import plan_table
-    from zoneward.report.text import AnyText, lines
+    from zoneward.report.plan_table import plan_table
+    from zoneward.report.terminal_text import StyledText, join_lines
 
-    table = plan_table(story.plans, demand=demand_of(cache.nodes), configuration=Configuration(), width=width)
+    table = plan_table(story.plans, demand=compute_demand(cache.nodes), configuration=Configuration(), width=width)
     assert isinstance(table, Group)
     *above, legend = table.renderables
-    assert isinstance(legend, AnyText)
-    return *above, lines(legend.split("\n")[:-1])
+    assert isinstance(legend, StyledText)
+    return *above, join_lines(legend.split("\n")[:-1])
 
 
-def zones_now(cache: InformerCache) -> Sequence[ZoneNow]:
+def zones_now(cache: InformerCache) -> Sequence[ZoneStatus]:
     """Every zone that has a Node, with what is ready there."""
-    demand = demand_of(cache.nodes)
+    demand = compute_demand(cache.nodes)
     return tuple(_zone_now(cache, zone, demand.share(zone)) for zone in cache.zones())
 
 
-def _zone_now(cache: InformerCache, zone: str, share: float) -> ZoneNow:
+def _zone_now(cache: InformerCache, zone: str, share: float) -> ZoneStatus:
     nodes = cache.nodes_in(zone)
     pods = [pod for node in nodes for pod in cache.pods_on(node.metadata.name)]
-    return ZoneNow(
+    return ZoneStatus(
         zone=zone,
         share=share,
         nodes=len(nodes),
-        ready_nodes=sum(map(is_ready, nodes)),
+        ready_nodes=sum(map(is_node_ready, nodes)),
         pods=len(pods),
         ready_pods=sum(
             pod.metadata.deletion_timestamp is None and has_ready_condition(pod.status.conditions) for pod in pods

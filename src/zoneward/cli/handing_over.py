@@ -19,8 +19,8 @@ from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig
-    from zoneward.controller.handover.adopting import Adopting
-    from zoneward.controller.handover.adoption import Following, Step
+    from zoneward.controller.handover.handover_steps import HandoverStep, NextStep
+    from zoneward.controller.handover.service_handover import ServiceHandover
     from zoneward.kube.objects import EndpointSlice, ObjectKey
 
 _TIMEOUT: Final = 60.0
@@ -30,8 +30,8 @@ _TIMEOUT: Final = 60.0
 class Way:
     """Over or back. ``again`` is the command that goes on where this one was cut off."""
 
-    run: "Callable[[Adopting], Coroutine[Any, Any, str]]"
-    following: "Callable[[Adopting], Following]"
+    run: "Callable[[ServiceHandover], Coroutine[Any, Any, str]]"
+    following: "Callable[[ServiceHandover], NextStep]"
     again: str
     after: str = ""
     """What has to be known once it is done."""
@@ -77,7 +77,7 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
     from zoneward.client.api_errors import CallFailed
     from zoneward.client.error_messages import to_input_error
     from zoneward.client.transport import Transport
-    from zoneward.controller.handover.adopting import Adopting
+    from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 
     configuration = configuration_for(options)
     if configuration.keep_built_in_label:
@@ -85,16 +85,16 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
         raise InputError(str(options.config), f"controller.keepBuiltInLabel: {problem}")
     access, key = _where(service, options)
     name = "/".join(key)
-    begun: list[Adopting] = []
+    begun: list[ServiceHandover] = []
 
     async def run() -> None:
         async with Transport(access) as transport:
-            adopting = Adopting(
+            adopting = ServiceHandover(
                 transport,
                 key,
                 configuration=configuration,
-                tell=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
-                limit=timeout,
+                report=lambda line: tell(options, [Note(f"Service {name}: {line}")]),
+                timeouts=HandoverTimeouts(total=timeout),
             )
             begun.append(adopting)
             if dry_run:
@@ -131,20 +131,20 @@ def _where(service: str, options: Options) -> "tuple[ClientConfig, ObjectKey]":
 # --- dry run ----------------------------------------------------------------------------------------------------------
 
 
-async def _show(adopting: "Adopting", way: Way, name: str) -> None:
-    from zoneward.controller.handover.adoption import steps
+async def _show(adopting: "ServiceHandover", way: Way, name: str) -> None:
+    from zoneward.controller.handover.handover_steps import all_steps
 
-    there = await adopting.look()
-    for number, step in enumerate(steps(there, way.following(adopting)), start=1):
+    there = await adopting.read_state()
+    for number, step in enumerate(all_steps(there, way.following(adopting)), start=1):
         click.echo("".join(_shown(number, step, name)), nl=False)
 
 
-def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
+def _shown(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
     """A step as a comment, and what it writes as YAML documents behind it."""
-    from zoneward.controller.handover.adoption import Await, ChangeService, DeleteSlices, WriteSlices
-    from zoneward.report.manifests import as_yaml, slice_document
+    from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
+    from zoneward.report.slice_manifests import slice_document, to_yaml
 
-    lines = [f"{number}. {'wait for ' if isinstance(step, Await) else ''}{step.about}"]
+    lines = [f"{number}. {'wait for ' if isinstance(step, WaitForOthers) else ''}{step.about}"]
     documents: list[object] = []
     if isinstance(step, ChangeService):
         namespace, _, service = name.partition("/")
@@ -155,9 +155,9 @@ def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
         lines += _named("delete", step.delete)
     elif isinstance(step, DeleteSlices):
         lines += _named("delete", step.slices)
-    yield as_yaml(documents[0], lines) if documents else "".join(f"# {printable(line)}\n" for line in lines)
+    yield to_yaml(documents[0], lines) if documents else "".join(f"# {printable(line)}\n" for line in lines)
     for each in documents[1:]:
-        yield "---\n" + as_yaml(each, ())
+        yield "---\n" + to_yaml(each, ())
     if documents:
         yield "---\n"
 

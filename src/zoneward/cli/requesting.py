@@ -8,8 +8,8 @@ import click
 
 from zoneward.cli.options import Options
 from zoneward.kube.input_error import InputError, show
-from zoneward.lab.names import COMPUTED
-from zoneward.routing.scores import ENCODINGS
+from zoneward.lab import COMPUTED_DATASETS
+from zoneward.routing.simulation_results import ENCODINGS
 
 CLUSTER: Final = "cluster"
 _DEFAULT: Final = "kep"
@@ -96,7 +96,7 @@ def check_usage(request: Request) -> None:
 def check_extra(request: Request) -> None:
     """Raises `InputError` where something that the simulation needs is not installed."""
     needed = ["numpy", "numba", *_NEEDED.get(request.output, ())]
-    if request.inputs.partition(":")[0] not in (*COMPUTED, CLUSTER):
+    if request.inputs.partition(":")[0] not in (*COMPUTED_DATASETS, CLUSTER):
         needed.append("polars")
     for module in needed:
         if find_spec(module) is None:

@@ -21,17 +21,17 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     """
     from zoneward.cli.planning import plan_for
     from zoneward.cli.routing import route_of
-    from zoneward.report.decisions import as_json
-    from zoneward.report.routes import route_table
+    from zoneward.report.plan_json import to_json
+    from zoneward.report.route_report import route_table
 
     planned = plan_for(options)
     route = route_of(planned, node=node, as_is=as_is)
     tell(options, planned.notes)
     if output == "json":
-        sys.stdout.buffer.write(as_json(route))
+        sys.stdout.buffer.write(to_json(route))
     else:
-        from zoneward.report.tables import print_table
+        from zoneward.report.terminal_text import render_text
 
         width = table_width()
-        text = print_table(route_table(route, width=width), color=wants_color(options), width=width)
+        text = render_text(route_table(route, width=width), color=wants_color(options), width=width)
         click.echo(text, nl=False, color=True)

@@ -14,13 +14,13 @@ from zoneward.cli.interrupting import INTERRUPTED, Interrupts
 from zoneward.cli.options import Note, tell
 from zoneward.cli.requesting import CLUSTER, Request, check_extra, check_usage
 from zoneward.kube.input_error import InputError, show
-from zoneward.lab.names import COMPUTED
+from zoneward.lab import COMPUTED_DATASETS
 
 if TYPE_CHECKING:
-    from zoneward.lab.datasets import Computed, Dataset
-    from zoneward.lab.own_rules import Source
-    from zoneward.lab.running import Runner
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.algorithm_file import AlgorithmFile
+    from zoneward.lab.datasets import ComputedDataset, Dataset
+    from zoneward.lab.simulation import Runner
+    from zoneward.lab.tally import SimulationSpec
 
 _WORTH_TELLING: Final = 1.0
 """Seconds of compiling that a user wonders about."""
@@ -35,15 +35,15 @@ def simulate_for(request: Request) -> int:
     check_extra(request)
     shares = request.shares
     runner = _runner(request)
-    from zoneward.lab.contenders import contenders_for
-    from zoneward.lab.running import simulate
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.contenders import parse_contenders
+    from zoneward.lab.simulation import simulate
+    from zoneward.lab.tally import SimulationSpec
 
     source = _source(request)
-    own = source.untried if source else None
+    own = source.unchecked if source else None
     asked = (*request.algorithms, *((own.name,) if own else ()))
-    wanted = Wanted(
-        contenders=contenders_for(asked, sweeps=request.sweeps, own=own),
+    wanted = SimulationSpec(
+        contenders=parse_contenders(asked, sweeps=request.sweeps, own=own),
         encodings=request.encodings,
         by=request.by,
         quantiles=bool(shares),
@@ -59,8 +59,8 @@ def simulate_for(request: Request) -> int:
         # Most files have no more rows than a chunk, and what is wrong with those is told before anything is compiled.
         next(iter(dataset.chunks()), None)
         if source is not None:
-            tried = source.tried()
-            wanted = replace(wanted, contenders=contenders_for(asked, sweeps=request.sweeps, own=tried.rule))
+            tried = source.check()
+            wanted = replace(wanted, contenders=parse_contenders(asked, sweeps=request.sweeps, own=tried.rule))
             if tried.note:
                 tell(request.options, [Note(tried.note)])
         if request.scheduler is None:
@@ -90,12 +90,12 @@ def simulate_for(request: Request) -> int:
     return INTERRUPTED if simulation.partial else 0
 
 
-def _source(request: Request) -> "Source | None":
+def _source(request: Request) -> "AlgorithmFile | None":
     if request.algorithm_file is None:
         return None
-    from zoneward.lab.own_rules import source
+    from zoneward.lab.algorithm_file import load_algorithm_file
 
-    return source(request.algorithm_file)
+    return load_algorithm_file(request.algorithm_file)
 
 
 # --- what to score ----------------------------------------------------------------------------------------------------
@@ -106,23 +106,23 @@ def _dataset(request: Request) -> "Dataset":
     written = request.inputs
     if written == CLUSTER:
         from zoneward.cli.planning import plan_for
-        from zoneward.lab.cluster import services
+        from zoneward.lab.datasets import cluster_dataset
 
         planned = plan_for(request.options)
-        return services(planned.plans, planned.surroundings.demand)
+        return cluster_dataset(planned.plans, planned.cluster_state.demand)
     name, _, rest = written.partition(":")
-    if name in COMPUTED:
+    if name in COMPUTED_DATASETS:
         return _computed(name, rest, request)
-    from zoneward.lab.csv_files import CsvFile
+    from zoneward.lab.csv_dataset import CsvDataset
 
     if not Path(written).exists() and os.sep not in written and not written.endswith(".csv"):
-        known = ", ".join((*COMPUTED, CLUSTER))
+        known = ", ".join((*COMPUTED_DATASETS, CLUSTER))
         raise InputError("--dataset", f"expected one of {known}, or a CSV file, got {show(written)}")
-    return CsvFile(Path(written), skip_invalid=request.skip_invalid, sample=request.sample_size, seed=request.seed)
+    return CsvDataset(Path(written), skip_invalid=request.skip_invalid, sample=request.sample_size, seed=request.seed)
 
 
-def _computed(name: str, written: str, request: Request) -> "Computed":
-    from zoneward.lab.datasets import MOST_PER_ZONE, MOST_ZONES, Computed, Range
+def _computed(name: str, written: str, request: Request) -> "ComputedDataset":
+    from zoneward.lab.datasets import MOST_PER_ZONE, MOST_ZONES, ComputedDataset, Range
 
     bounds = {"zones": (2, MOST_ZONES), "nodes": (0, MOST_PER_ZONE), "endpoints": (0, MOST_PER_ZONE)}
     ranges: dict[str, Range] = {}
@@ -143,7 +143,7 @@ def _computed(name: str, written: str, request: Request) -> "Computed":
             inputs = first
         else:
             ranges[key] = Range(first, last)
-    return Computed(name, seed=request.seed, sample=request.sample_size, inputs=inputs, **ranges)
+    return ComputedDataset(name, seed=request.seed, sample=request.sample_size, inputs=inputs, **ranges)
 
 
 # --- who works --------------------------------------------------------------------------------------------------------
@@ -151,28 +151,28 @@ def _computed(name: str, written: str, request: Request) -> "Computed":
 
 def _runner(request: Request) -> "Runner":
     if request.scheduler is not None:
-        from zoneward.lab.on_dask import Dask
+        from zoneward.lab.dask_runner import DaskRunner
 
-        return Dask(request.scheduler)
-    from zoneward.lab.running import Threads
+        return DaskRunner(request.scheduler)
+    from zoneward.lab.simulation import ThreadRunner
 
-    return Threads(request.jobs or os.cpu_count() or 1)
+    return ThreadRunner(request.jobs or os.cpu_count() or 1)
 
 
-def _compile(request: Request, wanted: "Wanted", interrupts: Interrupts) -> None:
+def _compile(request: Request, wanted: "SimulationSpec", interrupts: Interrupts) -> None:
     """Nothing to wait for but the first time; then a terminal shows that something goes on."""
-    from zoneward.lab.scoring import kept_in, prepare
+    from zoneward.lab.scoring import compile_kernels, machine_code_cache
 
     start = perf_counter()
     with ExitStack() as stack:
-        directory = kept_in()
+        directory = machine_code_cache()
         if _shows_progress(request) and not (directory and any(Path(directory).iterdir())):
             from rich.console import Console
 
             waiting = "compiling, once for this version: some 10 to 20 s"
             stack.enter_context(Console(stderr=True).status(waiting))
         for contender in wanted.contenders:
-            prepare([contender])
+            compile_kernels([contender])
             # An exception that is raised while LLVM calls back goes no further.
             interrupts.check()
     took = perf_counter() - start
@@ -196,7 +196,7 @@ def _progress(request: Request, dataset: "Dataset") -> Iterator[Callable[[int], 
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-    from zoneward.report.progress import RateColumn
+    from zoneward.report.simulation_report import RateColumn
 
     columns = (BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

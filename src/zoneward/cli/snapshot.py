@@ -10,7 +10,6 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from zoneward.cli.options import Note, Options, reading_options, tell
-from zoneward.snapshots.snapshot_writer import write_snapshot
 
 if TYPE_CHECKING:
     from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -42,6 +41,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
         raise click.UsageError("--to: expected a file or -, got ''")
     from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
     from zoneward.kube.gc_tuning import without_gc
+    from zoneward.snapshots.snapshot_writer import write_snapshot
 
     name = "" if to == "-" else to.lower()
     form = name.removesuffix(".gz")
@@ -55,9 +55,9 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
                 notes.append(no_services(snapshot))
             snapshot = snapshot.only(services)
         if anonymize:
-            from zoneward.routing.algorithms.registry import HEURISTICS
-            from zoneward.routing.reasons import Reason
-            from zoneward.routing.request.asked import Approach
+            from zoneward.routing.algorithms.heuristics import HEURISTICS
+            from zoneward.routing.request.approach import Approach
+            from zoneward.routing.rules import Reason
             from zoneward.snapshots.anonymizer import anonymized
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})

@@ -41,7 +41,7 @@ def snapshot_for(options: Options) -> Snapshot:
 def _refuse_access(options: Options) -> None:
     for name, value in (("context", options.context), ("kubeconfig", options.kubeconfig), ("as", options.impersonate)):
         if value is not None:
-            raise click.UsageError(f"--{name}: expected neither -f nor --sample with it, which read no cluster")
+            raise click.UsageError(f"--{name}: expected neither -f nor --sample with it, which reads no cluster")
 
 
 def services_in(snapshot: Snapshot, options: Options) -> list[Service]:
@@ -74,7 +74,7 @@ def node_in(snapshot: Snapshot, name: str) -> Node:
 
 
 def reading_notes(snapshot: Snapshot) -> Iterator[Note]:
-    """What is worth knowing about how a snapshot was read."""
+    """What is worth knowing about how a snapshot was read_objects."""
     for warning in snapshot.warnings:
         yield Note(warning)
     if snapshot.skipped:

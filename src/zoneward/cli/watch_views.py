@@ -15,11 +15,11 @@ from zoneward.cli.streaming import Stream
 from zoneward.cli.terminal import Screen, is_screen
 from zoneward.client.informer_cache import InformerCache
 from zoneward.kube.safe_text import printable
-from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
+from zoneward.report.decision_changes import DecisionChange, change_json, change_text, synced_json
 
 if TYPE_CHECKING:
     from zoneward.kube.objects import ObjectKey
-    from zoneward.report.text import Text
+    from zoneward.report.terminal_text import Text
 
 _REDRAW: Final = 0.25
 """Seconds between two pictures."""
@@ -89,10 +89,10 @@ class Lines(_Printed):
     async def told(self, changes: Sequence[DecisionChange]) -> None:
         now = datetime.now(UTC)
         self._decisions += sum((change.old is None) - (change.new is None) for change in changes)
-        await self._stream.write(b"".join(as_line(change, now=now) for change in changes))
+        await self._stream.write(b"".join(change_json(change, now=now) for change in changes))
 
     async def complete(self) -> None:
-        line = synced_line(services=len(self._plans.order), decisions=self._decisions, now=datetime.now(UTC))
+        line = synced_json(services=len(self._plans.order), decisions=self._decisions, now=datetime.now(UTC))
         await self._stream.write(line)
 
 
@@ -106,21 +106,22 @@ class LogView(_Printed):
     async def told(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
             now = datetime.now().astimezone()
-            await self._print("".join(f"{printable(in_words(change, now=now))}\n" for change in changes))
+            await self._print("".join(f"{printable(change_text(change, now=now))}\n" for change in changes))
 
     async def complete(self) -> None:
-        from zoneward.report.tables import plan_table, print_table
+        from zoneward.report.plan_table import plan_table
+        from zoneward.report.terminal_text import render_text
 
         plans, width = self._plans, table_width(wide=self._wide)
         table = plan_table(
             [plans[key] for key in plans.order],
-            demand=plans.surroundings.demand,
-            configuration=plans.surroundings.configuration,
+            demand=plans.cluster_state.demand,
+            configuration=plans.cluster_state.configuration,
             width=width,
             wide=self._wide,
         )
         self._is_complete = True
-        await self._print(print_table(table, color=wants_color(self._options), width=width))
+        await self._print(render_text(table, color=wants_color(self._options), width=width))
 
     async def _print(self, text: str) -> None:
         await self._stream.write(text.encode())
@@ -190,26 +191,25 @@ class Drawn:
         return frozenset(key for key, then in self._changed.items() if now - then < _MARKED)
 
     def picture(self, width: int, height: int, *, marked: Collection["ObjectKey"]) -> list[str]:
-        from zoneward.report.screen import screen
+        from zoneward.report.screens import watch_screen
+        from zoneward.report.terminal_text import Terminal
 
         plans = self._plans
         known = set(plans.order)
         self._changed = {key: then for key, then in self._changed.items() if key in known}
-        return screen(
+        return watch_screen(
             [plans[key] for key in plans.order],
             latest=[*reversed(self._changed)],
             marked=marked,
             status=self._status(),
-            demand=plans.surroundings.demand,
-            configuration=plans.surroundings.configuration,
-            width=width,
-            height=height,
+            demand=plans.cluster_state.demand,
+            configuration=plans.cluster_state.configuration,
+            terminal=Terminal(width, height, wants_color(self._options)),
             wide=self._wide,
-            color=wants_color(self._options),
         )
 
     def _status(self) -> "Text":
-        from zoneward.report.text import Text
+        from zoneward.report.terminal_text import Text
 
         services, pods = len(self._plans.order), len(self._cache.pods)
         counts = f"{services:,} Service{'' if services == 1 else 's'}, {pods:,} Pod{'' if pods == 1 else 's'}"

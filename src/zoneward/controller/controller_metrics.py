@@ -31,7 +31,7 @@ from zoneward.controller.sync_counts import (
 from zoneward.daemon.metrics import PER_SYNC, SECONDS, SLICES_PER_SYNC, GaugeFunc, LabeledValues, UnsuffixedCounter
 from zoneward.daemon.unreadable_objects import count_by_kind
 from zoneward.kube.objects import ObjectKey
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 if TYPE_CHECKING:
     from zoneward.controller.controller_program import ControllerProgram
@@ -168,7 +168,7 @@ class ControllerMetrics:
         gauge(
             f"{OURS}queue_oldest_seconds",
             "Seconds since the oldest change that is not written yet",
-            lambda: controller.queue.oldest(),
+            lambda: controller.queue.longest_wait(),
         )
         gauge(f"{OURS}leader", "1 where this replica holds the Lease and writes", lambda: program.is_leader)
         gauge(f"{OURS}cache_synced", "1 once all kinds have been listed", lambda: controller.cache.synced.is_set())

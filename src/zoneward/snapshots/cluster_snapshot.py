@@ -13,8 +13,9 @@ from zoneward.kube.adoption_marks import effective_selector
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME, expand, load
-from zoneward.kube.object_reader import object_title, read_objects
+from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import EndpointSlice, Node, Object, Pod, Service, node_zone
+from zoneward.kube.struct_decoder import object_title
 
 if TYPE_CHECKING:
     from zoneward.client.auth.client_config import ClientConfig

@@ -53,7 +53,7 @@ def write_snapshot(snapshot: Snapshot, stream: ByteStream, *, form: SnapshotForm
 
 
 def iter_documents(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """All objects as iter_documents, one at a time: many do not take more memory than one."""
+    """All objects as documents, one at a time: many do not take more memory than one."""
     kinds: tuple[tuple[type[Object], tuple[Object, ...]], ...] = (
         (Service, snapshot.services),
         (Node, snapshot.nodes),

@@ -11,12 +11,12 @@ from random import Random
 from typing import Any, TypeVar
 
 from zoneward.client.api_errors import Unreachable, api_error
-from zoneward.controller.leader.candidate import Candidate
-from zoneward.controller.leader.election import Timing
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.refusals import Refusal
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.controller.leader.election import LeaseTiming
+from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderElector
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.schema import decode
+from zoneward.sandbox.server.status_errors import StatusError
 
 R = TypeVar("R")
 KEY = ("kube-system", "zoneward")
@@ -71,7 +71,7 @@ class Network:
 
 
 class Host:
-    """A machine with one candidate, and clocks of its own: ``rate`` seconds pass on it in one."""
+    """A machine with one elector, and clocks of its own: ``rate`` seconds pass on it in one."""
 
     def __init__(
         self, place: "Place", name: str, *, rate: float = 1.0, skew: timedelta = timedelta(0), is_stuck: bool = False
@@ -83,19 +83,20 @@ class Host:
         self.told: list[tuple[float, bool]] = []
         """When leadership was told to begin or to end, by the clock of all."""
         self.troubles: list[Exception] = []
-        self.candidate = Candidate(
+        self.elector = LeaderElector(
             self,
             key=KEY,
             identity=name,
             timing=place.timing,
-            on_change=lambda leads: self.told.append((seconds(), leads)),
-            on_trouble=self.troubles.append,
+            callbacks=LeaderCallbacks(
+                on_change=lambda leads: self.told.append((seconds(), leads)), on_error=self.troubles.append
+            ),
             clock=lambda: self._start + seconds() * self._rate,
             now=self._now,
             sleep=self._sleep,
             chance=place.chance.random,
         )
-        self.running = asyncio.create_task(self.candidate.run())
+        self.running = asyncio.create_task(self.elector.run())
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> bytes:
         assert query is None
@@ -122,7 +123,7 @@ class Host:
         assert query
 
         def done(registry: Registry) -> dict[str, Any]:
-            kind, write = registry.kinds[LEASES], Write(manager="test")
+            kind, write = registry.kinds[LEASES], Write()
             lease, warnings = decode(json.loads(body), kind, validation="Strict")
             assert not warnings
             if method == "POST":
@@ -155,13 +156,13 @@ class Host:
         await self._awake.wait()
         if answer is None:
             raise Unreachable("the connection broke off")
-        if isinstance(answer, Refusal):
+        if isinstance(answer, StatusError):
             raise api_error(answer.code, json.dumps(answer.status()).encode(), path=path)
         return json.dumps(answer).encode()
 
     async def _arrive(
         self, done: Callable[[Registry], dict[str, Any]], network: Network, *, is_write: bool
-    ) -> "dict[str, Any] | Refusal | None":
+    ) -> "dict[str, Any] | StatusError | None":
         chance = self._place.chance
         drawn = [chance.random() for _ in range(5)]
         await asyncio.sleep(chance.uniform(0, network.delay))
@@ -170,15 +171,15 @@ class Host:
         if drawn[1] < network.lost_requests:
             return None
         if drawn[2] < network.server_errors / 2:
-            return Refusal(500, "InternalError", "before anything was done")
+            return StatusError(500, "InternalError", "before anything was done")
         if is_write and drawn[3] < network.conflicts:
-            return Refusal(409, "Conflict", "on purpose")
+            return StatusError(409, "Conflict", "on purpose")
         try:
             found = done(self._place.registry)
-        except Refusal as refusal:
+        except StatusError as refusal:
             return refusal
         if drawn[2] < network.server_errors:
-            return Refusal(504, "Timeout", "after all was done")
+            return StatusError(504, "Timeout", "after all was done")
         return None if is_write and drawn[4] < network.lost_answers else found
 
     async def _sleep(self, for_seconds: float) -> None:
@@ -194,9 +195,9 @@ class Place:
     """An API server, and hosts that reach it over one network. At no time may two of them write."""
 
     chance: Random
-    timing: Timing
+    timing: LeaseTiming
     network: Network = Network()
-    registry: Registry = field(default_factory=lambda: begun(now=lambda: NOON))
+    registry: Registry = field(default_factory=lambda: new_registry(now=lambda: NOON))
     hosts: list[Host] = field(default_factory=list)
     writes: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
     arriving: "set[asyncio.Future[Any]]" = field(default_factory=set)
@@ -210,7 +211,7 @@ class Place:
 
     def leader(self) -> str:
         """Who may write now."""
-        names = [each.candidate.identity for each in self.hosts if each.candidate.may_write()]
+        names = [each.elector.identity for each in self.hosts if each.elector.may_write()]
         assert len(names) <= 1, f"at {seconds():.3f} s {' and '.join(names)} may write"
         return names[0] if names else ""
 
@@ -231,7 +232,7 @@ class Place:
         self._edit(lambda old: {**old, "spec": {**old["spec"], "holderIdentity": to}})
 
     def _edit(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        self.registry.update(self.registry.kinds[LEASES], *KEY, change, Write(manager="person"))
+        self.registry.update(self.registry.kinds[LEASES], *KEY, change, Write())
 
     async def until_somebody_leads(self, *, other_than: str = "", within: float) -> float:
         """How many seconds it took."""
@@ -250,8 +251,10 @@ class Place:
 
 
 @asynccontextmanager
-async def a_place(*, seed: int, timing: Timing | None = None, network: Network | None = None) -> AsyncIterator[Place]:
-    place = Place(chance=Random(seed), timing=timing or Timing(), network=network or Network())
+async def a_place(
+    *, seed: int, timing: LeaseTiming | None = None, network: Network | None = None
+) -> AsyncIterator[Place]:
+    place = Place(chance=Random(seed), timing=timing or LeaseTiming(), network=network or Network())
     looking = asyncio.create_task(place._look())
     try:
         yield place

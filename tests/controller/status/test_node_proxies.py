@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from zoneward.controller.status.node_proxies import FIRST, GRACE, SILENCE, NodeProxies, Presence
+from zoneward.controller.status.node_proxies import ABSENT_AFTER, COMMON_SILENCE, FIRST_RENEWAL, NodeProxies, Presence
 from zoneward.kube.objects import Lease, ObjectKey
 from zoneward.kube.proxy_lease import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 
@@ -33,11 +33,11 @@ class Place:
         self.proxies.leases.retain_only(self.keys)
 
     def live(self, name: str = "") -> set[str]:
-        found = self.proxies.look().get(name)
+        found = self.proxies.groups().get(name)
         return set(found.nodes) if found is not None else set()
 
     def presence(self, name: str = "") -> Presence | None:
-        found = self.proxies.look().get(name)
+        found = self.proxies.groups().get(name)
         return found.presence if found is not None else None
 
     def past(self, seconds: float, *renewing: str) -> None:
@@ -47,7 +47,7 @@ class Place:
             self.now = min(end, self.now + 30)
             for each in renewing:
                 self.renew(each)
-            self.proxies.look()
+            self.proxies.groups()
 
 
 def a_place(*nodes: str) -> Place:
@@ -65,7 +65,7 @@ def test_the_least_that_all_have_is_what_counts_and_each_name_counts_for_itself(
     place.renew("n2", 20, 20, but=(("shop", "cart"),))
     place.renew("n3", 30, 40)
     place.renew("n3", 5, 6, name="edge")
-    seen = place.proxies.look()
+    seen = place.proxies.groups()
     own, edge = seen[""], seen["edge"]
     assert (own.services, own.slices, own.unable) == (10, 20, frozenset({("shop", "cart")}))
     assert (edge.services, edge.slices, set(edge.nodes)) == (5, 6, {"n3"})
@@ -96,7 +96,7 @@ def test_where_none_is_heard_of_it_is_not_they_who_are_silent() -> None:
     place.past(10 * LEASE_DURATION)
     assert place.live() == {"n1", "n2", "n3"}
     # Those who come back first are not all there are.
-    place.past(LEASE_DURATION - SILENCE, "n1")
+    place.past(LEASE_DURATION - COMMON_SILENCE, "n1")
     assert place.live() == {"n1", "n2", "n3"}
     place.past(LEASE_DURATION, "n1")
     assert place.live() == {"n1"}
@@ -105,7 +105,7 @@ def test_where_none_is_heard_of_it_is_not_they_who_are_silent() -> None:
 def test_a_watch_in_trouble_makes_nobody_dead() -> None:
     place = a_place("n1", "n2")
     place.past(LEASE_DURATION - 30, "n1")
-    place.proxies.trouble()
+    place.proxies.watch_failed()
     place.past(LEASE_DURATION - 30, "n1")
     assert place.live() == {"n1", "n2"}
     place.past(60, "n1")
@@ -119,7 +119,7 @@ def test_a_lease_that_was_there_before_us_counts_until_it_should_have_been_renew
     place.listed()
     assert place.presence() is Presence.UNKNOWN
     assert place.live() == {"n1", "n2"}
-    place.past(FIRST + 30, "n2")
+    place.past(FIRST_RENEWAL + 30, "n2")
     assert place.presence() is Presence.PRESENT
     assert place.live() == {"n2"}
 
@@ -129,7 +129,7 @@ def test_leases_that_nobody_renews_are_in_the_end_those_of_nobody() -> None:
     place.renew("n1")
     assert place.presence() is Presence.UNKNOWN
     place.listed()
-    place.past(GRACE - 30)
+    place.past(ABSENT_AFTER - 30)
     assert place.presence() is Presence.UNKNOWN
     place.past(60)
     assert place.presence() is Presence.ABSENT
@@ -142,7 +142,7 @@ def test_where_the_last_node_goes_its_proxy_may_come_back() -> None:
     assert place.presence() is Presence.PRESENT
     place.nodes.clear()
     assert place.presence() is Presence.UNKNOWN
-    place.past(GRACE - 30)
+    place.past(ABSENT_AFTER - 30)
     assert place.presence() is Presence.UNKNOWN
     place.past(60)
     assert place.presence() is None
@@ -163,4 +163,4 @@ def test_a_lease_that_says_nothing_holds_up_all() -> None:
             ).spec,
         )
     )
-    assert place.proxies.look()[""].services == -1
+    assert place.proxies.groups()[""].services == -1
