@@ -11,12 +11,13 @@ from random import Random
 from statistics import mean, median
 from typing import Any, Final
 
+from tests.synthetic_details import decorate_node, decorate_pod
+
 from bench.controller_link import AnsweringLink
 from bench.measuring import Figure
 from bench.services import flipping
+from zoneward.client.list_watch_decoder import Bookmark, decode_watch_event
 from zoneward.client.resources import PODS
-from zoneward.client.synthetic_detail import decorate_node, decorate_pod
-from zoneward.client.watch_events import Bookmark, parse
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.controller_metrics import ControllerMetrics
@@ -103,7 +104,7 @@ async def _flips(approach: str, size: int) -> tuple[list[float], list[float], li
         done = time.process_time_ns()
         assert controller.is_idle
         decoding = time.process_time_ns()
-        assert not isinstance(parse(line, PODS), Bookmark)
+        assert not isinstance(decode_watch_event(line, PODS), Bookmark)
         decoded = time.process_time_ns()
         if flip >= _WARM:
             values = sync, decoded - decoding, answered + done - echoing

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.service_handover import ServiceHandover
@@ -16,7 +16,7 @@ from zoneward.routing.configuration import Configuration
 
 
 async def run(kubeconfig: str, way: str, key: str, writes: int) -> None:
-    access = find_access(kubeconfig=kubeconfig, context=None, impersonate=None, environment=os.environ)
+    access = load_client_config(kubeconfig=kubeconfig, context=None, impersonate=None, environment=os.environ)
     left = [writes]
 
     def may_write(_seconds: float) -> bool:

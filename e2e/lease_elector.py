@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.transport import Transport
 from zoneward.controller.leader.election import LeaseTiming
 from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderElector, since_boot
@@ -29,7 +29,7 @@ def complain(trouble: CallFailed) -> None:
 
 
 async def run(kubeconfig: str, namespace: str, name: str, identity: str) -> None:
-    access = find_access(kubeconfig=kubeconfig, environment=os.environ)
+    access = load_client_config(kubeconfig=kubeconfig, environment=os.environ)
     async with Transport(access, is_terminal=False) as transport:
         elector = LeaderElector(
             transport,

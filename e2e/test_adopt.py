@@ -21,11 +21,11 @@ from e2e.slice_watcher import SliceWatcher
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 from tests.contract.objects import MANAGED_BY, SERVICE_NAME, a_namespace, a_node, a_pod, a_service
 
-from zoneward.client.kubeconfig import find_access
+from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.client.transport import Transport
 from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 from zoneward.kube import names
-from zoneward.kube.adoption import MARKS, SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import ADOPTION_MARKS, SKIP_MIRROR_LABEL
 from zoneward.routing.configuration import Configuration
 
 NAMESPACE = "shop"
@@ -165,7 +165,7 @@ class Shop:
         labels, annotations, spec = self.words(name)
         return (
             labels == {**BEFORE["metadata"]["labels"], SKIP_MIRROR_LABEL: "true"}
-            and set(annotations) == {*BEFORE["metadata"]["annotations"], *MARKS}
+            and set(annotations) == {*BEFORE["metadata"]["annotations"], *ADOPTION_MARKS}
             and "selector" not in spec
             and self.managers(name) == [names.MANAGER]
         )
@@ -209,7 +209,7 @@ def zoneward(shop: Shop, *arguments: str, user: str = "operator") -> subprocess.
 
 async def way(shop: Shop, name: str, key: tuple[str, str]) -> str:
     """In this process, without waiting long for the built-in controller's last moves."""
-    access = find_access(kubeconfig=shop.kubeconfigs["operator"], environment=os.environ)
+    access = load_client_config(kubeconfig=shop.kubeconfigs["operator"], environment=os.environ)
     async with Transport(access) as transport:
         told: list[str] = []
         adopting = ServiceHandover(

@@ -16,8 +16,8 @@ from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
 
 from zoneward.client.resources import SLICES
-from zoneward.client.retries import Retries
-from zoneward.client.writer import encoded
+from zoneward.client.transport import RetryPolicy
+from zoneward.client.writer import encode_object
 from zoneward.controller.handover.service_handover import HandoverTimeouts, ReadWriteConnection, ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
@@ -167,7 +167,7 @@ def _replaced_by(new: Object) -> Callable[[Object], Object]:
 
 
 def _written(each: EndpointSlice) -> Object:
-    thing: Object = msgspec.json.decode(encoded(SLICES, each))
+    thing: Object = msgspec.json.decode(encode_object(SLICES, each))
     return thing
 
 
@@ -189,7 +189,7 @@ async def a_shop(*faults: str) -> AsyncIterator[Shop]:
     found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
         SandboxServer(registry, faults=found) as server,
-        transport(access_to(server.address), retries=Retries()) as link,
+        transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
         shop = Shop(registry, link, server.kubeconfig())
         shop.sync()

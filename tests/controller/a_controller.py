@@ -14,9 +14,9 @@ from tests.client.serving import access_to
 from tests.contract.objects import a_node, a_pod, a_service
 
 from zoneward.client.backoff import Backoff
+from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import LivePod
-from zoneward.client.retries import Retries
-from zoneward.client.store import Store
+from zoneward.client.transport import RetryPolicy
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
@@ -24,7 +24,7 @@ from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.kube import names
-from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
+from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, has_ready_condition, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.sandbox.server.faults import FaultInjector, parse_fault
@@ -35,7 +35,7 @@ from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 Object = dict[str, Any]
 KEPT: Final = "endpointslices.discovery.k8s.io"
@@ -123,7 +123,7 @@ class Place:
         )
         cluster_state = ClusterState(
             demand=compute_demand(snapshot.nodes),
-            node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
+            node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
             configuration=configuration,
         )
         for service in snapshot.services:
@@ -145,7 +145,7 @@ class Place:
         ready = {
             pod.status.pod_ip
             for pod in msgspec.convert(self.objects("pods"), list[LivePod])
-            if says_ready(pod.status.conditions) and pod.metadata.deletion_timestamp is None
+            if has_ready_condition(pod.status.conditions) and pod.metadata.deletion_timestamp is None
         }
         for address in self._ready_since.keys() - ready:
             del self._ready_since[address]
@@ -159,7 +159,7 @@ async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
     found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
         SandboxServer(registry, faults=found, ends_pods=ends_pods) as server,
-        transport(access_to(server.address), retries=Retries()) as link,
+        transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
         place = Place(registry, link)
         registry.store.listeners.append(place.note)
@@ -211,7 +211,7 @@ async def settle(place: Place, controller: EndpointSliceController) -> None:
 
 def _has_seen(place: Place, controller: EndpointSliceController) -> bool:
     cache = controller.cache
-    stores: Mapping[str, Store[Any]] = {
+    stores: Mapping[str, ObjectStore[Any]] = {
         "pods": cache.pods,
         "services": cache.services,
         "nodes": cache.nodes,

@@ -14,10 +14,10 @@ from tests.controller.a_controller import Place, a_place, addresses, fill
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import Forbidden, ServerFault, Unreachable
-from zoneward.client.resources import SLICES, Key
+from zoneward.client.resources import SLICES
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import Standing
-from zoneward.client.writer import Outcome, Writer
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import WriteOutcome, Writer
 from zoneward.controller import controller_program as running
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.controller_configuration import ControllerConfiguration
@@ -28,6 +28,7 @@ from zoneward.controller.replica_observer import LONGEST_WITHOUT_GC, ReplicaObse
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.service_events import ServiceEvent
 from zoneward.sandbox.server.kinds import Kind
@@ -53,7 +54,7 @@ class Run:
 
 @asynccontextmanager
 async def a_run(
-    url: str, *, lease: Key = ("kube-system", "zoneward-controller"), **settings: Any
+    url: str, *, lease: ObjectKey = ("kube-system", "zoneward-controller"), **settings: Any
 ) -> AsyncIterator[Run]:
     log, stop = Lines(), asyncio.Event()
     given: dict[str, Any] = {"mode": Mode.TAKE_OVER, "listen": ListenAddress("127.0.0.1", 0)}
@@ -269,7 +270,7 @@ def test_a_cluster_that_is_lost_and_found_is_told_once_each() -> None:
     async def test() -> None:
         now, log = 0.0, Lines()
         async with a_place() as place:
-            standing = Standing(place.link, clock=lambda: now)
+            standing = WatchHealth(place.link, clock=lambda: now)
             controller = EndpointSliceController(
                 ControllerContext(
                     connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
@@ -322,7 +323,7 @@ def test_the_garbage_collector_does_not_rest_for_ever_where_the_cluster_cannot_b
                     connection=place.link, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(place.link)
                 )
             )
-            standing = Standing(place.link, clock=lambda: now)
+            standing = WatchHealth(place.link, clock=lambda: now)
             observer = ReplicaObserver(
                 controller, watch_health=standing, elector=None, log=Lines(), error_text=str, clock=lambda: now
             )
@@ -369,7 +370,7 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
             assert "grants it" not in str(ended["error"])
             assert "grants it" in str(missing["error"])
             errors = run.replica.controller.metrics.api_errors
-            for outcome in (Outcome.TERMINATING, Outcome.REFUSED):
+            for outcome in (WriteOutcome.TERMINATING, WriteOutcome.REFUSED):
                 assert counter_total(errors, resource="events", kind=outcome.value) == 1
 
     asyncio.run(test())

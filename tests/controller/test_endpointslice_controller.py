@@ -11,7 +11,7 @@ from tests.controller import a_built_in as shops
 from tests.controller.a_built_in import a_shop
 from tests.controller.a_controller import KEPT, LIMIT, PODS, Place, a_place, addresses, at_work, fill, settle
 
-from zoneward.client.reflector import Timing
+from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController, PeriodicResync
@@ -19,7 +19,7 @@ from zoneward.controller.mode import Mode
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.play.driver import play
 from zoneward.sandbox.play.play_file import read_play
@@ -314,7 +314,7 @@ def without_selector(service: Object) -> Object:
 
 def test_while_the_cache_is_behind_nothing_is_decided_and_then_all_is() -> None:
     """A watch that falls silent shows our own writes late: they are waited for, and read where that takes too long."""
-    quick = Timing(watch=0.5, silence=0.3)
+    quick = ReflectorSettings(watch=0.5, silence=0.3)
 
     async def scene() -> None:
         async with a_place("silent-watch@0.2") as place:

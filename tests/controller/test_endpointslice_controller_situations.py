@@ -13,7 +13,7 @@ from tests.controller.test_endpointslice_controller import is_as_planned, run
 from zoneward.client.api_errors import api_error
 from zoneward.client.backoff import Backoff
 from zoneward.client.resources import SLICES
-from zoneward.client.resources import Place as Kind
+from zoneward.client.resources import ApiResource as Kind
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.handover.conflict_detector import ConflictDetector
@@ -23,7 +23,7 @@ from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.log import LogValue
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
 from zoneward.routing.configuration import Configuration, FeatureGates, SubsettingSettings
 from zoneward.sandbox.server.object_store import StoredChange

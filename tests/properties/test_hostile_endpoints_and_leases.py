@@ -12,11 +12,10 @@ from tests.properties.hostile_objects import Object, Raw, an_adopted_service, ch
 from tests.properties.test_hostile_objects import GOOD, follow, hostile_sets, server_with
 
 from zoneward.client.api_errors import ApiError, CallFailed, api_error
-from zoneward.client.cache import Cache
-from zoneward.client.node_leases import Programmed
-from zoneward.client.resources import ENDPOINTS, LEASES, Lease, LiveNode, LivePod, Resource, T
-from zoneward.client.store import Store
-from zoneward.client.unreadable import Unreadable
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.resources import ENDPOINTS, LEASES, LiveNode, LivePod, WatchedResource, WatchedT
 from zoneward.client.writer import Writer
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover import endpoints_object as keeping_endpoints
@@ -25,7 +24,8 @@ from zoneward.controller.handover.service_handover import ServiceHandover
 from zoneward.controller.leader.leader_elector import LeaderElector, always_leading
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.node_proxies import NodeProxies
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import Lease, Service
+from zoneward.kube.proxy_lease import ProgrammedReport
 from zoneward.routing.configuration import Configuration
 
 NAMESPACE = GOOD[0]
@@ -78,8 +78,8 @@ def name(thing: Object) -> str:
 # --- Endpoints --------------------------------------------------------------------------------------------------------
 
 
-def a_cache(names: Iterable[str]) -> Cache:
-    cache = Cache()
+def a_cache(names: Iterable[str]) -> InformerCache:
+    cache = InformerCache()
     cache.nodes.put(msgspec.convert(objects("n1")["nodes"], LiveNode))
     for each in names:
         pod = objects(each)["pods"]
@@ -179,15 +179,15 @@ def test_a_hostile_lease_ends_no_candidate_and_once_it_is_mended_somebody_leads(
 
 class Leases:
     def __init__(self) -> None:
-        self.unreadable: list[Unreadable] = []
+        self.unreadable: list[UnreadableObject] = []
         self.proxies = NodeProxies(has_node=lambda _name: True, clock=lambda: 0.0, on_unreadable=self.unreadable.append)
 
     @property
-    def resources(self) -> tuple[Resource[Lease]]:
+    def resources(self) -> tuple[WatchedResource[Lease]]:
         return (LEASES,)
 
-    def store(self, _resource: Resource[T]) -> Store[T]:
-        return cast(Store[T], self.proxies.leases)
+    def store(self, _resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
+        return cast(ObjectStore[WatchedT], self.proxies.leases)
 
 
 def test_a_hostile_lease_of_a_node_hides_no_other_and_is_told_where_it_cannot_be_read() -> None:
@@ -195,7 +195,7 @@ def test_a_hostile_lease_of_a_node_hides_no_other_and_is_told_where_it_cannot_be
         leases = Leases()
         await follow(server_with(LEASES.plural, bad), cast(Any, leases), leases.resources)
         seen = leases.proxies.groups()
-        assert seen[""].nodes[GOOD[1]] == Programmed(10, 20, (("default", "x"), ("default", "y")))
+        assert seen[""].nodes[GOOD[1]] == ProgrammedReport(10, 20, (("default", "x"), ("default", "y")))
         for each in seen.values():
             each.behind(GOOD, 10, 20)
         assert {found.key for found in leases.unreadable} == leases.proxies.leases.unreadable.keys()

@@ -10,14 +10,15 @@ import msgspec
 import pytest
 from tests.properties.hostile_objects import KINDS, Object, hostile, objects, written
 
-from zoneward.client.connection import Abilities
-from zoneward.client.following import Followed
+from zoneward.client.informers import InformerTarget
 from zoneward.client.reflector import Reflector
-from zoneward.client.resources import LEASES, RESOURCES, AnyResource, Key
+from zoneward.client.resources import CACHED_RESOURCES, LEASES, AnyWatchedResource
+from zoneward.client.transport_interface import ServerFeatures
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.mode import Mode
+from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.node_cache import NodeCache
 from zoneward.proxy.model.node_service import NodeService
@@ -29,7 +30,7 @@ from zoneward.report.plan_json import decisions_document
 from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.slices.plan import ServicePlan
 
-GOOD: Key = ("default", "good")
+GOOD: ObjectKey = ("default", "good")
 LISTED, CHANGED, LAST = 100, 200_000, 900_000
 
 
@@ -66,7 +67,7 @@ def at(thing: Object, version: int) -> Object:
 def server_with(plural: str, bad: Sequence[Object]) -> Server:
     """They are listed, and change to the same again."""
     pages, events = {}, {}
-    for number, resource in enumerate((*RESOURCES, LEASES)):
+    for number, resource in enumerate((*CACHED_RESOURCES, LEASES)):
         items = [at(objects(GOOD[1])[resource.plural], 10 + number)]
         changes: list[Object] = []
         if resource.plural == plural:
@@ -78,7 +79,7 @@ def server_with(plural: str, bad: Sequence[Object]) -> Server:
     return Server(pages, events)
 
 
-async def follow(server: Server, cache: Followed, resources: Sequence[AnyResource]) -> None:
+async def follow(server: Server, cache: InformerTarget, resources: Sequence[AnyWatchedResource]) -> None:
     """Until all that the server has to say was heard: with one list of each kind, one watch, and no trouble."""
 
     def trouble(error: Exception) -> None:
@@ -86,14 +87,14 @@ async def follow(server: Server, cache: Followed, resources: Sequence[AnyResourc
 
     heard = {resource.plural: asyncio.Event() for resource in resources}
 
-    def reflector(resource: AnyResource) -> Any:
+    def reflector(resource: AnyWatchedResource) -> Any:
         return Reflector(
             server,
             resource,
             cache.store(resource),
-            abilities=Abilities(streams_lists=False),
-            on_trouble=trouble,
-            on_current=lambda version: heard[resource.plural].set() if version == LAST else None,
+            features=ServerFeatures(streams_lists=False),
+            on_error=trouble,
+            on_version=lambda version: heard[resource.plural].set() if version == LAST else None,
         )
 
     tasks = [asyncio.create_task(reflector(resource).run()) for resource in resources]
@@ -121,7 +122,7 @@ async def controlled(plural: str, bad: Sequence[Object]) -> None:
     controller = EndpointSliceController(
         ControllerContext(connection=server, configuration=Configuration(), mode=Mode.TAKE_OVER, writer=Writer(server))
     )
-    await follow(server, controller.cache, RESOURCES)
+    await follow(server, controller.cache, CACHED_RESOURCES)
     plans = [plan for each in controller.cache.services if (plan := controller.decision(*name(each))) is not None]
     for plan in plans:
         msgspec.json.encode(decisions_document([plan]))
@@ -129,7 +130,7 @@ async def controlled(plural: str, bad: Sequence[Object]) -> None:
     assert listed(plans) == ["10.1.0.8"]
 
 
-def name(service: Any) -> Key:
+def name(service: Any) -> ObjectKey:
     return service.metadata.namespace, service.metadata.name
 
 
@@ -150,7 +151,7 @@ async def proxied(plural: str, bad: Sequence[Object]) -> None:
     server = server_with(plural, bad)
     known = NodeCache("good", zone="a", gates=FeatureGates())
     await follow(server, known, known.resources)
-    found: dict[Family, dict[Key, NodeService]] = {family: {} for family in FAMILIES}
+    found: dict[Family, dict[ObjectKey, NodeService]] = {family: {} for family in FAMILIES}
     for key in list(known.service_keys()):
         for family, served in known.node_services(key).items():
             found[family][key] = served

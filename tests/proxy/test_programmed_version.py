@@ -5,8 +5,8 @@ from collections.abc import Set
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.client.node_leases import MOST_REFUSED, Programmed
-from zoneward.client.resources import Key
+from zoneward.kube.objects import ObjectKey
+from zoneward.kube.proxy_lease import MAX_NOT_PROGRAMMED, ProgrammedReport
 from zoneward.proxy.node_lease import ProgrammedVersion
 
 CART, WISHLIST = ("shop", "cart"), ("shop", "wishlist")
@@ -14,8 +14,8 @@ SERVICE, SLICE = "Service", "EndpointSlice"
 
 
 def claimed(
-    mark: ProgrammedVersion, *, waits: Set[Key] = frozenset(), refused: Set[Key] = frozenset()
-) -> Programmed | None:
+    mark: ProgrammedVersion, *, waits: Set[ObjectKey] = frozenset(), refused: Set[ObjectKey] = frozenset()
+) -> ProgrammedReport | None:
     return mark.current(is_pending=lambda key: key in waits, refused=refused)
 
 
@@ -36,56 +36,56 @@ def test_nothing_is_claimed_before_all_was_listed_and_programmed_once() -> None:
     assert claimed(mark, waits={CART}) is None
     mark.mark_received(SLICE, 20)
     assert claimed(mark, waits={CART}) is None
-    assert claimed(mark) == Programmed(10, 20)
+    assert claimed(mark) == ProgrammedReport(10, 20)
 
 
 def test_a_service_on_its_way_holds_the_mark_where_it_was_before_it_changed() -> None:
     mark = listed()
-    assert claimed(mark) == Programmed(10, 20)
+    assert claimed(mark) == ProgrammedReport(10, 20)
     mark.mark_changed(CART)
     mark.mark_received(SLICE, 25)
     mark.mark_changed(WISHLIST)
     mark.mark_received(SERVICE, 30)
-    assert claimed(mark, waits={CART, WISHLIST}) == Programmed(10, 20)
-    assert claimed(mark, waits={WISHLIST}) == Programmed(10, 25)
-    assert claimed(mark) == Programmed(30, 25)
+    assert claimed(mark, waits={CART, WISHLIST}) == ProgrammedReport(10, 20)
+    assert claimed(mark, waits={WISHLIST}) == ProgrammedReport(10, 25)
+    assert claimed(mark) == ProgrammedReport(30, 25)
 
 
 def test_changes_that_come_while_one_is_on_its_way_hold_nothing_back_further() -> None:
     mark = listed()
-    assert claimed(mark) == Programmed(10, 20)
+    assert claimed(mark) == ProgrammedReport(10, 20)
     for version in (21, 22, 23):
         mark.mark_changed(CART)
         mark.mark_received(SLICE, version)
-        assert claimed(mark, waits={CART}) == Programmed(10, 20)
-    assert claimed(mark) == Programmed(10, 23)
+        assert claimed(mark, waits={CART}) == ProgrammedReport(10, 20)
+    assert claimed(mark) == ProgrammedReport(10, 23)
 
 
 def test_what_concerns_no_service_moves_the_mark() -> None:
     mark = listed()
     mark.mark_received(SERVICE, 40)
     mark.mark_received("Node", 70)
-    assert claimed(mark) == Programmed(40, 20)
+    assert claimed(mark) == ProgrammedReport(40, 20)
 
 
 def test_what_the_kernel_refuses_is_named_and_holds_up_no_other() -> None:
     mark = listed()
     mark.mark_changed(CART)
     mark.mark_received(SLICE, 30)
-    assert claimed(mark, refused={CART}) == Programmed(10, 30, (CART,))
+    assert claimed(mark, refused={CART}) == ProgrammedReport(10, 30, (CART,))
     # Also when it was in the kernel before.
-    assert claimed(mark, refused={CART, WISHLIST}) == Programmed(10, 30, (CART, WISHLIST))
-    assert claimed(mark) == Programmed(10, 30)
+    assert claimed(mark, refused={CART, WISHLIST}) == ProgrammedReport(10, 30, (CART, WISHLIST))
+    assert claimed(mark) == ProgrammedReport(10, 30)
 
 
 def test_more_refused_services_than_can_be_named_hold_the_mark() -> None:
     mark = listed()
-    many = {("shop", f"s{number:03}") for number in range(MOST_REFUSED + 1)}
-    assert claimed(mark, refused=many) == Programmed(10, 20, tuple(sorted(many)[:MOST_REFUSED]))
+    many = {("shop", f"s{number:03}") for number in range(MAX_NOT_PROGRAMMED + 1)}
+    assert claimed(mark, refused=many) == ProgrammedReport(10, 20, tuple(sorted(many)[:MAX_NOT_PROGRAMMED]))
     mark.mark_received(SERVICE, 50)
-    assert claimed(mark, refused=many) == Programmed(10, 20, tuple(sorted(many)[:MOST_REFUSED]))
+    assert claimed(mark, refused=many) == ProgrammedReport(10, 20, tuple(sorted(many)[:MAX_NOT_PROGRAMMED]))
     fewer = sorted(many)[:-1]
-    assert claimed(mark, refused=set(fewer)) == Programmed(50, 20, tuple(fewer))
+    assert claimed(mark, refused=set(fewer)) == ProgrammedReport(50, 20, tuple(fewer))
 
 
 _SERVICES = [("shop", name) for name in "abc"]
@@ -100,21 +100,21 @@ _STEPS = st.lists(
 
 @given(_STEPS)
 def test_no_claim_says_more_than_the_kernel_has_and_all_is_claimed_in_the_end(
-    steps: list[tuple[str, str, Key]],
+    steps: list[tuple[str, str, ObjectKey]],
 ) -> None:
     mark, version = listed(), 20
-    events: list[tuple[str, int, Key]] = []
-    done: dict[Key, int] = {}
+    events: list[tuple[str, int, ObjectKey]] = []
+    done: dict[ObjectKey, int] = {}
     """How many events of a Service the kernel has."""
-    refused: set[Key] = set()
+    refused: set[ObjectKey] = set()
 
-    def missing(key: Key) -> list[tuple[str, int, Key]]:
+    def missing(key: ObjectKey) -> list[tuple[str, int, ObjectKey]]:
         return [each for each in events if each[2] == key][done.get(key, 0) :]
 
-    def claim() -> Programmed:
+    def claim() -> ProgrammedReport:
         found = claimed(mark, waits={key for key in _SERVICES if missing(key)} - refused, refused=refused)
         assert found is not None
-        for key in set(_SERVICES) - set(found.but):
+        for key in set(_SERVICES) - set(found.excluded):
             for kind, at, _ in missing(key):
                 assert at > (found.services if kind == SERVICE else found.slices)
         return found
@@ -138,4 +138,4 @@ def test_no_claim_says_more_than_the_kernel_has_and_all_is_claimed_in_the_end(
         done[key] = len(events)
     refused.clear()
     newest = {kind: max((at for some, at, _ in events if some == kind), default=0) for kind in (SERVICE, SLICE)}
-    assert claim() == Programmed(max(10, newest[SERVICE]), max(20, newest[SLICE]))
+    assert claim() == ProgrammedReport(max(10, newest[SERVICE]), max(20, newest[SLICE]))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoneward.client.backoff import Backoff
-from zoneward.client.resources import LiveNode, SealedSlice
+from zoneward.client.resources import LiveNode, RawEndpointSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.netlink.messages import FAMILIES, Family
@@ -90,7 +90,7 @@ def metadata(name: str, version: int, **more: Any) -> dict[str, Any]:
     return {"namespace": "shop", "name": name, "resourceVersion": str(version), **more}
 
 
-def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> SealedSlice:
+def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> RawEndpointSlice:
     labels, annotations = {SERVICE_NAME_LABEL: of}, {}
     if drawn["zones"]:
         labels[ZONE_LABEL] = drawn["zones"][0]
@@ -111,7 +111,7 @@ def slice_(of: str, name: str, version: int, drawn: Mapping[str, Any]) -> Sealed
             for number, ready in drawn["endpoints"]
         ],
     }
-    return msgspec.json.decode(msgspec.json.encode(document), type=SealedSlice)
+    return msgspec.json.decode(msgspec.json.encode(document), type=RawEndpointSlice)
 
 
 def node(zone: str, version: int) -> LiveNode:
@@ -140,7 +140,7 @@ def _no_pauses() -> Iterator[None]:
 
 
 def fresh(
-    family: Family, services: Mapping[str, Service], slices: Mapping[str, SealedSlice], zone: str
+    family: Family, services: Mapping[str, Service], slices: Mapping[str, RawEndpointSlice], zone: str
 ) -> dict[tuple[str, str], NodeService]:
     """What a node serves that sees all slices, and begins with them."""
     found = []
@@ -151,7 +151,7 @@ def fresh(
     return resolve_ownership(found, on_conflict=lambda _what: None)
 
 
-def opened(each: SealedSlice) -> EndpointSlice:
+def opened(each: RawEndpointSlice) -> EndpointSlice:
     return msgspec.json.decode(msgspec.json.encode(each), type=EndpointSlice)
 
 
@@ -173,11 +173,11 @@ def test_any_changes_end_as_a_fresh_start_would(
         loop.tables.update(tables)
         known.nodes.put(node("a", 1))
         for store in (known.services, known.slices):
-            store.keep_only(set())
-        known.nodes.keep_only({("", "n1")})
+            store.retain_only(set())
+        known.nodes.retain_only({("", "n1")})
         running = [asyncio.create_task(each) for each in (loop.run(), *(table.run() for table in tables.values()))]
         services: dict[str, Service] = {}
-        slices: dict[str, SealedSlice] = {}
+        slices: dict[str, RawEndpointSlice] = {}
         zone = "a"
         try:
             await loop.all_selected.wait()
@@ -188,13 +188,13 @@ def test_any_changes_end_as_a_fresh_start_would(
                         known.services.put(services[which])
                     case "service":
                         services.pop(which, None)
-                        known.services.keep_only({("shop", name) for name in services})
+                        known.services.retain_only({("shop", name) for name in services})
                     case "slice" if value is not None:
                         slices["-".join(which)] = slice_(which[0], which[1], version, value)
                         known.slices.put(slice_(which[0], which[1], version, value))
                     case "slice":
                         slices.pop("-".join(which), None)
-                        known.slices.keep_only({("shop", name) for name in slices})
+                        known.slices.retain_only({("shop", name) for name in slices})
                     case "zone":
                         zone = which
                         known.nodes.put(node(zone, version))

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.proxy.model.test_node_cache import CART, known, node, service, slice_
 
 from zoneward.client.backoff import Backoff
-from zoneward.client.resources import Key
 from zoneward.daemon.metrics import histogram_totals
+from zoneward.kube.objects import ObjectKey
 from zoneward.netlink.messages import Family
 from zoneward.proxy.kernel.table_syncer import ProgrammedTransaction
 from zoneward.proxy.model.node_cache import NodeCache
@@ -29,12 +29,12 @@ class Table:
     """Takes Services, and gives them to the kernel when it is told to."""
 
     def __init__(self) -> None:
-        self.waiting: dict[Key, NodeService | None] = {}
+        self.waiting: dict[ObjectKey, NodeService | None] = {}
 
-    def set_service(self, service: Key, served: NodeService | None) -> None:
+    def set_service(self, service: ObjectKey, served: NodeService | None) -> None:
         self.waiting[service] = served
 
-    def is_pending(self, service: Key) -> bool:
+    def is_pending(self, service: ObjectKey) -> bool:
         return service in self.waiting
 
     def done(self) -> ProgrammedTransaction:
@@ -47,10 +47,10 @@ class Here:
 
     def __init__(self) -> None:
         self.time = 0.0
-        self.left_out: list[Key] = []
-        self.after: list[tuple[Key, NodeService | None, NodeService | None]] = []
-        self.too_large: list[tuple[Key, str]] = []
-        self.lost: list[tuple[Family, Key, tuple[str, ...]]] = []
+        self.left_out: list[ObjectKey] = []
+        self.after: list[tuple[ObjectKey, NodeService | None, NodeService | None]] = []
+        self.too_large: list[tuple[ObjectKey, str]] = []
+        self.lost: list[tuple[Family, ObjectKey, tuple[str, ...]]] = []
         self.metrics = ProxyMetrics()
         self.pauses: list[float] = []
         self.table, self.other = Table(), Table()
@@ -80,9 +80,9 @@ class Here:
         self.known.services.put(service())
         self.known.slices.put(slice_("one", "10.0.0.1"))
         self.known.nodes.put(node("a"))
-        self.known.services.keep_only({CART})
-        self.known.slices.keep_only({("shop", "one")})
-        self.known.nodes.keep_only({("", "n1")})
+        self.known.services.retain_only({CART})
+        self.known.slices.retain_only({("shop", "one")})
+        self.known.nodes.retain_only({("", "n1")})
 
 
 def run(test: Callable[[Here], Awaitable[None]]) -> None:
@@ -106,7 +106,7 @@ async def turned() -> None:
 def test_nothing_is_put_before_everything_was_listed() -> None:
     async def test(here: Here) -> None:
         here.known.services.put(service())
-        here.known.services.keep_only({CART})
+        here.known.services.retain_only({CART})
         await turned()
         assert not here.table.waiting
         assert not here.loop.all_selected.is_set()
@@ -157,7 +157,7 @@ def test_a_service_that_is_gone_is_taken_out() -> None:
         here.list()
         await here.loop.all_selected.wait()
         here.loop.transaction_done("ip", here.table.done())
-        here.known.services.keep_only(set())
+        here.known.services.retain_only(set())
         await turned()
         assert here.table.waiting == {CART: None}
         here.loop.transaction_done("ip", here.table.done())
@@ -229,7 +229,7 @@ def test_a_mistake_in_one_service_holds_up_no_other(monkeypatch: pytest.MonkeyPa
     async def test(here: Here) -> None:
         found, mail = here.known.node_services, ("shop", "mail")
 
-        def served(key: Key) -> object:
+        def served(key: ObjectKey) -> object:
             if key == mail:
                 raise ZeroDivisionError
             return found(key)
@@ -288,7 +288,7 @@ def test_an_address_of_another_service_is_not_put_and_is_handed_over() -> None:
         assert here.loop.conflicts["ip"] == {("a", "cart"): ("10.96.0.1 of shop/cart",)}
         here.time = 7.0
         here.loop.transaction_done("ip", here.table.done())
-        here.known.services.keep_only({("a", "cart")})
+        here.known.services.retain_only({("a", "cart")})
         await turned()
         assert {key: each and each.external_ips for key, each in here.table.waiting.items()} == {
             ("a", "cart"): ("10.96.0.1",),
@@ -366,7 +366,7 @@ def test_a_service_that_is_too_large_from_the_beginning_is_not_put() -> None:
         assert not here.table.waiting
         assert [service for service, _ in here.too_large] == [CART]
         assert here.loop.pending_since() is None
-        here.known.services.keep_only(set())
+        here.known.services.retain_only(set())
         await turned()
         assert not here.loop.too_large
 
@@ -391,7 +391,7 @@ def test_nothing_is_selected_for_a_service_whose_endpoints_alone_are_too_many(mo
 def test_a_service_that_is_refused_at_once_does_not_wait() -> None:
     async def test(here: Here) -> None:
         class Refusing(Table):
-            def set_service(self, service: Key, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it
+            def set_service(self, service: ObjectKey, served: NodeService | None) -> None:  # noqa: ARG002 -- as a table has it
                 here.loop.service_refused("ip", service)
 
         here.loop.tables["ip"] = Refusing()

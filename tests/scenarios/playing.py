@@ -22,8 +22,8 @@ from tests.scenarios.history import History, following, path_in, versions
 from tests.scenarios.observed import Lists, Observed, told
 from tests.scenarios.scenario import Scenario, Step, configured
 
-from zoneward.client.access import Access
-from zoneward.client.store import Store
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.object_store import ObjectStore
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.endpointslice_controller import EndpointSliceController
@@ -47,7 +47,7 @@ class Server:
     """``is_shared``: it goes on, so that what a scenario made has to go."""
 
     api: Api
-    access: Access
+    access: ClientConfig
     is_shared: bool
 
 
@@ -230,7 +230,7 @@ class Play:
     def _knows(self, controller: EndpointSliceController, lists: Lists) -> bool:
         """Whether its cache has what the server has, of nodes and of our namespace."""
         cache = controller.cache
-        pairs: tuple[tuple[list[Object], Store[Any]], ...] = (
+        pairs: tuple[tuple[list[Object], ObjectStore[Any]], ...] = (
             (lists.nodes, cache.nodes),
             (lists.services, cache.services),
             (lists.pods, cache.pods),

@@ -14,28 +14,28 @@ from tests.vectors.planning import UPSTREAM, decision_for, packed_from, upstream
 from tests.vectors.test_hints_auto import LEFT_OUT as LEFT_OUT_OF_HINTS
 from tests.vectors.test_slices_packing import LEFT_OUT as LEFT_OUT_OF_SLICES
 
-from zoneward.client.affected_services import tell_concerned
-from zoneward.client.cache import Cache
-from zoneward.client.resources import Key, LivePod, LivePodCondition, LivePodMeta, LivePodStatus
+from zoneward.client.affected_services import subscribe_affected_services
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LivePod, LivePodCondition, LivePodMeta, LivePodStatus
 from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.work_queue import ItemSchedule
 from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync.service_states import TriggerTimeTracker
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
-from zoneward.kube.objects import EndpointSlice, Node, ObjectMeta, PodIP, Service, ServiceSpec
+from zoneward.kube.objects import EndpointSlice, Node, ObjectKey, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import Demand, changes_demand, compute_demand
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason
 
-SERVICE: Final[Key] = ("ns", "svc")
+SERVICE: Final[ObjectKey] = ("ns", "svc")
 
 # --- the tracker ------------------------------------------------------------------------------------------------------
 
 
 def a_slice(
-    uid: str, generation: int, *, owner: Key = SERVICE, has_version: bool, being_deleted: bool = False
+    uid: str, generation: int, *, owner: ObjectKey = SERVICE, has_version: bool, being_deleted: bool = False
 ) -> EndpointSlice:
     """A slice by its generation; with a version that grows as it does, or with none as upstream's tracker sees it."""
     metadata = ObjectMeta(
@@ -212,12 +212,12 @@ def pod_change(case: Case) -> None:
 
 def told_of(selectors: Mapping[str, dict[str, str]], before: LivePod, after: LivePod) -> set[str]:
     """The Services, by what they select, that are told when a Pod changes."""
-    cache, told = Cache(), set[str]()
+    cache, told = InformerCache(), set[str]()
     for name, selector in selectors.items():
         metadata = ObjectMeta(namespace="ns", name=name, resource_version="1")
         cache.services.put(Service(metadata=metadata, spec=ServiceSpec(selector=selector)))
     cache.pods.put(before)
-    tell_concerned(cache, lambda keys: told.update(name for _, name in keys))
+    subscribe_affected_services(cache, lambda keys: told.update(name for _, name in keys))
     cache.pods.put(replace(after, metadata=replace(after.metadata, resource_version="2")))
     return told
 

@@ -15,8 +15,8 @@ from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.printing import print_line
 from zoneward.cli.running_together import first_to_end
 from zoneward.cli.whole_file import whole_file
-from zoneward.client.access import Access, Cluster, User
 from zoneward.client.api_errors import CallFailed
+from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.client.transport import Transport
 from zoneward.client.writer import Writer
 from zoneward.controller.context import ControllerContext, ControllerOptions
@@ -28,7 +28,7 @@ from zoneward.controller.sync_counts import Operation
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError
-from zoneward.kube.objects import zone_of
+from zoneward.kube.objects import node_zone
 from zoneward.report.comparison_report import totals
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
@@ -91,7 +91,7 @@ async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> 
             serving = await stack.enter_async_context(SandboxServer(registry, ends_pods=False))
         except OSError as error:
             raise InputError("127.0.0.1", f"expected a port that is free, got: {error.strerror}") from error
-        access = Access(cluster=Cluster(server=serving.address), user=User())
+        access = ClientConfig(cluster=ClusterInfo(server=serving.address), user=UserInfo())
         transport = await stack.enter_async_context(Transport(access, is_terminal=False))
         writer = Writer(transport)
         status_writer = StatusWriter(writer, instance="demo")
@@ -188,7 +188,7 @@ def _summary(controller: EndpointSliceController, story: Story) -> list[str]:
     writes, cache = controller.metrics.writes, controller.cache
     cluster_state = ClusterState(
         demand=compute_demand(cache.nodes),
-        node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
+        node_zones={node.metadata.name: node_zone(node) for node in cache.nodes},
         configuration=Configuration(),
     )
     comparisons = [

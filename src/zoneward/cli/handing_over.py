@@ -15,14 +15,13 @@ from zoneward.cli.interrupting import INTERRUPTED
 from zoneward.cli.options import Note, Options, tell
 from zoneward.cli.printing import print_line
 from zoneward.kube.input_error import InputError
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 
 if TYPE_CHECKING:
-    from zoneward.client.access import Access
-    from zoneward.client.resources import Key
+    from zoneward.client.auth.client_config import ClientConfig
     from zoneward.controller.handover.handover_steps import HandoverStep, NextStep
     from zoneward.controller.handover.service_handover import ServiceHandover
-    from zoneward.kube.objects import EndpointSlice
+    from zoneward.kube.objects import EndpointSlice, ObjectKey
 
 _TIMEOUT: Final = 60.0
 
@@ -76,7 +75,7 @@ def handing_over_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_run: bool) -> int:
     """Do it, or show it. Raises a usage error, or InputError; half way that one says how to go on."""
     from zoneward.client.api_errors import CallFailed
-    from zoneward.client.error_messages import complaint
+    from zoneward.client.error_messages import to_input_error
     from zoneward.client.transport import Transport
     from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 
@@ -112,14 +111,14 @@ def hand_over(service: str, way: Way, *, options: Options, timeout: float, dry_r
             print_line(f"zoneward: cut off half way; to go on: {again}", err=True)
         return INTERRUPTED
     except CallFailed as error:
-        told = complaint(error, access, now=datetime.now(UTC))
+        told = to_input_error(error, access, now=datetime.now(UTC))
         if any(each.is_begun for each in begun):
             raise InputError(str(told), f"half way; to go on: {again}") from error
         raise told from error
     return 0
 
 
-def _where(service: str, options: Options) -> "tuple[Access, Key]":
+def _where(service: str, options: Options) -> "tuple[ClientConfig, ObjectKey]":
     namespace, slash, name = service.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {service!r}")
@@ -156,7 +155,7 @@ def _shown(number: int, step: "HandoverStep", name: str) -> Iterator[str]:
         lines += _named("delete", step.delete)
     elif isinstance(step, DeleteSlices):
         lines += _named("delete", step.slices)
-    yield to_yaml(documents[0], lines) if documents else "".join(f"# {visible(line)}\n" for line in lines)
+    yield to_yaml(documents[0], lines) if documents else "".join(f"# {printable(line)}\n" for line in lines)
     for each in documents[1:]:
         yield "---\n" + to_yaml(each, ())
     if documents:

@@ -14,14 +14,13 @@ from zoneward.cli.lasting import by_flags, lease_namespace, log_for, needed, rea
 from zoneward.cli.options import Options
 from zoneward.cli.printing import print_line
 from zoneward.cli.snapshots import node_in, snapshot_for
-from zoneward.client.kubeconfig import find_access
-from zoneward.client.resources import Key
+from zoneward.client.auth.kubeconfig import load_client_config
 from zoneward.daemon.configuration_file import parse_duration, parse_listen_address, parse_optional_listen_address
 from zoneward.daemon.log import LogFormat
 from zoneward.kube import objects as kube
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import PROXY_NAME_LABEL
-from zoneward.kube.objects import zone_of
+from zoneward.kube.objects import ObjectKey, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.netlink.nftables import DumpInterrupted
 from zoneward.proxy.kernel.nft_client import KernelOutcomeUnknown, KernelRefused, NftablesUnavailable, NftClient
@@ -38,7 +37,7 @@ from zoneward.proxy.ruleset.ruleset_state import full_ruleset
 from zoneward.proxy.ruleset.service_size import ServiceTooLarge, node_services_within
 from zoneward.routing.configuration import Configuration, ConfigurationError
 from zoneward.routing.selection.endpoint_selection import ZONEWARD
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 _LISTS: Final = ("cluster_cidrs", "node_port_addresses", "service_cidrs")
 _OPTIONS: Final = {
@@ -78,7 +77,7 @@ def run(asked: Asked) -> int:
     if asked.does != "run":
         return _tell(asked, configuration, settings)
     program = needed("zoneward.proxy.proxy_program", by="proxy")
-    access = find_access(
+    access = load_client_config(
         kubeconfig=asked.kubeconfig, context=asked.context, impersonate=asked.impersonate, environment=os.environ
     )
     log = log_for(quiet=asked.quiet, verbose=asked.verbose, form=settings.log_format)
@@ -126,7 +125,7 @@ def _tell(asked: Asked, configuration: Configuration, settings: ProxyConfigurati
     options = ruleset_options(settings, node)
     found = _served(snapshot, node, options, configuration, settings, note=_note)
     if asked.does == "print":
-        head = f"Of node {asked.node}, zone {zone_of(node) or '(none)'}. In place of what there is: nft -f FILE"
+        head = f"Of node {asked.node}, zone {node_zone(node) or '(none)'}. In place of what there is: nft -f FILE"
         print_line(comment_line(head))
         for family in FAMILIES:
             changes = diff_rulesets(None, full_ruleset(family, found[family], options=options))
@@ -143,9 +142,9 @@ def _served(
     settings: ProxyConfiguration,
     *,
     note: Callable[[str], None],
-) -> dict[Family, dict[Key, NodeService]]:
+) -> dict[Family, dict[ObjectKey, NodeService]]:
     """``note`` is told what is not served, and why."""
-    this = ProxyNode(name=node.metadata.name, zone=zone_of(node))
+    this = ProxyNode(name=node.metadata.name, zone=node_zone(node))
     asked: dict[Family, list[NodeService]] = {family: [] for family in FAMILIES}
     for service in snapshot.services:
         if (service.metadata.labels or {}).get(PROXY_NAME_LABEL) != settings.proxy_name:
@@ -181,7 +180,7 @@ def _note(text: str) -> None:
     print_line(f"zoneward: {text}", err=True)
 
 
-async def _differences(found: dict[Family, dict[Key, NodeService]], options: RulesetOptions) -> int:
+async def _differences(found: dict[Family, dict[ObjectKey, NodeService]], options: RulesetOptions) -> int:
     try:
         async with NftClient() as kernel:
             for family in FAMILIES:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from zoneward.cli.planning import Planned
 from zoneward.cli.snapshots import node_in
-from zoneward.kube.objects import Endpoint, EndpointSlice, zone_of
+from zoneward.kube.objects import Endpoint, EndpointSlice, node_zone
 from zoneward.report.route_report import NodeRoutes, PortRoute
 from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_port,
@@ -22,7 +22,7 @@ def route_of(planned: Planned, *, node: str, as_is: bool) -> NodeRoutes:
 
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
     """
-    zone = zone_of(node_in(planned.snapshot, node))
+    zone = node_zone(node_in(planned.snapshot, node))
     consumer, gates = planned.cluster_state.consumer, planned.configuration.gates
     ports: list[PortRoute] = []
     for plan in planned.plans:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from zoneward.client.reflector import Timing
+from zoneward.client.reflector import ReflectorSettings
 from zoneward.client.writer import Writer
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.handover.service_handover import ReadWriteConnection
@@ -48,5 +48,5 @@ class ControllerOptions:
     back_off: RequeueDelay | None = None
     resync_period: float = RESYNC_PERIOD
     node_proxy_namespace: str | None = None
-    watch_timing: Timing | None = None
+    watch_timing: ReflectorSettings | None = None
     random: Random = field(default_factory=Random)

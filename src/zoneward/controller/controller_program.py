@@ -12,12 +12,12 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any, Final
 
-from zoneward.client.access import Access
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, Forbidden, Gone, Unauthorized
-from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyResource, Key
+from zoneward.client.auth.client_config import ClientConfig
+from zoneward.client.resources import EVENTS, LEASES, SERVICES, AnyWatchedResource
 from zoneward.client.transport import Transport
-from zoneward.client.watch_health import Standing
-from zoneward.client.writer import TIME_LIMIT, Outcome, Writer, outcome_of
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import TIME_LIMIT, WriteOutcome, Writer, write_outcome
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_metrics import ControllerMetrics
@@ -41,6 +41,7 @@ from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, named_error
 from zoneward.daemon.status_server import StatusPages, Work
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 
@@ -52,7 +53,7 @@ _CONTROLLER: Final = "the controller"
 _ELECTION: Final = "leader election"
 
 
-class _ReadWriteLink(Standing):
+class _ReadWriteLink(WatchHealth):
     """The controller reads through it, and releases Services through it."""
 
     def __init__(self, transport: Transport, *, clock: Callable[[], float]) -> None:
@@ -67,11 +68,11 @@ class ControllerProgram:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
         configuration: Configuration,
         settings: ControllerConfiguration,
-        lease: Key,
+        lease: ObjectKey,
         instance: str,
         log: Log,
         to_json: Callable[[ServicePlan], bytes],
@@ -293,7 +294,7 @@ class ControllerProgram:
             self._lease_error = None
         return self._lease_error
 
-    def _on_watch_error(self, resource: AnyResource, error: CallFailed) -> None:
+    def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         if resource.kind != LEASES.kind:
             # Slices do not depend on the Leases of the nodes' proxies.
             self._standing.trouble(resource, error)
@@ -306,12 +307,12 @@ class ControllerProgram:
             error=self._program.error_message(error),
         )
 
-    def _on_status_error(self, service: Key, error: CallFailed) -> None:
+    def _on_status_error(self, service: ObjectKey, error: CallFailed) -> None:
         is_event = isinstance(error, ApiError) and f"/{EVENTS.plural}" in error.path
         kind = EVENTS.plural if is_event else SERVICES.plural
         self.controller.metrics.record_api_error(error, kind=kind)
-        outcome = outcome_of(error)
-        if outcome in (Outcome.REFUSED, Outcome.TERMINATING):
+        outcome = write_outcome(error)
+        if outcome in (WriteOutcome.REFUSED, WriteOutcome.TERMINATING):
             self._log_refusal(service, error, kind, outcome)
             return
         self._log.warning(
@@ -321,14 +322,14 @@ class ControllerProgram:
             error=self._program.error_message(error),
         )
 
-    def _log_refusal(self, service: Key, error: CallFailed, kind: str, outcome: Outcome) -> None:
+    def _log_refusal(self, service: ObjectKey, error: CallFailed, kind: str, outcome: WriteOutcome) -> None:
         """What is refused for one Service is refused for most others too: one line has one of them."""
         # A namespace that is being deleted must not hide that permissions are missing.
-        what = "terminating namespace" if outcome is Outcome.TERMINATING else type(error).__name__
+        what = "terminating namespace" if outcome is WriteOutcome.TERMINATING else type(error).__name__
         decision = self._refusals.decide((kind, what), now=self._clock())
         if decision.is_written:
             more = {"left_out": decision.left_out} if decision.left_out else {}
-            write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
+            write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
             write(
                 "Events or conditions are refused",
                 service="/".join(service),
@@ -337,7 +338,7 @@ class ControllerProgram:
                 **more,
             )
 
-    def _on_prediction_error(self, service: Key, error: Exception) -> None:
+    def _on_prediction_error(self, service: ObjectKey, error: Exception) -> None:
         self._log.warning("traffic could not be predicted", service="/".join(service), error=named_error(error))
 
     def _queue_page(self) -> Mapping[str, Any]:
@@ -348,6 +349,6 @@ class ControllerProgram:
         work = self.controller.decision_work(namespace, name)
         return None if work is None else lambda: self._as_json(work())
 
-    def _predict(self, service: Key) -> Callable[[], PredictionsByFamily] | None:
+    def _predict(self, service: ObjectKey) -> Callable[[], PredictionsByFamily] | None:
         work = self.controller.decision_work(*service)
         return None if work is None else lambda: predictions_of(work())

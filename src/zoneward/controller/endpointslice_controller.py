@@ -10,15 +10,26 @@ A failed reconciliation goes back into the queue with a growing pause: see `Endp
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from random import Random
 from typing import Final
 
-from zoneward.client.affected_services import concerned
+from zoneward.client.affected_services import affected_services
 from zoneward.client.api_errors import ApiError
-from zoneward.client.cache import Cache
-from zoneward.client.following import Trouble, follow
-from zoneward.client.resources import LEASES, SLICES, AnyResource, Key, LiveNode, LivePod, T, key_of, service_of
-from zoneward.client.store import Handler
-from zoneward.client.unreadable import Unreadable
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.informers import ErrorHandler, run_informers
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.object_store import EventHandler
+from zoneward.client.reflector import ReflectorRuntime
+from zoneward.client.resources import (
+    LEASES,
+    SLICES,
+    AnyWatchedResource,
+    LiveNode,
+    LivePod,
+    WatchedT,
+    object_key_of,
+    service_key_of,
+)
 from zoneward.controller.context import RESYNC_PERIOD, ControllerContext, ControllerOptions
 from zoneward.controller.handover.conflict_detector import ConflictDetector, is_built_in, is_sign_of_life
 from zoneward.controller.handover.endpoints_object import EndpointsObjectWriter
@@ -34,8 +45,8 @@ from zoneward.controller.sync.slice_writer import ReconcileResult, SyncOutcome
 from zoneward.controller.sync_counts import SyncResult
 from zoneward.daemon.log import UnexpectedErrorLog
 from zoneward.daemon.unreadable_objects import log_unreadable_object
-from zoneward.kube.adoption import Course, with_selector
-from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
+from zoneward.kube.adoption_marks import AdoptionAction, with_effective_selector
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, has_address, has_ready_condition
 from zoneward.slices.plan import ServicePlan, plan_service
 
 _RECHECK_PERIOD: Final = 0.5
@@ -57,16 +68,16 @@ class EndpointSliceController:
         options: ControllerOptions | None = None,
         *,
         conflicts: ConflictDetector | None = None,
-        on_watch_error: Trouble = lambda _resource, _error: None,
+        on_watch_error: ErrorHandler = lambda _resource, _error: None,
     ) -> None:
         options = options or ControllerOptions()
         self._context, self._options, self._on_watch_error = context, options, on_watch_error
         self._leading, self._log, self._status_writer = context.leading, context.log, context.status_writer
         self.metrics: Final = context.metrics
-        self.cache: Final = Cache(on_unreadable=self._set_aside)
-        self._unreported: dict[tuple[str, Key], Unreadable] = {}
+        self.cache: Final = InformerCache(on_unreadable=self._set_aside)
+        self._unreported: dict[tuple[str, ObjectKey], UnreadableObject] = {}
         """Unreadable objects without an Event so far."""
-        self.queue: Final = WorkQueue[Key](
+        self.queue: Final = WorkQueue[ObjectKey](
             batching=options.batching, back_off=options.back_off, chance=options.random.random
         )
         self._tracker = EndpointSliceTracker()
@@ -133,14 +144,15 @@ class EndpointSliceController:
         """Run until cancelled. Raises CallFailed where the cluster cannot be listed or watched at all."""
         try:
             async with asyncio.TaskGroup() as group:
-                following = follow(
+                following = run_informers(
                     self._context.connection,
                     self.cache,
-                    timing=self._options.watch_timing,
-                    on_trouble=self._on_watch_error,
-                    on_current=self._current,
-                    random=self._options.random,
-                    clock=asyncio.get_running_loop().time,
+                    settings=self._options.watch_timing,
+                    runtime=ReflectorRuntime(
+                        random=self._options.random or Random(), clock=asyncio.get_running_loop().time
+                    ),
+                    on_error=self._on_watch_error,
+                    on_version=self._current,
                 )
                 group.create_task(following, name="following the cluster")
                 for number in range(self._options.workers):
@@ -151,7 +163,7 @@ class EndpointSliceController:
                     group.create_task(self._status_writer.run(), name="writing conditions and Events")
                 if self._node_proxies is not None and self._honored is not None:
                     group.create_task(self._follow_node_proxies(self._node_proxies), name="following node proxies")
-                    group.create_task(self._honored.run(), name="decision_work TrafficDistributionHonored")
+                    group.create_task(self._honored.run(), name="deciding TrafficDistributionHonored")
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         finally:
@@ -194,7 +206,7 @@ class EndpointSliceController:
         if self._honored is not None:
             self._honored.clear()
         # Once we lead again we look at all that was written meanwhile.
-        self.queue.add_all([key_of(each) for each in self.cache.services], urgency=Urgency.BACKGROUND)
+        self.queue.add_all([object_key_of(each) for each in self.cache.services], urgency=Urgency.BACKGROUND)
 
     @property
     def is_idle(self) -> bool:
@@ -204,7 +216,9 @@ class EndpointSliceController:
         depth = self.queue.depth()
         if depth.waiting or depth.working or not self._endpoints.is_idle:
             return False
-        keys = {key_of(each) for each in self.cache.services} | {service_of(each) for each in self.cache.slices}
+        keys = {object_key_of(each) for each in self.cache.services} | {
+            service_key_of(each) for each in self.cache.slices
+        }
         return not any(self._tracker.is_stale(key, self.cache.slices_of(*key)) for key in keys)
 
     async def wait_until_idle(self, limit: float) -> bool:
@@ -225,14 +239,14 @@ class EndpointSliceController:
         """The same as work for a thread. All that it needs is taken from the cache before this returns."""
         service = self.cache.services.get(namespace, name)
         slices = self.cache.slices_of(namespace, name)
-        if service is None or self._reconciler.course(service, slices) is not Course.SERVE:
+        if service is None or self._reconciler.course(service, slices) is not AdoptionAction.SERVE:
             return None
         self._refresh_nodes()
         sorted_slices = sorted(slices, key=lambda each: each.metadata.name)
         pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
         cluster_state, trigger_time = self._states.cluster_state, self._states.trigger_times.time((namespace, name))
         return lambda: plan_service(
-            with_selector(service),
+            with_effective_selector(service),
             pods=pods,
             slices=sorted_slices,
             cluster_state=cluster_state,
@@ -241,7 +255,7 @@ class EndpointSliceController:
         )
 
     @property
-    def unreadable(self) -> tuple[Unreadable, ...]:
+    def unreadable(self) -> tuple[UnreadableObject, ...]:
         """The objects that are set aside because they cannot be read, Leases of node proxies included."""
         leases = () if self._node_proxies is None else self._node_proxies.leases.unreadable.values()
         return (*self.cache.unreadable, *leases)
@@ -249,26 +263,28 @@ class EndpointSliceController:
     # --- event handlers -----------------------------------------------------------------------------------------------
     # Keys are sorted, so that the same changes lead to the same writes in the same order.
 
-    def _guarded(self, handler: Handler[T]) -> Handler[T]:
+    def _guarded(self, handler: EventHandler[WatchedT]) -> EventHandler[WatchedT]:
         """The handler, but a mistake in it does not end the process: the periodic resync makes up for the change."""
 
-        def guarded(old: T | None, new: T | None) -> None:
+        def guarded(old: WatchedT | None, new: WatchedT | None) -> None:
             try:
                 handler(old, new)
             except Exception as error:
                 changed = new if new is not None else old
                 assert changed is not None
-                self._unexpected.error("a mistake in the program kept a change from being seen", key_of(changed), error)
+                self._unexpected.error(
+                    "a mistake in the program kept a change from being seen", object_key_of(changed), error
+                )
 
         return guarded
 
     def _service_changed(self, old: Service | None, new: Service | None) -> None:
         self._states.service_changed(old, new)
-        self.queue.add_all(sorted(concerned(self.cache, old, new)))
+        self.queue.add_all(sorted(affected_services(self.cache, old, new)))
 
     def _pod_changed(self, old: LivePod | None, new: LivePod | None) -> None:
         self._states.pod_changed(old, new)
-        keys = concerned(self.cache, old, new)
+        keys = affected_services(self.cache, old, new)
         if not keys:
             return
         is_synced, takes_away = self.cache.synced.is_set(), _is_serving(old) and not _is_serving(new)
@@ -282,7 +298,7 @@ class EndpointSliceController:
             self._nodes_changed = True
             # Nodes change together: the Services are checked once for all of them.
             asyncio.get_running_loop().call_soon(self._refresh_nodes)
-        self.queue.add_all(sorted(concerned(self.cache, old, new)))
+        self.queue.add_all(sorted(affected_services(self.cache, old, new)))
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         self._states.slice_changed(old, new)
@@ -301,9 +317,9 @@ class EndpointSliceController:
             and is_built_in(new, self._context.configuration)
             and is_sign_of_life(old, new)
         ):
-            self._conflicts.sign_of_life(service_of(new), now=asyncio.get_running_loop().time())
+            self._conflicts.sign_of_life(service_key_of(new), now=asyncio.get_running_loop().time())
 
-    def _set_aside(self, found: Unreadable) -> None:
+    def _set_aside(self, found: UnreadableObject) -> None:
         log_unreadable_object(self._log, found)
         if found.name:
             self._unreported[found.resource.kind, found.key] = found
@@ -312,7 +328,7 @@ class EndpointSliceController:
         self._nodes_changed = False
         self.queue.add_all(self._states.refresh_nodes(), urgency=Urgency.BACKGROUND)
 
-    def _current(self, resource: AnyResource, version: int) -> None:
+    def _current(self, resource: AnyWatchedResource, version: int) -> None:
         if self._honored is not None and resource.kind == SLICES.kind:
             self._honored.slices_version = version
 
@@ -351,13 +367,13 @@ class EndpointSliceController:
                 if self._status_writer is not None:
                     self._status_writer.report_unreadable(found)
             keys = self._conflicts.due_rechecks(now=now)
-            for key in self._resync.due(lambda: map(key_of, self.cache.services), now=now):
+            for key in self._resync.due(lambda: map(object_key_of, self.cache.services), now=now):
                 self._states.plan_afresh(key)
                 self._endpoints.read_afresh(key)
                 keys.append(key)
             self.queue.add_all(keys, urgency=Urgency.BACKGROUND)
 
-    def _finish(self, item: WorkItem[Key], result: ReconcileResult) -> None:
+    def _finish(self, item: WorkItem[ObjectKey], result: ReconcileResult) -> None:
         key = item.key
         match result.outcome:
             case SyncOutcome.WRITTEN:
@@ -375,7 +391,7 @@ class EndpointSliceController:
             case _:
                 self._retry_later(item, result.writes, result.error)
 
-    def _retry_later(self, item: WorkItem[Key], writes: int, error: Exception | None) -> None:
+    def _retry_later(self, item: WorkItem[ObjectKey], writes: int, error: Exception | None) -> None:
         """The Service goes back into the queue, which retries it after a growing pause."""
         self.metrics.record_failed_sync()
         self.metrics.record_retry()
@@ -397,7 +413,7 @@ def _is_serving(pod: LivePod | None) -> bool:
         pod is not None
         and has_address(pod)
         and pod.metadata.deletion_timestamp is None
-        and says_ready(pod.status.conditions)
+        and has_ready_condition(pod.status.conditions)
     )
 
 
@@ -412,11 +428,11 @@ class PeriodicResync:
         if not period > 0:
             raise ValueError(f"period: expected a number of seconds above 0, got {period}")
         self._period = period
-        self._left: deque[Key] = deque()
+        self._left: deque[ObjectKey] = deque()
         self._number = 0
         self._began: float | None = None
 
-    def due(self, keys: Callable[[], Iterable[Key]], *, now: float) -> list[Key]:
+    def due(self, keys: Callable[[], Iterable[ObjectKey]], *, now: float) -> list[ObjectKey]:
         """The keys to reconcile now, some of which may be gone. ``keys`` lists all Services; it is called once a
         period.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from zoneward.client.resources import Key
+from zoneward.kube.objects import ObjectKey
 from zoneward.slices.plan import ServicePlan
 
 LIMIT: Final = 1_000
@@ -27,7 +27,7 @@ class Prediction:
 
 PredictionsByFamily = Mapping[str, Prediction]
 """By address type, for the families whose traffic can be predicted."""
-Predict = Callable[[Key], Callable[[], PredictionsByFamily] | None]
+Predict = Callable[[ObjectKey], Callable[[], PredictionsByFamily] | None]
 """Reads what is needed, in the event loop, and returns the work for a thread; None: no such Service."""
 
 
@@ -36,12 +36,12 @@ class Predictions:
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._made: dict[Key, PredictionsByFamily] = {}
-        self._left_out: dict[Key, None] = {}
-        self._due: dict[Key, None] = {}
+        self._made: dict[ObjectKey, PredictionsByFamily] = {}
+        self._left_out: dict[ObjectKey, None] = {}
+        self._due: dict[ObjectKey, None] = {}
         self._wake_up = asyncio.Event()
 
-    def touch(self, service: Key) -> None:
+    def touch(self, service: ObjectKey) -> None:
         """A Service has changed."""
         if service not in self._made:
             if len(self._made) >= self._limit:
@@ -51,7 +51,7 @@ class Predictions:
         self._due[service] = None
         self._wake_up.set()
 
-    def drop(self, service: Key) -> None:
+    def drop(self, service: ObjectKey) -> None:
         """A Service is gone, and its series with it."""
         self._left_out.pop(service, None)
         self._due.pop(service, None)
@@ -61,7 +61,7 @@ class Predictions:
             self.touch(follower)
 
     @property
-    def due(self) -> tuple[Key, ...]:
+    def due(self) -> tuple[ObjectKey, ...]:
         """Services that have changed since their last prediction."""
         return tuple(self._due)
 
@@ -75,14 +75,18 @@ class Predictions:
         """Services beyond the limit."""
         return len(self._left_out)
 
-    def __iter__(self) -> Iterator[tuple[Key, str, Prediction]]:
+    def __iter__(self) -> Iterator[tuple[ObjectKey, str, Prediction]]:
         """Service, address type and prediction; nothing for a Service without one so far."""
         for service, families in self._made.items():
             for family, prediction in families.items():
                 yield service, family, prediction
 
     async def run(
-        self, predict: Predict, *, pause: float = 0.05, on_error: Callable[[Key, Exception], None] = lambda *_: None
+        self,
+        predict: Predict,
+        *,
+        pause: float = 0.05,
+        on_error: Callable[[ObjectKey, Exception], None] = lambda *_: None,
     ) -> NoReturn:
         """Run until cancelled. ``on_error`` gets what a prediction raises; the Service then has no prediction."""
         while True:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.watch_health import Standing
+from zoneward.client.watch_health import WatchHealth
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.leader_elector import LeaderElector
 from zoneward.daemon.log import Log
@@ -31,7 +31,7 @@ class ReplicaObserver:
         self,
         controller: EndpointSliceController,
         *,
-        watch_health: Standing,
+        watch_health: WatchHealth,
         elector: LeaderElector | None,
         log: Log,
         error_text: Callable[[CallFailed], str],

@@ -17,10 +17,11 @@ from typing import Final, NoReturn
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
-from zoneward.client.node_leases import MOST_REFUSED, RENEWED, Programmed, lease_of
-from zoneward.client.resources import LEASES, SERVICES, SLICES, micro_time
-from zoneward.client.writer import Sender, Writer
-from zoneward.kube.objects import ObjectMeta, OwnerReference
+from zoneward.client.resources import LEASES, SERVICES, SLICES
+from zoneward.client.transport_interface import WriteTransport
+from zoneward.client.writer import Writer
+from zoneward.kube.objects import ObjectMeta, OwnerReference, format_micro_time
+from zoneward.kube.proxy_lease import MAX_NOT_PROGRAMMED, RENEW_INTERVAL, ProgrammedReport, build_proxy_lease
 from zoneward.proxy.model.node_service import ServiceKey
 
 KINDS: Final = (SERVICES.kind, SLICES.kind)
@@ -50,17 +51,18 @@ class ProgrammedVersion:
 
     def current(
         self, *, is_pending: Callable[[ServiceKey], bool], refused: Set[ServiceKey] = frozenset()
-    ) -> Programmed | None:
+    ) -> ProgrammedReport | None:
         """What the Lease may report now; None: nothing yet, as not everything was listed, and programmed once.
 
         ``is_pending`` says whether a Service that changed is on its way to the kernel, or may be. ``refused`` are those
-        that the kernel refuses: they are named, and hold nothing back; but where they are more than `MOST_REFUSED`, the
+        that the kernel refuses: they are named, and hold nothing back; but where they are more than
+        `MAX_NOT_PROGRAMMED`, the
         others hold the version back, as if they were on their way. Services that were refused and are gone, or were
         accepted later, must not be among them.
         """
         unable = sorted(refused)
-        named = tuple(unable[:MOST_REFUSED])
-        for service in unable[MOST_REFUSED:]:
+        named = tuple(unable[:MAX_NOT_PROGRAMMED])
+        for service in unable[MAX_NOT_PROGRAMMED:]:
             self.mark_changed(service)
         for service in [each for each in self._since if each not in refused and not is_pending(each)]:
             del self._since[service]
@@ -75,7 +77,7 @@ class ProgrammedVersion:
                 if kind not in before:
                     return None
                 marks[kind] = min(marks[kind], before[kind])
-        return Programmed(marks[SERVICES.kind], marks[SLICES.kind], named)
+        return ProgrammedReport(marks[SERVICES.kind], marks[SLICES.kind], named)
 
 
 WRITE_PERIOD: Final = 10.0
@@ -106,10 +108,10 @@ class NodeLease:
 
     def __init__(
         self,
-        connection: Sender,
+        connection: WriteTransport,
         identity: LeaseIdentity,
         *,
-        programmed: Callable[[], Programmed | None],
+        programmed: Callable[[], ProgrammedReport | None],
         owner: Callable[[], OwnerReference | None] = lambda: None,
         on_trouble: Callable[[CallFailed], None] = lambda _trouble: None,
         clock: Callable[[], float] | None = None,
@@ -124,7 +126,7 @@ class NodeLease:
         self._now, self._sleep, self._chance = now, sleep, chance
         self._stored: ObjectMeta | None = None
         """Of the Lease as we last wrote or read it; None: it has to be looked for."""
-        self._reported: Programmed | None = None
+        self._reported: ProgrammedReport | None = None
         self._renewed_at = 0.0
 
     async def run(self) -> NoReturn:
@@ -132,14 +134,14 @@ class NodeLease:
         while (programmed := self._programmed()) is None:
             await self._sleep(_CHECK_PERIOD)
         while True:
-            due = self._clock() - self._renewed_at >= RENEWED - WRITE_PERIOD / 2
+            due = self._clock() - self._renewed_at >= RENEW_INTERVAL - WRITE_PERIOD / 2
             pause = WRITE_PERIOD
             if programmed is not None and (due or programmed != self._reported):
                 pause = await self._renew(programmed)
             await self._sleep(pause * (1 + _SPREAD * self._chance()))
             programmed = self._programmed() or self._reported
 
-    async def _renew(self, programmed: Programmed) -> float:
+    async def _renew(self, programmed: ProgrammedReport) -> float:
         """Seconds, at least, until the next write."""
         started = self._clock()
         try:
@@ -152,13 +154,13 @@ class NodeLease:
         self._reported, self._renewed_at = programmed, started
         return WRITE_PERIOD
 
-    async def _write(self, programmed: Programmed) -> None:
-        lease = lease_of(
+    async def _write(self, programmed: ProgrammedReport) -> None:
+        lease = build_proxy_lease(
             self._identity.node,
             programmed,
             namespace=self._identity.namespace,
             proxy_name=self._identity.proxy_name,
-            renewed=micro_time(self._now()),
+            renewed=format_micro_time(self._now()),
             owner=self._owner(),
         )
         for is_last in (False, True):

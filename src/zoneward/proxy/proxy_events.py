@@ -13,15 +13,15 @@ from typing import Final, NoReturn
 
 from zoneward.client.api_errors import ApiError, CallFailed
 from zoneward.client.backoff import Backoff
+from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import EVENTS
-from zoneward.client.resources import Event as Written
-from zoneward.client.unreadable import Unreadable
-from zoneward.client.writer import Outcome, Writer, outcome_of
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.event_recorder import EventRecorder
 from zoneward.daemon.log import Log, SilentLog
 from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube.names import DOMAIN
+from zoneward.kube.objects import Event as Written
 from zoneward.kube.objects import Service
 from zoneward.routing.service_events import ServiceEvent
 
@@ -74,7 +74,7 @@ class ProxyEventRecorder:
         """Record an Event without waiting for anything."""
         self._record(service, ServiceEvent("Warning", reason, f"Node {self._node}: {note}"))
 
-    def record_unreadable(self, found: Unreadable) -> None:
+    def record_unreadable(self, found: UnreadableObject) -> None:
         """As `record`, for an object of any kind that cannot be read."""
         event = unreadable_event(found)
         note = replace(event, message=f"Node {self._node}: {event.message}")
@@ -111,14 +111,14 @@ class ProxyEventRecorder:
             try:
                 await self._writer.create(EVENTS, event)
             except CallFailed as error:
-                outcome = outcome_of(error)
-                if outcome is Outcome.EXISTS:
+                outcome = write_outcome(error)
+                if outcome is WriteOutcome.EXISTS:
                     # Nobody else has this name: an answer was lost.
                     return
                 service = event.regarding
-                is_over = outcome in (Outcome.REFUSED, Outcome.MISSING, Outcome.TERMINATING)
+                is_over = outcome in (WriteOutcome.REFUSED, WriteOutcome.MISSING, WriteOutcome.TERMINATING)
                 # Events of a namespace that is being deleted are nobody's loss.
-                write = self._log.info if outcome is Outcome.TERMINATING else self._log.warning
+                write = self._log.info if outcome is WriteOutcome.TERMINATING else self._log.warning
                 write(
                     "an Event could not be written",
                     service=f"{service.namespace}/{service.name}",

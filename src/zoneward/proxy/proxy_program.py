@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from msgspec.json import encode
 
-from zoneward.client.access import Access
 from zoneward.client.api_errors import CallFailed, NotFound
+from zoneward.client.auth.client_config import ClientConfig
 from zoneward.client.backoff import Backoff
-from zoneward.client.error_messages import complaint
-from zoneward.client.following import follow
-from zoneward.client.reflector import Timing
-from zoneward.client.resources import NODES, SERVICES, AnyResource, Key, LiveNode
+from zoneward.client.error_messages import to_input_error
+from zoneward.client.informers import run_informers
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.reflector import ReflectorSettings
+from zoneward.client.resources import NODES, SERVICES, AnyWatchedResource, LiveNode
 from zoneward.client.transport import Transport
-from zoneward.client.unreadable import Unreadable
-from zoneward.client.watch_health import Standing
-from zoneward.client.writer import Outcome, Writer, outcome_of
+from zoneward.client.watch_health import WatchHealth
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import cache_is_synced
 from zoneward.daemon.log import Log
@@ -31,7 +31,7 @@ from zoneward.daemon.status_server import StatusPages
 from zoneward.kube.gc_tuning import collect_seldom
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import NodeAddress, OwnerReference, zone_of
+from zoneward.kube.objects import NodeAddress, ObjectKey, OwnerReference, node_zone
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.health.proxy_health import ProxyHealth, ProxyHealthServer, is_node_eligible
 from zoneward.proxy.health.proxy_mode import ProxyModeServer
@@ -74,7 +74,7 @@ class ProxyProgram:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
         node: str,
         configuration: Configuration,
@@ -123,8 +123,8 @@ class ProxyProgram:
                 expected = f"expected the name of a Node of the cluster, got {self._node!r}"
                 raise InputError("--node", expected, str(error)) from None
             except CallFailed as error:
-                if outcome_of(error) is Outcome.REFUSED:
-                    raise complaint(error, self._access, now=datetime.now(UTC)) from error
+                if write_outcome(error) is WriteOutcome.REFUSED:
+                    raise to_input_error(error, self._access, now=datetime.now(UTC)) from error
                 self._log.warning("the API server does not answer", error=self._program.error_message(error))
             with suppress(TimeoutError):
                 failures += 1
@@ -133,13 +133,13 @@ class ProxyProgram:
 
     def _compose(self, transport: Transport) -> None:
         settings, gates, log = self._settings, self._configuration.gates, self._log
-        self._standing = Standing(transport, clock=self._clock)
+        self._standing = WatchHealth(transport, clock=self._clock)
         self._watermark = ProgrammedVersion()
         self._health = ProxyHealth(limit=HEALTH_LIMIT, waiting=lambda family: self.loop.pending_since(family))
         self._health.set_node_eligible(is_node_eligible(self._own))
         self.node_cache = NodeCache(
             self._node,
-            zone=zone_of(self._own) if self._own is not None else None,
+            zone=node_zone(self._own) if self._own is not None else None,
             gates=gates,
             proxy_name=settings.proxy_name,
             max_entries=settings.max_service_entries,
@@ -226,13 +226,13 @@ class ProxyProgram:
         start = partial(program.start, is_live_check=True)
         start(
             "the watches",
-            follow(
+            run_informers(
                 self._standing,
                 self.node_cache,
-                queries=self.node_cache.queries,
-                timing=Timing(backoff=replace(BACKOFF, jitter=0.5)),
-                on_trouble=self._on_watch_error,
-                on_current=lambda resource, version: self._watermark.mark_received(resource.kind, version),
+                options=self.node_cache.list_options,
+                settings=ReflectorSettings(backoff=replace(BACKOFF, jitter=0.5)),
+                on_error=self._on_watch_error,
+                on_version=lambda resource, version: self._watermark.mark_received(resource.kind, version),
             ),
         )
         start("the loop", self.loop.run())
@@ -314,7 +314,7 @@ class ProxyProgram:
             ),
         )
 
-    def _on_service_change(self, service: Key, trigger: str | None) -> None:
+    def _on_service_change(self, service: ObjectKey, trigger: str | None) -> None:
         self._watermark.mark_changed(service)
         self.loop.service_changed(service, trigger)
 
@@ -339,7 +339,7 @@ class ProxyProgram:
         self.loop.transaction_done(family, done)
         self._health.mark_programmed(self._clock(), family)
 
-    def _on_service_programmed(self, service: Key, before: NodeService | None, after: NodeService | None) -> None:
+    def _on_service_programmed(self, service: ObjectKey, before: NodeService | None, after: NodeService | None) -> None:
         one = after or before
         if self._counting is not None and one is not None:
             self._counting.service_programmed(service, one.family, after)
@@ -355,11 +355,11 @@ class ProxyProgram:
                 service, port, max((each.ready_local_endpoints for each in address_families), default=0)
             )
 
-    def _on_refused(self, family: Family, service: Key, why: str) -> None:
+    def _on_refused(self, family: Family, service: ObjectKey, why: str) -> None:
         self.loop.service_refused(family, service)
         self._reports.service_refused(family, service, why)
 
-    def _on_watch_error(self, resource: AnyResource, error: CallFailed) -> None:
+    def _on_watch_error(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         self._standing.trouble(resource, error)
         self._reports.watch_failed(resource, error)
 
@@ -423,7 +423,7 @@ def _addresses(node: LiveNode) -> tuple[NodeAddress, ...]:
     return (node.status.addresses if node.status is not None else None) or ()
 
 
-def _service_of(found: Unreadable) -> Key:
+def _service_of(found: UnreadableObject) -> ObjectKey:
     """The Service that an object that cannot be read is, or belongs to; with an empty name where it does not say."""
     if found.resource.kind == SERVICES.kind:
         return found.key

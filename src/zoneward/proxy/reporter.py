@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from zoneward.client.api_errors import CallFailed, Gone
-from zoneward.client.resources import AnyResource
-from zoneward.client.unreadable import Unreadable
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import AnyWatchedResource
 from zoneward.daemon.log import Log
 from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.input_error import show
@@ -104,7 +104,7 @@ class ProxyReporter:
     def counting_failed(self, why: str) -> None:
         self._log.warning("connections could not be counted", error=why)
 
-    def unreadable(self, found: Unreadable) -> None:
+    def unreadable(self, found: UnreadableObject) -> None:
         """An object cannot be read: what was programmed of it stays in force."""
         log_unreadable_object(self._log, found)
         if found.name:
@@ -112,7 +112,7 @@ class ProxyReporter:
 
     # --- the API server -----------------------------------------------------------------------------------------------
 
-    def watch_failed(self, resource: AnyResource, error: CallFailed) -> None:
+    def watch_failed(self, resource: AnyWatchedResource, error: CallFailed) -> None:
         """A list or watch broke off."""
         self._metrics.record_watch_error(error, kind=resource.plural)
         write = self._log.debug if isinstance(error, Gone) else self._log.warning

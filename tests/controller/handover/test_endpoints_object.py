@@ -19,7 +19,7 @@ from zoneward.controller.handover.endpoints_object import updated_endpoints
 from zoneward.controller.handover.service_handover import ReadWriteConnection
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
-from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION
 from zoneward.kube.names import TRIGGER_TIME_ANNOTATION
 
 Object = dict[str, Any]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from zoneward.client.resources import LegacyEndpoints, LegacySubset, LivePod
+from zoneward.client.resources import LivePod
 from zoneward.controller.handover.endpoints_object import (
     MANAGED_BY_LABEL,
     MANAGER,
@@ -17,9 +17,9 @@ from zoneward.controller.handover.endpoints_object import (
     subsets_of,
     updated_endpoints,
 )
-from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.names import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
-from zoneward.kube.objects import ObjectMeta, Service
+from zoneward.kube.objects import Endpoints, EndpointSubset, ObjectMeta, Service
 
 Object = dict[str, Any]
 MARKS = {SELECTOR_ANNOTATION: '{"app": "cart"}', ENDPOINTS_ANNOTATION: "keep"}
@@ -59,7 +59,7 @@ def a_pod(
     return msgspec.convert(thing, LivePod)
 
 
-def told(subsets: tuple[LegacySubset, ...]) -> list[Object]:
+def told(subsets: tuple[EndpointSubset, ...]) -> list[Object]:
     """Addresses that are ready, that are not, and names and numbers of ports."""
     return [
         {
@@ -144,7 +144,7 @@ def test_only_a_headless_service_does_without_ports(ip: str, listed: bool) -> No
 
 
 def test_labels_are_those_of_the_service_and_what_others_wrote_stays() -> None:
-    there = LegacyEndpoints(
+    there = Endpoints(
         metadata=ObjectMeta(
             name="cart",
             namespace="shop",
@@ -235,7 +235,7 @@ def test_whose_are_ours_to_keep(service: Service, kept: bool) -> None:
 def test_an_object_of_many_addresses_and_ports_is_compared_without_making_every_pair() -> None:
     ports = [{"name": f"p{number}", "port": number} for number in range(1, 1_001)]
     addresses = [{"ip": f"10.{number >> 8}.{number & 255}.1"} for number in range(1_000)]
-    subsets = msgspec.convert([{"addresses": addresses, "ports": ports}], tuple[LegacySubset, ...])
+    subsets = msgspec.convert([{"addresses": addresses, "ports": ports}], tuple[EndpointSubset, ...])
     ours = updated_endpoints(None, a_service(), [a_pod(1)])
     assert ours is not None
     there = replace(ours, subsets=subsets)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert, structs
 
-from zoneward.client.resources import LegacyEndpoints
 from zoneward.controller.handover.handover_steps import (
     ChangeService,
     DeleteEndpoints,
@@ -28,15 +27,15 @@ from zoneward.controller.handover.handover_steps import (
     state_after,
 )
 from zoneward.kube import names
-from zoneward.kube.adoption import (
+from zoneward.kube.adoption_marks import (
+    ADOPTION_MARKS,
     BEFORE_ANNOTATION,
     ENDPOINTS_ANNOTATION,
-    MARKS,
     SELECTOR_ANNOTATION,
     SKIP_MIRROR_LABEL,
-    with_selector,
+    with_effective_selector,
 )
-from zoneward.kube.objects import EndpointConditions, EndpointSlice, Node, ObjectMeta, Pod, Service, is_ready
+from zoneward.kube.objects import EndpointConditions, Endpoints, EndpointSlice, Node, ObjectMeta, Pod, Service, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.slices.cluster_state import ClusterState
@@ -91,7 +90,7 @@ def planned(pods: Sequence[Pod]) -> Callable[[HandoverState], ServicePlan]:
         configuration=Configuration(),
     )
     return lambda there: plan_service(
-        with_selector(there.service), pods=pods, slices=there.slices, cluster_state=cluster_state
+        with_effective_selector(there.service), pods=pods, slices=there.slices, cluster_state=cluster_state
     )
 
 
@@ -113,10 +112,8 @@ PODS = [a_pod(number) for number in range(1, 7)]
 PLAN = planned(PODS)
 BARE = HandoverState(service=a_service(), manager=names.MANAGER)
 BUILT_IN = as_built_in([each for family in PLAN(BARE).families for each in family.changes.create])
-UNLABELLED = LegacyEndpoints(metadata=ObjectMeta(name="cart", namespace="shop", uid="e-1"))
-LABELLED = LegacyEndpoints(
-    metadata=ObjectMeta(name="cart", namespace="shop", uid="e-1", labels={SKIP_MIRROR_LABEL: "true"})
-)
+UNLABELLED = Endpoints(metadata=ObjectMeta(name="cart", namespace="shop", uid="e-1"))
+LABELLED = Endpoints(metadata=ObjectMeta(name="cart", namespace="shop", uid="e-1", labels={SKIP_MIRROR_LABEL: "true"}))
 BEGUN = HandoverState(service=a_service(), manager=names.MANAGER, slices=BUILT_IN, endpoints=UNLABELLED)
 
 
@@ -402,4 +399,4 @@ def test_what_is_refused_says_what_was_expected(service: Service, words: str | N
 
 def test_all_marks_are_known() -> None:
     marks = {name for name in ADOPTED.service.metadata.annotations or {} if name.startswith(names.DOMAIN)}
-    assert marks == set(MARKS)
+    assert marks == set(ADOPTION_MARKS)

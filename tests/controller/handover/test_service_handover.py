@@ -11,7 +11,7 @@ from tests.controller.a_built_in import KEPT, KEY, NUMBER, Shop, a_shop
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.service_handover import ServiceHandover
 from zoneward.kube import names
-from zoneward.kube.adoption import MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
+from zoneward.kube.adoption_marks import ADOPTION_MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
@@ -55,7 +55,7 @@ def is_ours(shop: Shop) -> bool:
     labels, annotations, spec = shop.words()
     return (
         labels == {SKIP_MIRROR_LABEL: "true"}
-        and set(annotations) == {"a", *MARKS}
+        and set(annotations) == {"a", *ADOPTION_MARKS}
         and "selector" not in spec
         and len(shop.slices(names.MANAGER)) == 1
         and not shop.slices(names.BUILT_IN_MANAGER)

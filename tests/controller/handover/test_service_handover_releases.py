@@ -9,12 +9,13 @@ from tests.contract.objects import an_endpoint_slice
 from tests.controller.a_built_in import KEPT, KEY, LABELS, Shop, a_shop
 from tests.controller.lines import Lines
 
-from zoneward.client.resources import SERVICES, Key
+from zoneward.client.resources import SERVICES
 from zoneward.client.writer import Writer
 from zoneward.controller.handover.service_handover import CONCURRENT_RELEASES, ReleaseTasks
 from zoneward.kube import names
-from zoneward.kube.adoption import SELECTOR_ANNOTATION
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.input_error import InputError
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.resource_registry import LocalClient
 
@@ -24,7 +25,7 @@ LIMIT = 20.0
 @dataclass
 class Site:
     shop: Shop
-    over: list[Key] = field(default_factory=list)
+    over: list[ObjectKey] = field(default_factory=list)
     log: Lines = field(default_factory=Lines)
     pauses: list[float] = field(default_factory=list)
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoneward.client.resources import Lease, LeaseSpec
 from zoneward.controller.leader.election import (
     LeaseClaim,
     LeaseTiming,
@@ -15,7 +14,7 @@ from zoneward.controller.leader.election import (
     observe_lease,
     released_lease,
 )
-from zoneward.kube.objects import ObjectMeta
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta
 
 KEY = ("kube-system", "zoneward")
 STAMP = "2026-01-01T12:00:00.000000Z"

@@ -14,7 +14,7 @@ import msgspec
 from tests.controller.leader.an_election import seconds
 
 from zoneward.client.api_errors import CallFailed, Unreachable, api_error
-from zoneward.client.retries import Retries
+from zoneward.client.transport import RetryPolicy
 from zoneward.sandbox.server.list_pages import list_objects, list_options
 from zoneward.sandbox.server.object_store import head_of
 from zoneward.sandbox.server.patches import patch_object
@@ -28,7 +28,7 @@ _JSON: Final = "application/json"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _BOOKMARKS: Final = 300.0
 _LONGEST_HANG: Final = 20.0
-_RETRIES: Final = Retries()
+_RETRIES: Final = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from tests.controller.leader.an_election import KEY, seconds
 from tests.controller.model.judge import Judge
 from tests.controller.model.network import Link, Network
 
-from zoneward.client import api_errors, listing
+from zoneward.client import api_errors, list_pager
 from zoneward.client import writer as writing
-from zoneward.client.resources import RESOURCES, Key
+from zoneward.client.resources import CACHED_RESOURCES
 from zoneward.controller.context import ControllerContext, ControllerOptions
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader.election import LeaseTiming
@@ -20,13 +20,16 @@ from zoneward.controller.leader.leader_elector import LeaderCallbacks, LeaderEle
 from zoneward.controller.mode import Mode
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.status_writer import StatusWriter, StatusWriteRate
-from zoneward.kube.objects import Service, says_ready
+from zoneward.kube.objects import ObjectKey, Service, has_ready_condition
 from zoneward.routing.configuration import Configuration
 
 TIMING: Final = LeaseTiming(lease_duration=9, renew_deadline=6, retry_period=2)
 _CALM: Final = 3.0
 _FAILURES: Final = {
-    name for module in (api_errors, writing, listing) for name, each in vars(module).items() if isinstance(each, type)
+    name
+    for module in (api_errors, writing, list_pager)
+    for name, each in vars(module).items()
+    if isinstance(each, type)
 }
 
 
@@ -61,11 +64,11 @@ class _Telling(StatusWriter):
         self._plans((service.metadata.namespace, service.metadata.name), self._replica.ready(service))
         return super().as_reported(service)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         self._plans(key, frozenset())
         super().forget(key)
 
-    def _plans(self, key: Key, ready: frozenset[str]) -> None:
+    def _plans(self, key: ObjectKey, ready: frozenset[str]) -> None:
         slices = self._replica.controller.cache.slices_of(*key)
         versions = {each.metadata.name: int(each.metadata.resource_version or 0) for each in slices}
         self._replica.judge.planned(key, ready, versions)
@@ -155,7 +158,7 @@ class Replica:
             each.ip
             for pod in cache.pods
             if selector <= (pod.metadata.labels or {}).items()
-            and (publishes or (pod.spec.node_name in nodes and says_ready(pod.status.conditions)))
+            and (publishes or (pod.spec.node_name in nodes and has_ready_condition(pod.status.conditions)))
             and (publishes or pod.metadata.deletion_timestamp is None)
             and pod.status.phase not in ("Failed", "Succeeded")
             for each in pod.status.pod_ips or ()
@@ -164,7 +167,7 @@ class Replica:
 
     def _has_seen_all(self) -> bool:
         store, cache = self._network.registry.store, self.controller.cache
-        for resource in RESOURCES:
+        for resource in CACHED_RESOURCES:
             kind = self._network.registry.kinds[_full_name(resource)]
             held: Iterable[Any] = cache.store(resource)
             if {record.version for _, record in store.records(kind)} != {

@@ -18,14 +18,14 @@ from tests.controller.model.schedules import LAGS, ROUGH, WEATHERS, Schedule, St
 from zoneward.controller.queue.batching import Batching
 from zoneward.controller.status.status_writer import are_equal, own_conditions
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, zone_of
+from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import plan_service
-from zoneward.snapshots.snapshot import Snapshot
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 QUIET_WITHIN: Final = 200.0
 """Seconds after which all must be written once nothing happens any more: pauses after failures grow to a minute."""
@@ -251,7 +251,7 @@ class World:
         )
         cluster_state = ClusterState(
             demand=compute_demand(snapshot.nodes),
-            node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
+            node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
             configuration=self.configuration,
         )
         for service in snapshot.services:

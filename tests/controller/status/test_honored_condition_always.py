@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from zoneward.client.cache import Cache
-from zoneward.client.node_leases import LIVES, Programmed, lease_of
-from zoneward.client.resources import RESOURCES, LiveNode, LiveNodeMeta
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import CACHED_RESOURCES, LiveNode, LiveNodeMeta
 from zoneward.client.writer import Writer
 from zoneward.controller.leader.leader_elector import always_leading
 from zoneward.controller.status.honored_condition import HonoredCondition
@@ -18,6 +17,7 @@ from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, ObjectMeta, Service, ServiceSpec
+from zoneward.kube.proxy_lease import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 from zoneward.routing.service_conditions import find_condition
 
 NODES: Final = ("n1", "n2", "n3")
@@ -34,7 +34,7 @@ class World:
 
     def __init__(self) -> None:
         self.now, self.present, self.version = 1000.0, 1000.0, 100
-        self.cache, self.tracker = Cache(), EndpointSliceTracker()
+        self.cache, self.tracker = InformerCache(), EndpointSliceTracker()
         self.status_writer = StatusWriter(cast(Writer, None), instance="test", clock=lambda: self.now)
         self.proxies = NodeProxies(
             has_node=lambda name: self.cache.nodes.get("", name) is not None, clock=lambda: self.now
@@ -56,9 +56,9 @@ class World:
         self.heard: dict[str, float] = {}
         self.honored: dict[str, str] = {}
         """What is asked for by the Services that say that it is honored."""
-        for resource in RESOURCES:
-            self.cache.store(resource).keep_only(set())  # type: ignore[misc]
-        self.proxies.leases.keep_only(set())
+        for resource in CACHED_RESOURCES:
+            self.cache.store(resource).retain_only(set())  # type: ignore[misc]
+        self.proxies.leases.retain_only(set())
         for node in NODES:
             self.node(node)
 
@@ -111,9 +111,9 @@ class World:
     def claim(self, node: str, services: int, slices: int) -> None:
         """A proxy renews its Lease."""
         self.claims[node], self.heard[node] = (services, slices), self.now
-        said = Programmed(services, slices)
+        said = ProgrammedReport(services, slices)
         stamp = f"{self.next():09}"
-        lease = lease_of(node, said, namespace="kube-system", proxy_name="", renewed=stamp, owner=None)
+        lease = build_proxy_lease(node, said, namespace="kube-system", proxy_name="", renewed=stamp, owner=None)
         self.proxies.leases.put(replace(lease, metadata=replace(lease.metadata, resource_version=str(self.version))))
 
     def wait(self, node: str, seconds: int) -> None:
@@ -168,7 +168,7 @@ class World:
         return [
             node
             for node, heard in self.heard.items()
-            if self.cache.nodes.get("", node) is not None and self.now - heard <= LIVES
+            if self.cache.nodes.get("", node) is not None and self.now - heard <= LEASE_DURATION
         ]
 
 

@@ -12,17 +12,17 @@ from tests.controller.a_controller import PODS, Place, a_place, at_work, fill, s
 from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed, Forbidden
-from zoneward.client.node_leases import Programmed, lease_of
-from zoneward.client.resources import LEASES, Key
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import LEASES
 from zoneward.client.transport import Transport
-from zoneward.client.unreadable import Unreadable
-from zoneward.client.writer import Writer, encoded
+from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.status import honored_condition
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube import names
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import ObjectKey, Service
+from zoneward.kube.proxy_lease import ProgrammedReport, build_proxy_lease
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
 
@@ -52,7 +52,7 @@ class Scene:
         self,
         *nodes: str,
         at: int | None = None,
-        but: tuple[Key, ...] = (),
+        but: tuple[ObjectKey, ...] = (),
         proxy_name: str = "",
     ) -> None:
         """Proxies renew their Leases, and have all there is up to a version: all there is now, unless told."""
@@ -60,15 +60,15 @@ class Scene:
         version = self.version if at is None else at
         for node in nodes:
             self.renewals += 1
-            lease = lease_of(
+            lease = build_proxy_lease(
                 node,
-                Programmed(version, version, but),
+                ProgrammedReport(version, version, but),
                 namespace=NAMESPACE,
                 proxy_name=proxy_name,
                 renewed=f"2026-01-01T12:00:00.{self.renewals:06}Z",
                 owner=None,
             )
-            thing = msgspec.json.decode(encoded(LEASES, lease))
+            thing = msgspec.json.decode(encode_object(LEASES, lease))
             name = lease.metadata.name
             if self.place.registry.find("leases.coordination.k8s.io", NAMESPACE, name) is None:
                 self.place.store.create(kind, NAMESPACE, thing)
@@ -149,7 +149,7 @@ def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
         async with a_scene() as scene:
             log = Lines()
             async with leading(scene, log=log) as controller:
-                found = Unreadable(
+                found = UnreadableObject(
                     resource=LEASES,
                     namespace=NAMESPACE,
                     name="odd",
@@ -158,7 +158,7 @@ def test_a_lease_that_cannot_be_read_is_logged_counted_and_told() -> None:
                     problem="spec: expected a mapping",
                 )
                 assert controller._node_proxies is not None
-                controller._node_proxies.leases.set_aside(found)
+                controller._node_proxies.leases.mark_unreadable(found)
                 assert "an object cannot be read and is set aside" in log.events
                 assert controller.unreadable == (found,)
                 await until(lambda: any(each["reason"] == UNREADABLE for each in scene.place.objects("events")))

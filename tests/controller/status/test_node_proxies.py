@@ -2,23 +2,25 @@
 
 from msgspec.structs import replace
 
-from zoneward.client.node_leases import LIVES, Programmed, lease_of
-from zoneward.client.resources import Key, Lease
 from zoneward.controller.status.node_proxies import ABSENT_AFTER, COMMON_SILENCE, FIRST_RENEWAL, NodeProxies, Presence
+from zoneward.kube.objects import Lease, ObjectKey
+from zoneward.kube.proxy_lease import LEASE_DURATION, ProgrammedReport, build_proxy_lease
 
 
 class Place:
     def __init__(self, *nodes: str) -> None:
         self.now, self.nodes, self.version = 1000.0, set(nodes), 0
         self.proxies = NodeProxies(has_node=self.nodes.__contains__, clock=lambda: self.now)
-        self.keys: set[Key] = set()
+        self.keys: set[ObjectKey] = set()
 
     def renew(
-        self, node: str, services: int = 1, slices: int = 1, *, name: str = "", but: tuple[Key, ...] = ()
+        self, node: str, services: int = 1, slices: int = 1, *, name: str = "", but: tuple[ObjectKey, ...] = ()
     ) -> None:
         self.version += 1
-        said = Programmed(services, slices, but)
-        lease = lease_of(node, said, namespace="kube-system", proxy_name=name, renewed=f"{self.version:09}", owner=None)
+        said = ProgrammedReport(services, slices, but)
+        lease = build_proxy_lease(
+            node, said, namespace="kube-system", proxy_name=name, renewed=f"{self.version:09}", owner=None
+        )
         self.put(lease)
 
     def put(self, lease: Lease) -> None:
@@ -28,7 +30,7 @@ class Place:
         self.proxies.leases.put(lease)
 
     def listed(self) -> None:
-        self.proxies.leases.keep_only(self.keys)
+        self.proxies.leases.retain_only(self.keys)
 
     def live(self, name: str = "") -> set[str]:
         found = self.proxies.groups().get(name)
@@ -73,7 +75,7 @@ def test_the_least_that_all_have_is_what_counts_and_each_name_counts_for_itself(
 
 def test_a_proxy_that_is_no_longer_heard_of_is_dead_while_others_are() -> None:
     place = a_place("n1", "n2")
-    place.past(LIVES - 10, "n1")
+    place.past(LEASE_DURATION - 10, "n1")
     assert place.live() == {"n1", "n2"}
     place.past(20, "n1")
     assert place.live() == {"n1"}
@@ -91,20 +93,20 @@ def test_a_node_that_is_gone_counts_no_more_and_one_that_is_back_does() -> None:
 
 def test_where_none_is_heard_of_it_is_not_they_who_are_silent() -> None:
     place = a_place("n1", "n2", "n3")
-    place.past(10 * LIVES)
+    place.past(10 * LEASE_DURATION)
     assert place.live() == {"n1", "n2", "n3"}
     # Those who come back first are not all there are.
-    place.past(LIVES - COMMON_SILENCE, "n1")
+    place.past(LEASE_DURATION - COMMON_SILENCE, "n1")
     assert place.live() == {"n1", "n2", "n3"}
-    place.past(LIVES, "n1")
+    place.past(LEASE_DURATION, "n1")
     assert place.live() == {"n1"}
 
 
 def test_a_watch_in_trouble_makes_nobody_dead() -> None:
     place = a_place("n1", "n2")
-    place.past(LIVES - 30, "n1")
+    place.past(LEASE_DURATION - 30, "n1")
     place.proxies.watch_failed()
-    place.past(LIVES - 30, "n1")
+    place.past(LEASE_DURATION - 30, "n1")
     assert place.live() == {"n1", "n2"}
     place.past(60, "n1")
     assert place.live() == {"n1"}
@@ -151,12 +153,14 @@ def test_a_lease_that_says_nothing_holds_up_all() -> None:
     place.put(
         Lease(
             metadata=replace(
-                lease_of(
-                    "n2", Programmed(1, 1), namespace="kube-system", proxy_name="", renewed="x", owner=None
+                build_proxy_lease(
+                    "n2", ProgrammedReport(1, 1), namespace="kube-system", proxy_name="", renewed="x", owner=None
                 ).metadata,
                 annotations=None,
             ),
-            spec=lease_of("n2", Programmed(1, 1), namespace="", proxy_name="", renewed="x", owner=None).spec,
+            spec=build_proxy_lease(
+                "n2", ProgrammedReport(1, 1), namespace="", proxy_name="", renewed="x", owner=None
+            ).spec,
         )
     )
     assert place.proxies.groups()[""].services == -1

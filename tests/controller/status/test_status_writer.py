@@ -16,8 +16,8 @@ from tests.controller.lines import Lines
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.backoff import Backoff
-from zoneward.client.resources import SERVICES, Key
-from zoneward.client.writer import Writer, encoded
+from zoneward.client.resources import SERVICES
+from zoneward.client.writer import Writer, encode_object
 from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.status import status_writer as telling
 from zoneward.controller.status.status_writer import (
@@ -29,7 +29,7 @@ from zoneward.controller.status.status_writer import (
 )
 from zoneward.daemon.event_recorder import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
-from zoneward.kube.objects import Condition, Service
+from zoneward.kube.objects import Condition, ObjectKey, Service
 from zoneward.routing.service_events import DISABLED, ENABLED, ServiceEvent
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.object_store import StoredChange
@@ -64,11 +64,11 @@ def on(endpoints: int) -> tuple[Condition, ...]:
 
 
 class Scene:
-    """A status_writer with two workers and a Service at a sandbox."""
+    """A status writer with two workers and a Service at a sandbox."""
 
     def __init__(self, writer: Writer, registry: Registry, **options: Any) -> None:
         self.writer, self.registry, self.noon = writer, registry, NOON
-        self.troubles: list[tuple[Key, CallFailed]] = []
+        self.troubles: list[tuple[ObjectKey, CallFailed]] = []
         self.log = Lines()
         self.writes: list[str] = []
         """The words of the second condition after each write of the Service."""
@@ -136,7 +136,9 @@ class Scene:
 async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
     may_write = options.pop("may_write", lambda _seconds: True)
     async with a_writer(*faults, may_write=may_write) as (writer, registry):
-        LocalClient(registry).create(registry.kinds["services"], NAMESPACE, json.loads(encoded(SERVICES, BALANCED)))
+        LocalClient(registry).create(
+            registry.kinds["services"], NAMESPACE, json.loads(encode_object(SERVICES, BALANCED))
+        )
         scene = Scene(writer, registry, **options)
         workers = [asyncio.create_task(scene.status_writer.run()) for _ in range(2)]
         try:
@@ -160,7 +162,7 @@ def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_n
         scene.status_writer.report(await scene.service(), conditions=ON)
         kind = scene.registry.kinds["services"]
         scene.registry.delete(kind, *KEY, Deletion())
-        LocalClient(scene.registry).create(kind, NAMESPACE, json.loads(encoded(SERVICES, BALANCED)))
+        LocalClient(scene.registry).create(kind, NAMESPACE, json.loads(encode_object(SERVICES, BALANCED)))
         await scene.tell(())
         assert scene.conditions() == {}
 
@@ -505,7 +507,7 @@ def test_a_mistake_in_the_program_is_told_once_and_ends_no_worker(monkeypatch: p
         await scene.tell(ON, TURNED_ON)
         assert scene.writes == [ON[1].message]
         ((event, fields),) = scene.log.told
-        assert event == "a mistake in the program kept a condition or ServiceEvent from being written"
+        assert event == "a mistake in the program kept a condition or Event from being written"
         assert fields["error"] == "RuntimeError: a bug"
         assert str(fields["at"]).startswith("test_status_writer.py:")
         scene.log.told.clear()

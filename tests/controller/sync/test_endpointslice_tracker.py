@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from zoneward.client.resources import Key
-from zoneward.client.store import Store
+from zoneward.client.object_store import ObjectStore
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import EndpointSlice, ObjectMeta
+from zoneward.kube.objects import EndpointSlice, ObjectKey, ObjectMeta
 
-SERVICE: Key = ("ns", "svc")
+SERVICE: ObjectKey = ("ns", "svc")
 
 
 def a_slice(
@@ -158,7 +157,7 @@ class Scene:
     """A server's history of slices, a cache that has read some of it, and the tracker of who writes as us."""
 
     tracker: EndpointSliceTracker = field(default_factory=EndpointSliceTracker)
-    store: Store[EndpointSlice] = field(default_factory=Store)
+    store: ObjectStore[EndpointSlice] = field(default_factory=ObjectStore)
     history: list[tuple[EndpointSlice | None, EndpointSlice | None]] = field(default_factory=list)
     there: dict[str, EndpointSlice] = field(default_factory=dict)
     read: int = 0

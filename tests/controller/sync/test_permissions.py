@@ -10,7 +10,7 @@ from tests.client.calling import transport
 from tests.client.serving import access_to, served
 
 from zoneward.client.api_errors import CallFailed, Forbidden, ServerFault
-from zoneward.client.error_messages import complaint
+from zoneward.client.error_messages import to_input_error
 from zoneward.client.resources import SERVICES, SLICES
 from zoneward.controller.sync.permissions import Permission, check_permissions
 
@@ -41,7 +41,7 @@ def asked(*, denied: str = "", status: int = 201) -> tuple[list[object], CallFai
             try:
                 await check_permissions(connection, REQUIRED_PERMISSIONS, namespace="shop")
             except CallFailed as error:
-                return seen, error, str(complaint(error, connection.access, now=datetime.now(UTC)))
+                return seen, error, str(to_input_error(error, connection.access, now=datetime.now(UTC)))
         return seen, None, ""
 
     return asyncio.run(run())
@@ -88,7 +88,7 @@ def test_a_subresource_is_asked_for_as_one() -> None:
         async with served(review) as server, transport(access_to(server.url)) as connection:
             with pytest.raises(Forbidden) as caught:
                 await check_permissions(connection, [("PATCH", SERVICES, "status")], namespace="")
-            told = str(complaint(caught.value, connection.access, now=datetime.now(UTC)))
+            told = str(to_input_error(caught.value, connection.access, now=datetime.now(UTC)))
         assert told.endswith('{apiGroups: [""], resources: ["services/status"], verbs: ["patch"]}')
         assert seen == [
             {"namespace": "", "verb": "patch", "group": "", "resource": "services", "subresource": "status"}

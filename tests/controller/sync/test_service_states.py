@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoneward.client.resources import Key
 from zoneward.controller.sync.service_states import TriggerTimeTracker
+from zoneward.kube.objects import ObjectKey
 
-SERVICE: Key = ("ns", "svc")
+SERVICE: ObjectKey = ("ns", "svc")
 
 
 def at(second: int) -> str:

@@ -9,7 +9,6 @@ from ipaddress import ip_address
 import msgspec
 import pytest
 
-from zoneward.kube.measured_traffic import read_measured_traffic
 from zoneward.netlink.messages import FAMILIES, GENERIC, HEADER, Family, attribute, nested, string_attribute
 from zoneward.netlink.nftables import ELEMENT, ELEMENTS, KEY, NEW_ELEMENTS, SUBSYSTEM, VALUE, parse_field_types
 from zoneward.proxy.measure import connection_totals as measured
@@ -28,6 +27,7 @@ from zoneward.proxy.measure.connection_set import (
 from zoneward.proxy.measure.connection_totals import ConnectionTotals, ZoneTotal
 from zoneward.proxy.model.node_service import Backend, NodeService, NodeServicePort
 from zoneward.proxy.ruleset.base_rules import RulesetOptions, base_chains, base_sets
+from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 CART = ("shop", "cart")

@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 
-from zoneward.client.resources import Key, LiveNode, SealedSlice
+from zoneward.client.resources import LiveNode, RawEndpointSlice
 from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import ObjectKey, Service
 from zoneward.proxy.model.node_cache import NodeCache, NodeCacheHandlers
 from zoneward.proxy.model.node_service import NodeService
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.selection.endpoint_selection import SelectionRule
 
-CART: Key = ("shop", "cart")
+CART: ObjectKey = ("shop", "cart")
 
 
 def service(version: int = 1, **spec: Any) -> Service:
@@ -27,7 +27,7 @@ def service(version: int = 1, **spec: Any) -> Service:
 
 def slice_(
     name: str, *addresses: str, zone: str | None = None, version: int = 1, node: str = "elsewhere", **conditions: bool
-) -> SealedSlice:
+) -> RawEndpointSlice:
     labels = {SERVICE_NAME_LABEL: "cart"} | ({ZONE_LABEL: zone} if zone else {})
     document = {
         "metadata": {"namespace": "shop", "name": name, "labels": labels, "resourceVersion": str(version)},
@@ -38,7 +38,7 @@ def slice_(
             for each in addresses
         ],
     }
-    return msgspec.json.decode(msgspec.json.encode(document), type=SealedSlice)
+    return msgspec.json.decode(msgspec.json.encode(document), type=RawEndpointSlice)
 
 
 def node(zone: str, version: int = 1) -> LiveNode:
@@ -93,7 +93,7 @@ def test_local_endpoints_are_found_in_slices_of_any_zone() -> None:
 
 
 def test_changes_in_slices_of_other_zones_are_told_of_where_they_are_used_and_nowhere_else() -> None:
-    told: list[Key] = []
+    told: list[ObjectKey] = []
     here = known(on_service=lambda key, _trigger: told.append(key))
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1", zone="a", version=1))
@@ -111,7 +111,7 @@ def test_changes_in_slices_of_other_zones_are_told_of_where_they_are_used_and_no
 
 
 def test_a_node_that_changes_zone_uses_the_slices_of_the_new_one() -> None:
-    told: list[Key] = []
+    told: list[ObjectKey] = []
     here = known(on_service=lambda key, _trigger: told.append(key))
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1", zone="a"))
@@ -135,7 +135,7 @@ def test_a_node_without_a_zone_uses_everything() -> None:
 
 
 def test_a_slice_that_moves_to_another_service_is_told_of_for_both() -> None:
-    told: list[Key] = []
+    told: list[ObjectKey] = []
     here = known(on_service=lambda key, _trigger: told.append(key))
     here.slices.put(slice_("one", "10.0.0.1"))
     moved = slice_("one", "10.0.0.1", version=2)
@@ -151,14 +151,14 @@ def test_a_slice_that_is_gone_is_no_longer_served() -> None:
     here.services.put(service())
     here.slices.put(slice_("one", "10.0.0.1"))
     here.slices.put(slice_("two", "10.0.0.2", zone="b"))
-    here.slices.keep_only({("shop", "two")})
+    here.slices.retain_only({("shop", "two")})
     assert addresses(here.node_services(CART)) == ["10.0.0.2"]
-    here.services.keep_only(set())
+    here.services.retain_only(set())
     assert here.node_services(CART) == {}
 
 
 def test_what_of_a_service_cannot_be_served_is_told_when_it_changes_and_when_it_is_over() -> None:
-    told: list[tuple[Key, tuple[str, ...]]] = []
+    told: list[tuple[ObjectKey, tuple[str, ...]]] = []
     here = known(on_left_out=lambda key, what: told.append((key, what)))
     here.services.put(service(externalIPs=["127.0.0.1", "192.0.2.1"]))
     here.slices.put(slice_("one", "10.0.0.1", "garbage"))
@@ -171,7 +171,7 @@ def test_what_of_a_service_cannot_be_served_is_told_when_it_changes_and_when_it_
     here.services.put(service(2, externalIPs=[f"127.0.0.{number}" for number in range(1, 20)]))
     here.node_services(CART)
     assert told[-1] == (CART, (*(f"external IP 127.0.0.{number} is loopback" for number in range(1, 6)), "15 more"))
-    here.services.keep_only(set())
+    here.services.retain_only(set())
     assert here.node_services(CART) == {}
     assert told[-1] == (CART, ())
     assert here.left_out_values == {}

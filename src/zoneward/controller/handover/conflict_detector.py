@@ -38,10 +38,9 @@ from math import inf
 from typing import Final
 
 from zoneward.client.backoff import Backoff
-from zoneward.client.resources import Key
 from zoneward.daemon.health import Check
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
-from zoneward.kube.objects import EndpointSlice, is_ready
+from zoneward.kube.objects import EndpointSlice, ObjectKey, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import port_key
@@ -79,20 +78,20 @@ class ConflictDetector:
     def __init__(self, *, together: bool, still: float = STILL, grace: float = GRACE, quiet: float = QUIET) -> None:
         self._together, self._still, self._grace = together, still, grace
         self._backoff = Backoff(initial=quiet, cap=_LONGEST_QUIET)
-        self.contested: Final[set[Key]] = set()
+        self.contested: Final[set[ObjectKey]] = set()
         """Always this very set."""
-        self._taken_over: set[Key] = set()
-        self._reappeared: dict[Key, _ReappearedSlices] = {}
-        self._wrong_since: dict[Key, float] = {}
+        self._taken_over: set[ObjectKey] = set()
+        self._reappeared: dict[ObjectKey, _ReappearedSlices] = {}
+        self._wrong_since: dict[ObjectKey, float] = {}
         """Contested Services whose slices are wrong, and since when."""
-        self._last_change: dict[Key, float] = {}
+        self._last_change: dict[ObjectKey, float] = {}
         """When the built-in controller last changed slices of a contested Service."""
-        self._recent_changes: dict[Key, float] = {}
+        self._recent_changes: dict[ObjectKey, float] = {}
         """The same for every Service, the oldest first, in the last `GRACE` seconds."""
-        self._changing_since: dict[Key, float] = {}
+        self._changing_since: dict[ObjectKey, float] = {}
         """Since when its slices have kept changing while we wanted to delete them."""
-        self._recheck_at: dict[Key, float] = {}
-        self._reclaimed: set[Key] = set()
+        self._recheck_at: dict[ObjectKey, float] = {}
+        self._reclaimed: set[ObjectKey] = set()
         """Services that are ours again: other contested Services prove nothing about them."""
         self._last_sign_of_life = self._reclaimed_at = -inf
         self._reclaims = 0
@@ -106,11 +105,11 @@ class ConflictDetector:
 
     # --- Services that are ours ---------------------------------------------------------------------------------------
 
-    def taken_over(self, key: Key) -> None:
+    def taken_over(self, key: ObjectKey) -> None:
         """Our slices of a Service are written, and those of the built-in controller are deleted."""
         self._taken_over.add(key)
 
-    def found_slices(self, key: Key, *, now: float) -> ConflictVerdict:
+    def found_slices(self, key: ObjectKey, *, now: float) -> ConflictVerdict:
         """A Service that is ours has slices of the built-in controller."""
         if self._together and self.contested and key not in self._reclaimed:
             return self._contest(key, now)
@@ -138,7 +137,7 @@ class ConflictDetector:
         self._taken_over.discard(key)
         return ConflictVerdict.DELETE
 
-    def _contest(self, key: Key, now: float) -> ConflictVerdict:
+    def _contest(self, key: ObjectKey, now: float) -> ConflictVerdict:
         self._taken_over.discard(key)
         self._reclaimed.discard(key)
         self._recheck_at.pop(key, None)
@@ -149,14 +148,14 @@ class ConflictDetector:
 
     # --- Services that are contested ----------------------------------------------------------------------------------
 
-    def sign_of_life(self, key: Key, *, now: float) -> None:
+    def sign_of_life(self, key: ObjectKey, *, now: float) -> None:
         """The built-in controller created or changed a slice: see `is_sign_of_life`."""
         self._recent_changes.pop(key, None)
         self._recent_changes[key] = now
         if key in self.contested:
             self._last_sign_of_life = self._last_change[key] = now
 
-    def check_recovery(self, key: Key, *, is_current: bool, now: float) -> list[Key]:
+    def check_recovery(self, key: ObjectKey, *, is_current: bool, now: float) -> list[ObjectKey]:
         """``is_current``: the slices of a contested Service are right. Returns the Services that can be ours again."""
         if is_current:
             self._wrong_since.pop(key, None)
@@ -168,7 +167,7 @@ class ConflictDetector:
             return []
         return [key] if now < self._last_sign_of_life + self._quiet else sorted(self.contested)
 
-    def reclaim(self, keys: Iterable[Key], *, now: float) -> None:
+    def reclaim(self, keys: Iterable[ObjectKey], *, now: float) -> None:
         """These Services are ours again; slices that are found next are not the first."""
         for key in keys:
             self.contested.discard(key)
@@ -187,7 +186,7 @@ class ConflictDetector:
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
-    def due_rechecks(self, *, now: float) -> list[Key]:
+    def due_rechecks(self, *, now: float) -> list[ObjectKey]:
         """Services that have to be reconciled again now."""
         while self._recent_changes and now - next(iter(self._recent_changes.values())) > self._grace:
             del self._recent_changes[next(iter(self._recent_changes))]
@@ -196,7 +195,7 @@ class ConflictDetector:
             del self._recheck_at[key]
         return keys
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """A Service is gone, or is not ours."""
         for keys in (self._taken_over, self.contested, self._reclaimed):
             keys.discard(key)
@@ -294,7 +293,7 @@ _NAMED: Final = 3
 """The Services that the message names."""
 
 
-def no_conflict_check(contested: Collection[Key]) -> Check:
+def no_conflict_check(contested: Collection[ObjectKey]) -> Check:
     """The health check that no other controller writes slices of our Services. It reads ``contested`` at each call."""
 
     def check() -> str | None:

@@ -16,17 +16,26 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.backoff import Backoff
-from zoneward.client.cache import Cache
-from zoneward.client.resources import ENDPOINTS, Key, LegacyAddress, LegacyEndpoints, LegacySubset
-from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import ENDPOINTS
+from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.leader.leader_elector import Leadership
 from zoneward.controller.queue.batching import Batching, RequeueDelay
 from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.daemon.log import Log, UnexpectedErrorLog
-from zoneward.kube.adoption import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, is_marked
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, has_selector_annotation
 from zoneward.kube.names import DOMAIN, HEADLESS, HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
-from zoneward.kube.objects import EndpointPort, ObjectMeta, Pod, Service
+from zoneward.kube.objects import (
+    EndpointAddress,
+    EndpointPort,
+    Endpoints,
+    EndpointSubset,
+    ObjectKey,
+    ObjectMeta,
+    Pod,
+    Service,
+)
 from zoneward.slices.endpoints import IPV4, IPV6, endpoint_of, has_endpoint
 from zoneward.slices.ports import ports_of
 
@@ -45,12 +54,16 @@ _Host = tuple[str, str]
 def has_own_endpoints_object(service: Service) -> bool:
     """Whether we write the Endpoints object of a Service: it was adopted, and no other controller writes it."""
     annotations = service.metadata.annotations or {}
-    return not service.spec.selector and is_marked(service) and annotations.get(ENDPOINTS_ANNOTATION) == _KEEP
+    return (
+        not service.spec.selector
+        and has_selector_annotation(service)
+        and annotations.get(ENDPOINTS_ANNOTATION) == _KEEP
+    )
 
 
 def updated_endpoints(
-    existing: LegacyEndpoints | None, service: Service, pods: Iterable[Pod], *, trigger_time: str | None = None
-) -> LegacyEndpoints | None:
+    existing: Endpoints | None, service: Service, pods: Iterable[Pod], *, trigger_time: str | None = None
+) -> Endpoints | None:
     """The Endpoints object to write for a Service with these Pods, over the ``existing`` one; None: it is as it should
     be.
 
@@ -78,10 +91,10 @@ def updated_endpoints(
         if value is not None:
             annotations[name] = value
     metadata = replace(metadata, labels=_labels(service), annotations=annotations or None)
-    return LegacyEndpoints(metadata=metadata, subsets=subsets)
+    return Endpoints(metadata=metadata, subsets=subsets)
 
 
-def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...]:
+def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[EndpointSubset, ...]:
     """All subsets, packed as upstream packs them: ports that the same Pods serve are in one subset.
 
     Addresses are sorted as upstream sorts them. Ports and subsets, which upstream sorts by a hash, are sorted by their
@@ -89,7 +102,7 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...
     """
     spec = service.spec
     publishes = spec.publish_not_ready_addresses is True
-    hosts: dict[_Host, tuple[LegacyAddress, bool]] = {}
+    hosts: dict[_Host, tuple[EndpointAddress, bool]] = {}
     serving: dict[_Port | None, dict[_Host, None]] = {}
     ports: dict[_Port, EndpointPort] = {}
     for pod in pods:
@@ -102,7 +115,7 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...
             continue
         ip = (endpoint.addresses or ("",))[0]
         host = ip, pod.metadata.uid
-        address = LegacyAddress(
+        address = EndpointAddress(
             ip=ip, hostname=endpoint.hostname, node_name=endpoint.node_name, target_ref=endpoint.target_ref
         )
         assert endpoint.conditions is not None
@@ -119,7 +132,7 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...
         if wanted is not None:
             found.append(wanted)
     return tuple(
-        LegacySubset(
+        EndpointSubset(
             addresses=tuple(hosts[key][0] for key in keys if hosts[key][1]) or None,
             not_ready_addresses=tuple(hosts[key][0] for key in keys if not hosts[key][1]) or None,
             ports=tuple(ports[key] for key in sorted(found)) or None,
@@ -128,7 +141,7 @@ def subsets_of(service: Service, pods: Iterable[Pod]) -> tuple[LegacySubset, ...
     )
 
 
-def truncated(subsets: tuple[LegacySubset, ...]) -> tuple[LegacySubset, ...]:
+def truncated(subsets: tuple[EndpointSubset, ...]) -> tuple[EndpointSubset, ...]:
     """At most `MAX_ADDRESSES`, ready ones first, from each subset in proportion, as upstream truncates; the same object
     where nothing is left out."""
     ready = sum(len(each.addresses or ()) for each in subsets)
@@ -177,21 +190,21 @@ def _port(port: EndpointPort) -> _Port:
     return port.name or "", port.port or 0, port.protocol or "TCP", port.app_protocol or ""
 
 
-def _are_equal(existing: Iterable[LegacySubset], wanted: Iterable[LegacySubset]) -> bool:
+def _are_equal(existing: Iterable[EndpointSubset], wanted: Iterable[EndpointSubset]) -> bool:
     """Whether both are equal, however they are packed. The existing object may be anybody's: 1 MB can hold 100 million
     pairs of address and port, which are therefore counted before they are built. API servers keep each pair once, so
     the existing ones are never more than we want."""
     return _count_pairs(existing) <= _count_pairs(wanted) and _pairs(existing) == _pairs(wanted)
 
 
-def _count_pairs(subsets: Iterable[LegacySubset]) -> int:
+def _count_pairs(subsets: Iterable[EndpointSubset]) -> int:
     return sum(
         (len(each.addresses or ()) + len(each.not_ready_addresses or ())) * (len(each.ports or ()) or 1)
         for each in subsets
     )
 
 
-def _pairs(subsets: Iterable[LegacySubset]) -> set[tuple[LegacyAddress, bool, _Port | None]]:
+def _pairs(subsets: Iterable[EndpointSubset]) -> set[tuple[EndpointAddress, bool, _Port | None]]:
     """Every address with every port and whether it is ready, however they are packed."""
     return {
         (address, is_ready, port)
@@ -212,7 +225,7 @@ class EndpointsObjectWriter:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: InformerCache,
         writer: Writer,
         *,
         leading: Leadership,
@@ -222,13 +235,13 @@ class EndpointsObjectWriter:
     ) -> None:
         self._cache, self._writer = cache, writer.once()
         self._leading, self._metrics, self._log, self._unexpected = leading, metrics, log, UnexpectedErrorLog(log)
-        self.queue: Final = WorkQueue[Key](batching=BATCHING, back_off=back_off or BACK_OFF)
-        self._objects: dict[Key, LegacyEndpoints] = {}
+        self.queue: Final = WorkQueue[ObjectKey](batching=BATCHING, back_off=back_off or BACK_OFF)
+        self._objects: dict[ObjectKey, Endpoints] = {}
         """The objects as they were last read or written."""
-        self._trigger_times: dict[Key, str] = {}
+        self._trigger_times: dict[ObjectKey, str] = {}
         """The earliest change of readiness that is not written yet."""
 
-    def add(self, key: Key, *, trigger_time: str | None = None) -> None:
+    def add(self, key: ObjectKey, *, trigger_time: str | None = None) -> None:
         """A Service was synced, is gone, or is not ours. ``trigger_time`` is that of its slices."""
         service = self._cache.services.get(*key)
         if key in self._objects or (service is not None and has_own_endpoints_object(service)):
@@ -242,8 +255,8 @@ class EndpointsObjectWriter:
         depth = self.queue.depth()
         return not (depth.waiting or depth.working)
 
-    def read_afresh(self, key: Key) -> None:
-        """ContestedSlices at the object itself the next time: somebody else may have changed it."""
+    def read_afresh(self, key: ObjectKey) -> None:
+        """Look at the object itself the next time: somebody else may have changed it."""
         self._objects.pop(key, None)
 
     def clear(self) -> None:
@@ -268,13 +281,13 @@ class EndpointsObjectWriter:
                 continue
             try:
                 writes = await self._write(key)
-            except Withheld:
+            except WritesSuspended:
                 self.queue.done(key)
             except CallFailed as error:
                 if self._cache.services.get(*key) is not None:
                     self.read_afresh(key)
                 self._metrics.record_api_error(error, kind=ENDPOINTS.plural)
-                if outcome_of(error) is Outcome.TERMINATING:
+                if write_outcome(error) is WriteOutcome.TERMINATING:
                     self.queue.done(key)
                     continue
                 retry_after = error.retry_after if isinstance(error, ApiError) else None
@@ -296,7 +309,7 @@ class EndpointsObjectWriter:
             else:
                 self.queue.done(key, writes=writes)
 
-    async def _write(self, key: Key) -> int:
+    async def _write(self, key: ObjectKey) -> int:
         """Returns the number of writes. Raises CallFailed."""
         service = self._cache.services.get(*key)
         if service is None:
@@ -326,18 +339,18 @@ class EndpointsObjectWriter:
                 # The namespace is gone, or the server has no Endpoints at all.
                 return 0
             raise
-        self._objects[key] = LegacyEndpoints(metadata=metadata, subsets=wanted.subsets)
+        self._objects[key] = Endpoints(metadata=metadata, subsets=wanted.subsets)
         return 1
 
-    async def _delete(self, key: Key) -> int:
+    async def _delete(self, key: ObjectKey) -> int:
         """A Service is gone. A running Endpoints controller deletes the object too."""
         existing = self._objects.get(key)
         if existing is not None:
             uid_alone = replace(existing.metadata, resource_version=None)
-            await self._writer.delete(ENDPOINTS, LegacyEndpoints(metadata=uid_alone))
+            await self._writer.delete(ENDPOINTS, Endpoints(metadata=uid_alone))
         self._forget(key)
         return 0
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: ObjectKey) -> None:
         self._objects.pop(key, None)
         self._trigger_times.pop(key, None)

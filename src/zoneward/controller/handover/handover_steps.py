@@ -19,19 +19,18 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import structs
 
-from zoneward.client.resources import LegacyEndpoints
 from zoneward.kube import names
-from zoneward.kube.adoption import (
+from zoneward.kube.adoption_marks import (
+    ADOPTION_MARKS,
     BEFORE_ANNOTATION,
     ENDPOINTS_ANNOTATION,
-    MARKS,
     SELECTOR_ANNOTATION,
     SKIP_MIRROR_LABEL,
-    as_mark,
-    is_marked,
-    selector_of,
+    effective_selector,
+    encode_selector,
+    has_selector_annotation,
 )
-from zoneward.kube.objects import EndpointSlice, Identity, Service, identity, is_ready
+from zoneward.kube.objects import EndpointIdentity, Endpoints, EndpointSlice, Service, identity, is_ready
 from zoneward.routing.rules import counted
 from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import PortKey, port_key
@@ -50,7 +49,7 @@ class HandoverState:
     service: Service
     manager: str
     slices: tuple[EndpointSlice, ...] = ()
-    endpoints: LegacyEndpoints | None = None
+    endpoints: Endpoints | None = None
 
     @property
     def own(self) -> tuple[EndpointSlice, ...]:
@@ -83,13 +82,13 @@ class ChangeService:
 @dataclass(frozen=True, slots=True)
 class LabelEndpoints:
     about: str
-    endpoints: LegacyEndpoints
+    endpoints: Endpoints
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteEndpoints:
     about: str
-    endpoints: LegacyEndpoints
+    endpoints: Endpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +135,9 @@ def reason_to_refuse(service: Service) -> str | None:
         return "expected a Service that stays, got one that is being deleted"
     if service.spec.type == "ExternalName":
         return "expected a Service with endpoints, got one of type ExternalName"
-    if selector_of(service):
+    if effective_selector(service):
         return None
-    if is_marked(service):
+    if has_selector_annotation(service):
         return f"annotation {SELECTOR_ANNOTATION}: expected a JSON object of labels, got {_quoted_selector(service)}"
     return "expected a selector, got none: its EndpointSlices are managed by others"
 
@@ -154,7 +153,7 @@ def next_adoption_step(state: HandoverState, *, plan: Plan, endpoints_policy: En
     if not _is_skipped(state):
         return _label_endpoints(state)
     if service.spec.selector:
-        mark = {SELECTOR_ANNOTATION: as_mark(service.spec.selector)}
+        mark = {SELECTOR_ANNOTATION: encode_selector(service.spec.selector)}
         about = f"move the selector into the annotation {SELECTOR_ANNOTATION}: the built-in controller lets go"
         return ChangeService(about, {"metadata": {"annotations": mark}, "spec": {"selector": None}})
     if (writes := _slice_writes(state, plan(state))) is not None:
@@ -226,7 +225,7 @@ def next_release_step(state: HandoverState, *, plan: Plan) -> HandoverStep:
     """
     service = state.service
     if not service.spec.selector:
-        selector = dict(selector_of(service) or {})
+        selector = dict(effective_selector(service) or {})
         about = "put the selector back: the built-in controller takes up the Service"
         return ChangeService(about, {"spec": {"selector": selector}})
     if state.own:
@@ -238,7 +237,7 @@ def next_release_step(state: HandoverState, *, plan: Plan) -> HandoverStep:
             return WaitForOthers(about, replace(state, slices=(*state.slices, *map(_as_built_in, wanted))))
         return DeleteSlices(f"delete {counted(len(state.own), 'EndpointSlice')} of ours", state.own)
     annotations = service.metadata.annotations or {}
-    marks = {name: None for name in MARKS if name in annotations}
+    marks = {name: None for name in ADOPTION_MARKS if name in annotations}
     if not marks:
         return HandoverDone("the built-in controller has it")
     metadata: dict[str, Any] = {"annotations": marks}
@@ -257,7 +256,7 @@ def _previous_label(text: str) -> dict[str, str | None] | None:
     return {SKIP_MIRROR_LABEL: label[SKIP_MIRROR_LABEL]} if SKIP_MIRROR_LABEL in label else None
 
 
-def _ready_endpoints(slices: Sequence[EndpointSlice]) -> set[tuple[str, Identity, PortKey]]:
+def _ready_endpoints(slices: Sequence[EndpointSlice]) -> set[tuple[str, EndpointIdentity, PortKey]]:
     """The ready endpoints of slices, by address family, identity and ports."""
     return {
         (each.address_type, identity(endpoint), ports)
@@ -285,7 +284,7 @@ def state_after(state: HandoverState, step: HandoverStep) -> HandoverState:
         case LabelEndpoints(endpoints=endpoints):
             labels = (endpoints.metadata.labels or {}) | {SKIP_MIRROR_LABEL: _SKIPPED}
             metadata = structs.replace(endpoints.metadata, labels=labels)
-            return replace(state, endpoints=LegacyEndpoints(metadata=metadata))
+            return replace(state, endpoints=Endpoints(metadata=metadata))
         case DeleteEndpoints():
             return replace(state, endpoints=None)
         case WriteSlices():

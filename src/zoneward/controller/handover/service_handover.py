@@ -16,10 +16,20 @@ from typing import Final, Protocol
 
 from zoneward.client.api_errors import CallFailed, NotFound
 from zoneward.client.backoff import Backoff
-from zoneward.client.connection import Connection
-from zoneward.client.listing import list_all, one_list
-from zoneward.client.resources import ENDPOINTS, NODES, PODS, SERVICES, SLICES, Key, LiveNode, LivePod, Resource, T
-from zoneward.client.writer import Outcome, Sender, Writer, outcome_of
+from zoneward.client.list_pager import decode_list, list_all
+from zoneward.client.resources import (
+    ENDPOINTS,
+    NODES,
+    PODS,
+    SERVICES,
+    SLICES,
+    LiveNode,
+    LivePod,
+    WatchedResource,
+    WatchedT,
+)
+from zoneward.client.transport_interface import ReadTransport, WriteTransport
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.handover.handover_steps import (
     ChangeService,
     DeleteEndpoints,
@@ -38,10 +48,10 @@ from zoneward.controller.handover.handover_steps import (
 )
 from zoneward.controller.sync.permissions import Permission, check_permissions
 from zoneward.daemon.log import Log, UnexpectedErrorLog
-from zoneward.kube.adoption import SKIP_MIRROR_LABEL, selector_of, with_selector
+from zoneward.kube.adoption_marks import SKIP_MIRROR_LABEL, effective_selector, with_effective_selector
 from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import EndpointSlice, Service, zone_of
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.slices.cluster_state import ClusterState
@@ -75,7 +85,7 @@ _PERMISSIONS: Final[tuple[Permission, ...]] = (
 )
 
 
-class ReadWriteConnection(Connection, Sender, Protocol):
+class ReadWriteConnection(ReadTransport, WriteTransport, Protocol):
     """A connection that reads and writes, as `zoneward.client.transport` has it."""
 
 
@@ -93,7 +103,7 @@ class ServiceHandover:
     def __init__(
         self,
         connection: ReadWriteConnection,
-        key: Key,
+        key: ObjectKey,
         *,
         configuration: Configuration,
         report: Callable[[str], None],
@@ -159,7 +169,7 @@ class ServiceHandover:
         except NotFound as error:
             raise NothingToDo(self._where, f"expected a Service, found none: {error}") from None
         if (reason := reason_to_refuse(service)) is not None:
-            raise (InputError if selector_of(service) else NothingToDo)(self._where, reason)
+            raise (InputError if effective_selector(service) else NothingToDo)(self._where, reason)
         if needs_plan(service):
             await self._read_pods(service)
         manager = self._configuration.manager
@@ -170,26 +180,26 @@ class ServiceHandover:
         configuration = self._configuration
         cluster_state = ClusterState(
             demand=compute_demand(self._nodes, missing_cpu=configuration.hints.missing_cpu),
-            node_zones={node.metadata.name: zone_of(node) for node in self._nodes},
+            node_zones={node.metadata.name: node_zone(node) for node in self._nodes},
             configuration=configuration,
         )
-        service = with_selector(state.service)
+        service = with_effective_selector(state.service)
         return plan_service(
             service, pods=self._pods, slices=state.slices, cluster_state=cluster_state, taken=self._taken
         )
 
     async def _read_pods(self, service: Service) -> None:
-        selector = selector_of(service) or {}
+        selector = effective_selector(service) or {}
         self._pods = await self._list_selected(PODS, ",".join(f"{name}={value}" for name, value in selector.items()))
         known = {node.metadata.name for node in self._nodes}
         # Without its Node, a Pod would be ignored.
         if not known or any(pod.spec.node_name not in known for pod in self._pods if pod.spec.node_name):
             self._nodes = await list_all(self._connection, NODES)
 
-    async def _list_selected(self, resource: Resource[T], labels: str) -> tuple[T, ...]:
+    async def _list_selected(self, resource: WatchedResource[WatchedT], labels: str) -> tuple[WatchedT, ...]:
         path = resource.path(namespace=self._namespace)
         body = await self._connection.get(path, {"labelSelector": labels}, timeout=_READ_TIMEOUT)
-        return one_list(body, resource)
+        return decode_list(body, resource)
 
     # --- doing --------------------------------------------------------------------------------------------------------
 
@@ -229,7 +239,7 @@ class ServiceHandover:
             try:
                 await self._do(state, step)
             except CallFailed as error:
-                if outcome_of(error) in (Outcome.REFUSED, Outcome.TERMINATING):
+                if write_outcome(error) in (WriteOutcome.REFUSED, WriteOutcome.TERMINATING):
                     raise
                 failed = error
                 waits += 1
@@ -279,7 +289,7 @@ class ServiceHandover:
             try:
                 await self._writer.create(SLICES, each)
             except CallFailed as error:
-                if outcome_of(error) is Outcome.EXISTS:
+                if write_outcome(error) is WriteOutcome.EXISTS:
                     # Created meanwhile, and found in the next round; or of another Service, and the next name is used.
                     self._taken.add(each.metadata.name)
                 raise
@@ -328,20 +338,20 @@ class ReleaseTasks:
         configuration: Configuration,
         writer: Writer,
         log: Log,
-        on_end: Callable[[Key], None],
+        on_end: Callable[[ObjectKey], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._connection, self._configuration, self._writer = connection, configuration, writer
         self._log, self._on_end = log, on_end
         self._sleep = sleep
         self._slots = asyncio.Semaphore(CONCURRENT_RELEASES)
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._tasks: dict[ObjectKey, asyncio.Task[None]] = {}
         self._unexpected = UnexpectedErrorLog(log)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def start(self, key: Key) -> None:
+    def start(self, key: ObjectKey) -> None:
         """Release a Service, unless its release is under way."""
         if key in self._tasks:
             return
@@ -360,19 +370,19 @@ class ReleaseTasks:
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, key: Key, _task: asyncio.Task[None]) -> None:
+    def _ended(self, key: ObjectKey, _task: asyncio.Task[None]) -> None:
         del self._tasks[key]
         # The cache may lag: then the Service is found released, or its release continues.
         self._on_end(key)
 
-    async def _release(self, key: Key) -> None:
+    async def _release(self, key: ObjectKey) -> None:
         log = self._log.bind(service="/".join(key))
         failures = 0
         while not await self._is_released(key, log):
             failures += 1
             await self._sleep(RELEASE_BACKOFF.delay(failures))
 
-    async def _is_released(self, key: Key, log: Log) -> bool:
+    async def _is_released(self, key: ObjectKey, log: Log) -> bool:
         """Try it once. Returns False where it has to be retried."""
         async with self._slots:
             handover = ServiceHandover(

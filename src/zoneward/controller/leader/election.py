@@ -17,8 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from zoneward.client.resources import Key, Lease, LeaseSpec
-from zoneward.kube.objects import ObjectMeta
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, ObjectMeta
 
 _LEAST_DEADLINE: Final = 1.2
 """In retry periods, as in client-go: time for one more attempt after a failed one."""
@@ -118,7 +117,7 @@ class LeaseClaim:
 
 
 def decide_about_lease(
-    observed: ObservedLease, *, key: Key, identity: str, timing: LeaseTiming, now: float, stamp: str
+    observed: ObservedLease, *, key: ObjectKey, identity: str, timing: LeaseTiming, now: float, stamp: str
 ) -> LeaseWait | LeaseClaim:
     """What to do about a Lease, ``key`` (namespace, name). ``now``: of the clock of ``observed.since``.
 
@@ -162,7 +161,7 @@ def _duration(spec: LeaseSpec, timing: LeaseTiming) -> float:
     return spec.lease_duration_seconds or timing.lease_duration
 
 
-def _lease_with(observed: ObservedLease, spec: LeaseSpec, key: Key) -> Lease:
+def _lease_with(observed: ObservedLease, spec: LeaseSpec, key: ObjectKey) -> Lease:
     if observed.lease is not None and not observed.is_gone:
         return replace(observed.lease, spec=spec)
     namespace, name = key

@@ -17,8 +17,9 @@ from typing import Any, Final, NoReturn, Protocol
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound
-from zoneward.client.resources import LEASES, Key, Lease, LeaseSpec, micro_time
-from zoneward.client.writer import Outcome, Sender, Writer, outcome_of
+from zoneward.client.resources import LEASES
+from zoneward.client.transport_interface import WriteTransport
+from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.leader.election import (
     LeaseClaim,
     LeaseTiming,
@@ -28,6 +29,7 @@ from zoneward.controller.leader.election import (
     observe_lease,
     released_lease,
 )
+from zoneward.kube.objects import Lease, LeaseSpec, ObjectKey, format_micro_time
 
 
 class Leadership(Protocol):
@@ -87,9 +89,9 @@ class LeaderElector:
 
     def __init__(
         self,
-        connection: Sender,
+        connection: WriteTransport,
         *,
-        key: Key,
+        key: ObjectKey,
         identity: str,
         timing: LeaseTiming | None = None,
         callbacks: LeaderCallbacks | None = None,
@@ -230,7 +232,7 @@ class LeaderElector:
         try:
             metadata = await (writer.update(LEASES, lease) if version else writer.create(LEASES, lease))
         except CallFailed as error:
-            if outcome_of(error) is not Outcome.UNKNOWN:
+            if write_outcome(error) is not WriteOutcome.UNKNOWN:
                 self._unanswered = tuple(each for each in self._unanswered if each is not sent)
             raise
         # Earlier unanswered claims replace a version that is gone: they will never be done.
@@ -262,7 +264,7 @@ class LeaderElector:
     def _next_stamp(self) -> str:
         """Later than all before, also when the clock is set back: others take an equal Lease for one not renewed."""
         self._stamp = max(self._now(), self._stamp + _MOMENT)
-        return micro_time(self._stamp)
+        return format_micro_time(self._stamp)
 
     def _notify(self) -> None:
         is_leader = self.is_leader
@@ -284,7 +286,7 @@ class UnansweredWrites:
     """A connection that remembers writes without an answer: the server may still do them, so the Lease must not be
     released too early. ``clock`` counts seconds."""
 
-    def __init__(self, connection: Sender, *, clock: Callable[[], float]) -> None:
+    def __init__(self, connection: WriteTransport, *, clock: Callable[[], float]) -> None:
         self._connection, self._clock = connection, clock
         self._begun = -math.inf
 

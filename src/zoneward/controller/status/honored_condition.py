@@ -28,15 +28,15 @@ from typing import Final, NamedTuple, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from zoneward.client.cache import Cache
-from zoneward.client.resources import Key, key_of, version_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import object_key_of
 from zoneward.controller.leader.leader_elector import Leadership
 from zoneward.controller.status.node_proxies import NO_PROXIES, UNKNOWN_PROXIES, NodeProxies, Presence, ProxyGroup
 from zoneward.controller.status.status_writer import StatusWriter, own_conditions
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.kube import names
-from zoneward.kube.objects import Condition, Service
+from zoneward.kube.objects import Condition, ObjectKey, Service, parse_resource_version
 from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.routing.service_conditions import find_condition
 
@@ -161,29 +161,29 @@ class WaitingServices:
     """Services in the order of the versions that they wait for. `pop_met` costs what it finds, however many wait."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Key, int] = {}
+        self._numbers: dict[ObjectKey, int] = {}
         """The number of a Service's valid entry in the heaps."""
         self._next = count()
-        self._by_services: list[tuple[int, int, int, Key]] = []
-        self._by_slices: list[tuple[int, int, int, Key]] = []
+        self._by_services: list[tuple[int, int, int, ObjectKey]] = []
+        self._by_slices: list[tuple[int, int, int, ObjectKey]] = []
         """Services whose own version was met when it was last compared."""
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def add(self, service: Key, needed: NeededVersions) -> None:
+    def add(self, service: ObjectKey, needed: NeededVersions) -> None:
         """Replaces what the Service waited for before."""
         number = self._numbers[service] = next(self._next)
         heappush(self._by_services, (needed.services, number, needed.slices, service))
 
-    def discard(self, service: Key) -> None:
+    def discard(self, service: ObjectKey) -> None:
         if self._numbers.pop(service, None) is not None and not self._numbers:
             self._by_services.clear()
             self._by_slices.clear()
 
-    def pop_met(self, reached: NeededVersions) -> list[Key]:
+    def pop_met(self, reached: NeededVersions) -> list[ObjectKey]:
         """Remove and return the Services that need no more than this."""
-        found: list[Key] = []
+        found: list[ObjectKey] = []
         while self._by_services and self._by_services[0][0] <= reached.services:
             services, number, slices, service = heappop(self._by_services)
             heappush(self._by_slices, (slices, number, services, service))
@@ -214,8 +214,8 @@ class _HonoredState:
     has_deleted: bool = False
 
     @property
-    def key(self) -> Key:
-        return key_of(self.service)
+    def key(self) -> ObjectKey:
+        return object_key_of(self.service)
 
     def is_same(self, service: Service, planned: Iterable[Condition]) -> bool:
         """Whether nothing that the revision depends on can have changed."""
@@ -234,7 +234,7 @@ class HonoredCondition:
         self,
         proxies: NodeProxies,
         *,
-        cache: Cache,
+        cache: InformerCache,
         tracker: EndpointSliceTracker,
         status_writer: StatusWriter,
         leading: Leadership,
@@ -254,16 +254,16 @@ class HonoredCondition:
         """By proxy name, the presence that all reported conditions are based on."""
         self._is_presence_complete = False
         """Whether the presence of all names was compared since all Leases were listed."""
-        self._states: dict[Key, _HonoredState] = {}
-        self._unmeasured: dict[Key, None] = {}
+        self._states: dict[ObjectKey, _HonoredState] = {}
+        self._unmeasured: dict[ObjectKey, None] = {}
         self._waiting: dict[str, WaitingServices] = {}
         """By proxy name."""
-        self._unable: set[Key] = set()
+        self._unable: set[ObjectKey] = set()
         """Services that all proxies would have programmed, but for one that reports that it cannot."""
         self._overdue: list[tuple[float, int, _HonoredState]] = []
         """A heap: when to name the nodes that are behind."""
         self._next = count()
-        self._changed: dict[Key, None] = {}
+        self._changed: dict[ObjectKey, None] = {}
         """Services whose condition has to be reported."""
 
     def __len__(self) -> int:
@@ -277,7 +277,11 @@ class HonoredCondition:
     ) -> tuple[Condition, ...]:
         """The conditions to report of a Service whose plan is written. ``service`` is as in the cache, ``planned`` are
         the plan's conditions; ``has_deleted``: the plan deleted slices."""
-        key, planned, version = key_of(service), tuple(planned), version_of(service.metadata.resource_version)
+        key, planned, version = (
+            object_key_of(service),
+            tuple(planned),
+            parse_resource_version(service.metadata.resource_version),
+        )
         if not planned or version is None or not is_proxied(service):
             self.forget(key)
             return planned
@@ -292,7 +296,7 @@ class HonoredCondition:
             state.has_deleted = state.has_deleted or has_deleted
         return self._with_honored(state)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """A Service is gone, asks for nothing, or is not ours."""
         state = self._states.pop(key, None)
         if state is None:
@@ -318,7 +322,7 @@ class HonoredCondition:
         self._is_presence_complete = False
 
     def _begin(self, service: Service, planned: tuple[Condition, ...], revision: str, version: int) -> _HonoredState:
-        key, reason = key_of(service), planned_reason(planned)
+        key, reason = object_key_of(service), planned_reason(planned)
         self.forget(key)
         state = self._states[key] = _HonoredState(
             service=service,
@@ -415,7 +419,7 @@ class HonoredCondition:
         slices = self._cache.slices_of(*state.key)
         if self._tracker.is_stale(state.key, slices):
             return
-        newest = max((version_of(each.metadata.resource_version) or 0 for each in slices), default=0)
+        newest = max((parse_resource_version(each.metadata.resource_version) or 0 for each in slices), default=0)
         if state.has_deleted:
             # No object has the version of a deletion.
             newest = max(newest, self.slices_version)

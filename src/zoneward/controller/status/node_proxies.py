@@ -13,22 +13,30 @@ from random import Random
 from typing import Final, NoReturn
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.connection import Connection
-from zoneward.client.node_leases import LIVES, QUERY, RENEWED, Programmed, read
-from zoneward.client.reflector import Reflector, Timing
-from zoneward.client.resources import LEASES, Key, Lease
-from zoneward.client.store import Store
-from zoneward.client.unreadable import OnUnreadable
+from zoneward.client.list_pager import ListScope
+from zoneward.client.list_watch_decoder import UnreadableHandler
+from zoneward.client.object_store import ObjectStore
+from zoneward.client.reflector import Reflector, ReflectorRuntime, ReflectorSettings
+from zoneward.client.resources import LEASES
+from zoneward.client.transport_interface import ReadTransport
+from zoneward.kube.objects import Lease, ObjectKey
+from zoneward.kube.proxy_lease import (
+    LEASE_DURATION,
+    PROXY_LEASE_SELECTOR,
+    RENEW_INTERVAL,
+    ProgrammedReport,
+    parse_proxy_lease,
+)
 
-FIRST_RENEWAL: Final = 1.5 * RENEWED
+FIRST_RENEWAL: Final = 1.5 * RENEW_INTERVAL
 """Seconds within which a Lease that was there before us must be renewed. All live proxies do so."""
-COMMON_SILENCE: Final = 1.5 * RENEWED
+COMMON_SILENCE: Final = 1.5 * RENEW_INTERVAL
 """Seconds without a renewal of any Lease, after which the cause is not the single proxy."""
 ABSENT_AFTER: Final = 600.0
 """Seconds until proxies count as absent, since we began, or since we last saw one."""
 REFUSED_PAUSE: Final = 600.0
 """Seconds until Leases are requested again after a refusal."""
-_NOTHING_PROGRAMMED: Final = Programmed(-1, -1)
+_NOTHING_PROGRAMMED: Final = ProgrammedReport(-1, -1)
 
 
 class Presence(StrEnum):
@@ -46,17 +54,17 @@ class ProxyGroup:
     versions that all have, -1 where nothing is known of one; ``unable``: Services that some node could not program."""
 
     presence: Presence
-    nodes: Mapping[str, Programmed]
+    nodes: Mapping[str, ProgrammedReport]
     services: int = -1
     slices: int = -1
-    unable: frozenset[Key] = frozenset()
+    unable: frozenset[ObjectKey] = frozenset()
 
-    def behind(self, service: Key, services: int, slices: int) -> list[str]:
+    def behind(self, service: ObjectKey, services: int, slices: int) -> list[str]:
         """The nodes with a live proxy that lacks these versions of a Service or its slices, sorted."""
         return sorted(
             node
             for node, has in self.nodes.items()
-            if has.services < services or has.slices < slices or service in has.but
+            if has.services < services or has.slices < slices or service in has.excluded
         )
 
 
@@ -68,7 +76,7 @@ UNKNOWN_PROXIES: Final = ProxyGroup(Presence.UNKNOWN, {})
 class _Proxy:
     node: str
     proxy_name: str
-    programmed: Programmed
+    programmed: ProgrammedReport
     renewed: str | None
     seen: float
     """When we last saw a renewal, or first saw the Lease."""
@@ -85,10 +93,10 @@ class NodeProxies:
         *,
         has_node: Callable[[str], bool],
         clock: Callable[[], float],
-        on_unreadable: OnUnreadable = lambda _found: None,
+        on_unreadable: UnreadableHandler = lambda _found: None,
     ) -> None:
         self._has_node, self._clock = has_node, clock
-        self._proxies: dict[Key, _Proxy] = {}
+        self._proxies: dict[ObjectKey, _Proxy] = {}
         self._began: float | None = None
         """When all Leases were first listed."""
         self._last_renewal = clock()
@@ -97,7 +105,7 @@ class NodeProxies:
         """Until when the proxies are not to blame for a missing renewal."""
         self._last_present: dict[str, float] = {}
         """By proxy name, when there last were proxies."""
-        self.leases: Final = Store[Lease](self._change, listed=self._listed, on_unreadable=on_unreadable)
+        self.leases: Final = ObjectStore[Lease](self._change, on_listed=self._listed, on_unreadable=on_unreadable)
 
     def __len__(self) -> int:
         return len(self._proxies)
@@ -126,7 +134,7 @@ class NodeProxies:
     def _limit(self, proxy: _Proxy) -> float:
         if not proxy.has_renewed:
             return proxy.seen + FIRST_RENEWAL
-        return max(proxy.seen, self._excused) + LIVES
+        return max(proxy.seen, self._excused) + LEASE_DURATION
 
     def _group(self, name: str, members: Collection[_Proxy], now: float) -> ProxyGroup:
         nodes = {each.node: each.programmed for each in members if not each.is_dead}
@@ -143,18 +151,18 @@ class NodeProxies:
             nodes,
             services=min((each.services for each in nodes.values()), default=-1),
             slices=min((each.slices for each in nodes.values()), default=-1),
-            unable=frozenset(key for each in nodes.values() for key in each.but),
+            unable=frozenset(key for each in nodes.values() for key in each.excluded),
         )
 
     def _listed(self) -> None:
         if self._began is None:
             self._began = self._last_renewal = self._clock()
 
-    def _change(self, key: Key, _old: Lease | None, new: Lease | None) -> None:
+    def _change(self, key: ObjectKey, _old: Lease | None, new: Lease | None) -> None:
         if new is None:
             self._proxies.pop(key, None)
             return
-        report, renewed, now = read(new), new.spec.renew_time, self._clock()
+        report, renewed, now = parse_proxy_lease(new), new.spec.renew_time, self._clock()
         before = self._proxies.get(key)
         has_renewed = self._began is not None if before is None else before.has_renewed or renewed != before.renewed
         is_renewal = before is None or renewed != before.renewed
@@ -172,11 +180,11 @@ class NodeProxies:
 
 
 async def follow_node_proxies(
-    connection: Connection,
+    connection: ReadTransport,
     proxies: NodeProxies,
     *,
     namespace: str,
-    timing: Timing | None = None,
+    timing: ReflectorSettings | None = None,
     random: Random | None = None,
     on_watch_error: Callable[[CallFailed], None] = lambda _error: None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -192,11 +200,10 @@ async def follow_node_proxies(
             connection,
             LEASES,
             proxies.leases,
-            namespace=namespace,
-            query=QUERY,
-            timing=timing,
-            random=random,
-            on_trouble=watch_failed,
+            options=ListScope(namespace=namespace, label_selector=PROXY_LEASE_SELECTOR),
+            settings=timing,
+            runtime=ReflectorRuntime(random=random or Random()),
+            on_error=watch_failed,
         )
         try:
             await reflector.run()

@@ -28,9 +28,9 @@ from msgspec.structs import replace
 
 from zoneward.client.api_errors import ApiError, CallFailed, NotFound
 from zoneward.client.backoff import Backoff
-from zoneward.client.resources import EVENTS, SERVICES, Event, Key, key_of, version_of
-from zoneward.client.unreadable import Unreadable
-from zoneward.client.writer import Outcome, PatchForm, Writer, outcome_of
+from zoneward.client.list_watch_decoder import UnreadableObject
+from zoneward.client.resources import EVENTS, SERVICES, object_key_of
+from zoneward.client.writer import PatchType, WriteOutcome, Writer, write_outcome
 from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.controller.queue.work_queue import WorkQueue
 from zoneward.daemon.event_recorder import EventRecorder
@@ -39,7 +39,7 @@ from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube import names
 from zoneward.kube.names import DOMAIN
-from zoneward.kube.objects import Condition, Service, ServiceStatus
+from zoneward.kube.objects import Condition, Event, ObjectKey, Service, ServiceStatus, parse_resource_version
 from zoneward.routing.service_events import ServiceEvent
 
 OWN_CONDITION_TYPES: Final = (names.ACCEPTED_CONDITION, names.PROGRAMMED_CONDITION, names.HONORED_CONDITION)
@@ -53,7 +53,7 @@ LONGEST_PAUSE: Final = 600.0
 """Seconds, at most, until conditions are written again that somebody else removed, or that were refused."""
 MESSAGE_PERIOD: Final = 30.0
 """Seconds between two writes of a Service's conditions of which the second changes nothing but messages."""
-_OnError = Callable[[Key, CallFailed], None]
+_OnError = Callable[[ObjectKey, CallFailed], None]
 
 
 def own_conditions(service: Service) -> tuple[Condition, ...]:
@@ -189,13 +189,13 @@ class StatusWriter:
         self._now, self._sleep = now, sleep
         self._unexpected = UnexpectedErrorLog(log or SilentLog())
         self._clock = clock or asyncio.get_running_loop().time
-        self._queue = WorkQueue[Key](back_off=back_off or RequeueDelay(), clock=self._clock)
+        self._queue = WorkQueue[ObjectKey](back_off=back_off or RequeueDelay(), clock=self._clock)
         self._recorder = EventRecorder(controller=CONTROLLER, action=_ACTION, instance=instance, now=now)
-        self._services: dict[Key, _ServiceStatus] = {}
+        self._services: dict[ObjectKey, _ServiceStatus] = {}
         self._limiter = RateLimiter(per_second=self._rate.per_second, burst=self._rate.burst, now=self._clock())
         self._nothing_waits = asyncio.Event()
         self._nothing_waits.set()
-        self._waiting: set[Key] = set()
+        self._waiting: set[ObjectKey] = set()
         self._discarded = 0
         self._written_at: dict[str, float] = {}
         """By a Service's uid, when its conditions were last written, the oldest first, in the last message period."""
@@ -227,17 +227,17 @@ class StatusWriter:
         existing, status = own_conditions(service), self._status_of(service)
         if status is None:
             # What waits for an earlier Service of this name cannot be reported any more.
-            self.forget(key_of(service))
+            self.forget(object_key_of(service))
             if not events and are_equal(existing, conditions):
                 return
-            status = self._services[key_of(service)] = _ServiceStatus(service, reported=existing)
+            status = self._services[object_key_of(service)] = _ServiceStatus(service, reported=existing)
         status.service = service
         for event in events:
             self._add_event(status, self._recorder.record(service, event))
         self._set_wanted(status, existing, conditions)
-        self._enqueue_or_forget(key_of(service), status)
+        self._enqueue_or_forget(object_key_of(service), status)
 
-    def report_unreadable(self, found: Unreadable) -> None:
+    def report_unreadable(self, found: UnreadableObject) -> None:
         """Write an Event about an object of any kind that cannot be read."""
         about = reference_to(found)
         # No Service has a key like that.
@@ -247,7 +247,7 @@ class StatusWriter:
         self._add_event(status, self._recorder.record(about, event, **involved_kind(found)))
         self._enqueue_or_forget(key, status)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """A Service is gone: nothing can be reported about it any more."""
         if self._services.pop(key, None) is not None:
             self._remove_waiting(key)
@@ -259,7 +259,7 @@ class StatusWriter:
         self._nothing_waits.set()
 
     def _status_of(self, service: Service) -> _ServiceStatus | None:
-        status = self._services.get(key_of(service))
+        status = self._services.get(object_key_of(service))
         if status is None or status.service.metadata.uid != service.metadata.uid:
             return None
         return status
@@ -279,7 +279,7 @@ class StatusWriter:
         self, status: _ServiceStatus, existing: tuple[Condition, ...], conditions: tuple[Condition, ...]
     ) -> None:
         previous = status.reported
-        version = version_of(status.service.metadata.resource_version)
+        version = parse_resource_version(status.service.metadata.resource_version)
         is_current = version is None or version >= status.version
         if not is_current and status.written is not None:
             existing = status.written
@@ -304,7 +304,7 @@ class StatusWriter:
         backoff = Backoff(initial=2.0, cap=LONGEST_PAUSE)
         status.not_before = self._clock() + (0.0 if status.removals == 1 else backoff.delay(status.removals))
 
-    def _enqueue_or_forget(self, key: Key, status: _ServiceStatus) -> None:
+    def _enqueue_or_forget(self, key: ObjectKey, status: _ServiceStatus) -> None:
         if status.is_waiting:
             self._waiting.add(key)
             self._nothing_waits.clear()
@@ -314,13 +314,13 @@ class StatusWriter:
                 self._queue.wake(key)
             return
         self._remove_waiting(key)
-        version = version_of(status.service.metadata.resource_version)
+        version = parse_resource_version(status.service.metadata.resource_version)
         is_done = not status.removals and status.refused is None
         if is_done and (version is None or version >= status.version):
             # The Service has all of it.
             del self._services[key]
 
-    def _remove_waiting(self, key: Key) -> None:
+    def _remove_waiting(self, key: ObjectKey) -> None:
         self._waiting.discard(key)
         if not self._waiting:
             self._nothing_waits.set()
@@ -392,15 +392,15 @@ class StatusWriter:
             try:
                 await self._write_event(event)
             except CallFailed as error:
-                outcome = outcome_of(error)
-                if event.series is not None and outcome is Outcome.MISSING:
+                outcome = write_outcome(error)
+                if event.series is not None and outcome is WriteOutcome.MISSING:
                     # Events live for an hour; a series may be longer.
                     renewed = self._recorder.renewed(event)
-                elif outcome in (Outcome.REFUSED, Outcome.MISSING, Outcome.TERMINATING):
+                elif outcome in (WriteOutcome.REFUSED, WriteOutcome.MISSING, WriteOutcome.TERMINATING):
                     self._discarded += 1
-                    self._on_error(key_of(status.service), error)
+                    self._on_error(object_key_of(status.service), error)
                 # No other Event has this name: where it exists, the answer to our write was lost.
-                elif outcome is not Outcome.EXISTS:
+                elif outcome is not WriteOutcome.EXISTS:
                     raise
             if status.events and status.events[0] is event:
                 status.events.popleft()
@@ -424,30 +424,30 @@ class StatusWriter:
         wanted, status.refused = status.wanted, None
         if wanted is None:
             return 0.0
-        key, uid = key_of(status.service), status.service.metadata.uid
+        key, uid = object_key_of(status.service), status.service.metadata.uid
         namespace, name = key
         change = status_patch(uid, wanted)
         status.in_flight = wanted
         try:
             metadata = await self._writer.patch(
-                SERVICES, change, namespace=namespace, name=name, form=PatchForm.STRATEGIC, subresource="status"
+                SERVICES, change, namespace=namespace, name=name, form=PatchType.STRATEGIC, subresource="status"
             )
         except NotFound:
             status.wanted = None
             return 0.0
         except CallFailed as error:
-            outcome = outcome_of(error)
-            if outcome is Outcome.UNKNOWN:
+            outcome = write_outcome(error)
+            if outcome is WriteOutcome.UNKNOWN:
                 status.written = None
                 self._record_write(uid)
-            if outcome is not Outcome.REFUSED:
+            if outcome is not WriteOutcome.REFUSED:
                 raise
             self._on_error(key, error)
             return self._refuse(status, wanted)
         finally:
             status.in_flight = None
         self._record_write(uid)
-        status.written, status.version = wanted, version_of(metadata.resource_version) or 0
+        status.written, status.version = wanted, parse_resource_version(metadata.resource_version) or 0
         if status.wanted is wanted:
             status.wanted = None
         return max(0.0, self._pause(status))

@@ -12,7 +12,7 @@ messages are updated when the Service is decided the next time.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from zoneward.client.resources import Key
+from zoneward.kube.objects import ObjectKey
 from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.allocation import Allocation
@@ -67,8 +67,12 @@ def summarize(decision: Decision, *, shared_addresses: int = 0, has_zoneless: bo
 
 
 def services_to_requeue(
-    services: Iterable[tuple[Key, Iterable[DecisionSummary]]], *, old: Demand, new: Demand, configuration: Configuration
-) -> list[Key]:
+    services: Iterable[tuple[ObjectKey, Iterable[DecisionSummary]]],
+    *,
+    old: Demand,
+    new: Demand,
+    configuration: Configuration,
+) -> list[ObjectKey]:
     """The Services for which the decision of some address family may differ."""
     if _inputs(old) == _inputs(new):
         return []

@@ -8,8 +8,8 @@ annotation. Where a server's versions are not numbers the generation is compared
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from zoneward.client.resources import Key, key_of, owner_of, version_of
-from zoneward.kube.objects import EndpointSlice
+from zoneward.client.resources import object_key_of, owning_service_key
+from zoneward.kube.objects import EndpointSlice, ObjectKey, parse_resource_version
 
 _Change = tuple[EndpointSlice | None, EndpointSlice | None]
 
@@ -30,7 +30,7 @@ class ExpectedSlice:
 class SliceChange:
     """A change of a slice in the cache: the slice's Services, and whether it is anything but our own write."""
 
-    services: frozenset[Key]
+    services: frozenset[ObjectKey]
     is_news: bool
 
 
@@ -42,38 +42,38 @@ class EndpointSliceTracker:
     """
 
     def __init__(self) -> None:
-        self._expected: dict[Key, dict[str, ExpectedSlice]] = {}
-        self._changes_during_write: dict[Key, list[_Change]] = {}
+        self._expected: dict[ObjectKey, dict[str, ExpectedSlice]] = {}
+        self._changes_during_write: dict[ObjectKey, list[_Change]] = {}
         """By the key of a slice that is being written, its changes in the cache since the write started."""
 
     # --- what was written ---------------------------------------------------------------------------------------------
 
     def write_started(self, slice_: EndpointSlice) -> None:
         """A write of a slice was sent. Its event may arrive before its answer, and cannot be told from others then."""
-        self._changes_during_write[key_of(slice_)] = []
+        self._changes_during_write[object_key_of(slice_)] = []
 
-    def write_answered(self, slice_: EndpointSlice) -> frozenset[Key]:
+    def write_answered(self, slice_: EndpointSlice) -> frozenset[ObjectKey]:
         """The write was answered or failed, and `written` or `deletion_expected` was called. Returns the Services of
         slices that somebody else changed meanwhile."""
-        changes = self._changes_during_write.pop(key_of(slice_), ())
+        changes = self._changes_during_write.pop(object_key_of(slice_), ())
         observed = [self.observe(old, new) for old, new in changes]
         return frozenset(service for each in observed if each.is_news for service in each.services)
 
     def written(self, answer: EndpointSlice, *, replaced: str | None = None) -> None:
         """A slice was created or updated, and the server answered with this."""
-        service, metadata = owner_of(answer), answer.metadata
+        service, metadata = owning_service_key(answer), answer.metadata
         if service is not None:
             expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, replaced)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
     def deletion_expected(self, slice_: EndpointSlice) -> None:
         """A slice was deleted, or the server no longer had it."""
-        service, metadata = owner_of(slice_), slice_.metadata
+        service, metadata = owning_service_key(slice_), slice_.metadata
         if service is not None:
             expected = ExpectedSlice(metadata.name, metadata.resource_version, metadata.generation, is_deleted=True)
             self._expected.setdefault(service, {})[metadata.uid] = expected
 
-    def read(self, service: Key, fresh: Iterable[EndpointSlice], cached: Iterable[EndpointSlice]) -> None:
+    def read(self, service: ObjectKey, fresh: Iterable[EndpointSlice], cached: Iterable[EndpointSlice]) -> None:
         """The server has these slices of a Service: the cache has to catch up with them.
 
         Earlier expectations are dropped: a slice that somebody else deleted before the cache ever saw it would never
@@ -89,7 +89,7 @@ class EndpointSliceTracker:
             if each.metadata.uid not in present:
                 self.deletion_expected(each)
 
-    def forget(self, service: Key) -> None:
+    def forget(self, service: ObjectKey) -> None:
         """A Service is gone: drop what was expected of its slices."""
         self._expected.pop(service, None)
 
@@ -103,14 +103,14 @@ class EndpointSliceTracker:
         """
         changed = new if new is not None else old
         assert changed is not None
-        changes = self._changes_during_write.get(key_of(changed))
+        changes = self._changes_during_write.get(object_key_of(changed))
         if changes is not None:
             changes.append((old, new))
             return SliceChange(_owners(old, new), is_news=False)
         owners = _owners(old, new)
         # A slice that was recreated under its name, or moved to another Service, is gone for its old Service.
         is_gone = old is not None and (
-            new is None or new.metadata.uid != old.metadata.uid or owner_of(new) != owner_of(old)
+            new is None or new.metadata.uid != old.metadata.uid or owning_service_key(new) != owning_service_key(old)
         )
         # Nothing is expected of what another process wrote, as before a restart: we did not delete it.
         is_news = is_gone and old is not None and not (self.has(old) and self.deleted(old))
@@ -130,7 +130,7 @@ class EndpointSliceTracker:
         expected = self._find(slice_)
         if expected is None:
             return True
-        service = owner_of(slice_)
+        service = owning_service_key(slice_)
         assert service is not None
         slices = self._expected[service]
         del slices[slice_.metadata.uid]
@@ -138,7 +138,7 @@ class EndpointSliceTracker:
             del self._expected[service]
         return expected.is_deleted
 
-    def is_stale(self, service: Key, cached: Collection[EndpointSlice]) -> bool:
+    def is_stale(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> bool:
         """Whether the cache, with these slices of a Service, lags behind our writes.
 
         ``cached`` are all slices, whoever manages them: one whose manager somebody changed is not missing.
@@ -146,11 +146,11 @@ class EndpointSliceTracker:
         slices = self._expected.get(service)
         return slices is not None and any(True for _ in _behind(slices, cached))
 
-    def awaited(self, service: Key, cached: Collection[EndpointSlice]) -> list[str]:
+    def awaited(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> list[str]:
         """The names of the slices that the cache lags behind with."""
         return sorted(each.name for each in _behind(self._expected.get(service, {}), cached))
 
-    def drop_seen_deletions(self, service: Key, cached: Collection[EndpointSlice]) -> None:
+    def drop_seen_deletions(self, service: ObjectKey, cached: Collection[EndpointSlice]) -> None:
         """Forget deletions that the cache saw before the server's answer arrived."""
         slices = self._expected.get(service, {})
         present = {each.metadata.uid for each in cached}
@@ -164,7 +164,7 @@ class EndpointSliceTracker:
         return sum(map(len, self._expected.values()))
 
     def _find(self, slice_: EndpointSlice) -> ExpectedSlice | None:
-        service = owner_of(slice_)
+        service = owning_service_key(slice_)
         return self._expected.get(service, {}).get(slice_.metadata.uid) if service is not None else None
 
 
@@ -185,7 +185,7 @@ def _is_earlier(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
     """Whether the cache has not seen a write. In doubt it has: waiting costs time, and a conflict reveals the
     mistake."""
     version = slice_.metadata.resource_version
-    number, other = version_of(version), version_of(expected.version)
+    number, other = parse_resource_version(version), parse_resource_version(expected.version)
     if number is not None and other is not None:
         return number < other
     if version is not None and version == expected.replaced:
@@ -197,7 +197,7 @@ def _is_earlier(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
 def _is_later(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
     """Whether somebody changed a slice after us. In doubt somebody did: a sync without writes costs little."""
     version = slice_.metadata.resource_version
-    number, other = version_of(version), version_of(expected.version)
+    number, other = parse_resource_version(version), parse_resource_version(expected.version)
     if number is not None and other is not None:
         return number > other
     if version is not None and expected.version is not None:
@@ -206,5 +206,5 @@ def _is_later(slice_: EndpointSlice, expected: ExpectedSlice) -> bool:
     return generation is None or expected.generation is None or generation > expected.generation
 
 
-def _owners(old: EndpointSlice | None, new: EndpointSlice | None) -> frozenset[Key]:
-    return frozenset(owner for each in (old, new) if each is not None and (owner := owner_of(each)))
+def _owners(old: EndpointSlice | None, new: EndpointSlice | None) -> frozenset[ObjectKey]:
+    return frozenset(owner for each in (old, new) if each is not None and (owner := owning_service_key(each)))

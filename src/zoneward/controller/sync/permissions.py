@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from zoneward.client.api_errors import ApiError, Forbidden, NotFound
-from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, Place
-from zoneward.client.writer import Sender
-from zoneward.kube.readable_json import FAILURES, decode
+from zoneward.client.resources import ENDPOINTS, EVENTS, SERVICES, SLICES, ApiResource
+from zoneward.client.transport_interface import WriteTransport
+from zoneward.kube.json_documents import DECODE_ERRORS, decode_json
 
-Permission = tuple[str, Place[Any]] | tuple[str, Place[Any], str]
+Permission = tuple[str, ApiResource[Any]] | tuple[str, ApiResource[Any], str]
 """An HTTP method, the kind that it is for, and maybe a subresource (``status``)."""
 REQUIRED_PERMISSIONS: Final[tuple[Permission, ...]] = (
     *((method, SLICES) for method in ("POST", "PUT", "DELETE")),
@@ -36,7 +36,7 @@ class _SubjectAccessReview(msgspec.Struct, frozen=True, gc=False):
     status: _ReviewStatus = _ReviewStatus()
 
 
-async def check_permissions(connection: Sender, permissions: Iterable[Permission], *, namespace: str) -> None:
+async def check_permissions(connection: WriteTransport, permissions: Iterable[Permission], *, namespace: str) -> None:
     """Raises Forbidden for the first missing permission, as the server would; CallFailed where the check fails.
 
     Where the server has no such API, or does not let us use it, the writes themselves will show.
@@ -49,7 +49,7 @@ async def check_permissions(connection: Sender, permissions: Iterable[Permission
             raise Forbidden(403, "Forbidden", "", method=method, path=path)
 
 
-async def _is_allowed(connection: Sender, permission: Permission, namespace: str) -> bool:
+async def _is_allowed(connection: WriteTransport, permission: Permission, namespace: str) -> bool:
     method, place, *rest = permission
     attributes = {"namespace": namespace, "verb": _VERBS[method], "group": place.group, "resource": place.plural}
     if rest:
@@ -61,8 +61,8 @@ async def _is_allowed(connection: Sender, permission: Permission, namespace: str
     }
     try:
         body = await connection.send("POST", _PATH, msgspec.json.encode(review), idempotent=True)
-        return decode(body, _SubjectAccessReview).status.allowed
-    except (NotFound, Forbidden, *FAILURES):
+        return decode_json(body, _SubjectAccessReview).status.allowed
+    except (NotFound, Forbidden, *DECODE_ERRORS):
         return True
     except ApiError as error:
         if error.status == 405:

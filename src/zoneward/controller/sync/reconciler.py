@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zoneward.client.api_errors import CallFailed
-from zoneward.client.cache import Cache
-from zoneward.client.listing import list_all
-from zoneward.client.resources import SERVICES, SLICES, Key, service_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.list_pager import ListScope, list_all
+from zoneward.client.resources import SERVICES, SLICES, service_key_of
 from zoneward.controller.context import ControllerContext
 from zoneward.controller.handover.conflict_detector import (
     ConflictDetector,
@@ -34,9 +34,9 @@ from zoneward.controller.sync.slice_writer import (
     ordered_writes,
 )
 from zoneward.controller.sync_counts import Operation
-from zoneward.kube.adoption import Course, course_of, selector_of
+from zoneward.kube.adoption_marks import AdoptionAction, adoption_action, effective_selector
 from zoneward.kube.names import SERVICE_NAME_LABEL
-from zoneward.kube.objects import EndpointSlice, Service
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service
 from zoneward.routing.service_events import ServiceEvent
 from zoneward.slices.existing import is_owned
 from zoneward.slices.plan import ServicePlan
@@ -64,8 +64,8 @@ class ServiceReconciler:
         self,
         context: ControllerContext,
         *,
-        cache: Cache,
-        queue: WorkQueue[Key],
+        cache: InformerCache,
+        queue: WorkQueue[ObjectKey],
         states: ServiceStates,
         tracker: EndpointSliceTracker,
         conflicts: ConflictDetector,
@@ -81,11 +81,11 @@ class ServiceReconciler:
         self._slice_writer = SliceWriter(
             context.writer, tracker=tracker, metrics=context.metrics, on_news=queue.add_all
         )
-        self._unreported_events: dict[Key, tuple[ServiceEvent, ...]] = {}
-        self._orphaned: set[Key] = set()
+        self._unreported_events: dict[ObjectKey, tuple[ServiceEvent, ...]] = {}
+        self._orphaned: set[ObjectKey] = set()
         self._clock = asyncio.get_running_loop().time
 
-    async def reconcile(self, item: WorkItem[Key]) -> ReconcileResult:
+    async def reconcile(self, item: WorkItem[ObjectKey]) -> ReconcileResult:
         """Make the slices of a Service what they should be. OUTDATED also where the cache has not seen our own writes
         yet."""
         key = item.key
@@ -107,23 +107,23 @@ class ServiceReconciler:
         if service is None:
             return await self._remove(key, slices)
         course = self.course(service, slices)
-        if course is Course.SERVE:
+        if course is AdoptionAction.SERVE:
             return await self._serve(key, service, slices)
         self._leave(key, service, course)
         return _NOTHING_TO_WRITE
 
-    def course(self, service: Service, slices: Iterable[EndpointSlice]) -> Course:
+    def course(self, service: Service, slices: Iterable[EndpointSlice]) -> AdoptionAction:
         """What to do about a Service with these slices."""
         has_own = any(is_own(each, self._configuration) for each in slices)
         if self._mode is Mode.ONLY_MARKED:
-            course = course_of(service, has_own=has_own)
-            if course is Course.ORPHANED and not any(self._is_permanent(service, each) for each in slices):
+            course = adoption_action(service, has_own=has_own)
+            if course is AdoptionAction.ORPHANED and not any(self._is_permanent(service, each) for each in slices):
                 # The slices are of an earlier Service of this name, or are being deleted.
-                return Course.LEAVE
+                return AdoptionAction.LEAVE
             return course
         if service.spec.type == "ExternalName":
-            return Course.SERVE if has_own else Course.LEAVE
-        return Course.SERVE if selector_of(service) else Course.LEAVE
+            return AdoptionAction.SERVE if has_own else AdoptionAction.LEAVE
+        return AdoptionAction.SERVE if effective_selector(service) else AdoptionAction.LEAVE
 
     def _is_permanent(self, service: Service, each: EndpointSlice) -> bool:
         """Whether a slice is ours, belongs to this very Service, and is not being deleted."""
@@ -137,7 +137,7 @@ class ServiceReconciler:
 
     # --- a Service that is ours ---------------------------------------------------------------------------------------
 
-    async def _serve(self, key: Key, service: Service, slices: Sequence[EndpointSlice]) -> ReconcileResult:
+    async def _serve(self, key: ObjectKey, service: Service, slices: Sequence[EndpointSlice]) -> ReconcileResult:
         taken = ExistingSliceNames(self._cache, key[0])
         reported = service if self._status_writer is None else self._status_writer.as_reported(service)
         plan = self._states.plan(key, reported, taken=taken)
@@ -182,13 +182,13 @@ class ServiceReconciler:
 
     # --- a Service that the built-in controller writes too ------------------------------------------------------------
 
-    def _conflict_verdict(self, key: Key, plan: ServicePlan) -> ConflictVerdict:
+    def _conflict_verdict(self, key: ObjectKey, plan: ServicePlan) -> ConflictVerdict:
         replaced = (each for family in plan.families for each in family.replaced)
         if any(is_built_in(each, self._configuration) for each in (*replaced, *plan.surplus)):
             return self._conflicts.found_slices(key, now=self._clock())
         return ConflictVerdict.DELETE
 
-    def _start_to_yield(self, key: Key, service: Service) -> None:
+    def _start_to_yield(self, key: ObjectKey, service: Service) -> None:
         self._metrics.forget_service(key)
         if self._honored is not None:
             self._honored.forget(key)
@@ -198,7 +198,7 @@ class ServiceReconciler:
             # Our conditions describe our own slices only.
             self._status_writer.report(service, conditions=(), events=[CONTESTED])
 
-    async def _yield(self, key: Key, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> ReconcileResult:
+    async def _yield(self, key: ObjectKey, plan: ServicePlan, slices: Sequence[EndpointSlice]) -> ReconcileResult:
         """Write nothing, but delete our slices once those of the built-in controller list all that ours list."""
         found, now = slices_of_contested(plan, slices, configuration=self._configuration), self._clock()
         if found.is_gone:
@@ -213,7 +213,7 @@ class ServiceReconciler:
         self._endpoints.add(key, trigger_time=trigger_time)
         return await self._slice_writer.write(key, _deletions(found.doubles))
 
-    def _reclaim(self, keys: Sequence[Key], now: float) -> None:
+    def _reclaim(self, keys: Sequence[ObjectKey], now: float) -> None:
         self._conflicts.reclaim(keys, now=now)
         for key in keys:
             self._log.info("the built-in controller is quiet: a Service is ours again", service="/".join(key))
@@ -221,25 +221,29 @@ class ServiceReconciler:
 
     # --- a Service that is not ours, or is gone -----------------------------------------------------------------------
 
-    def _leave(self, key: Key, service: Service, course: Course) -> None:
+    def _leave(self, key: ObjectKey, service: Service, course: AdoptionAction) -> None:
         was_orphaned = key in self._orphaned
         self._forget(key)
         name = "/".join(key)
-        if course is Course.ORPHANED:
+        if course is AdoptionAction.ORPHANED:
             self._orphaned.add(key)
             if not was_orphaned:
                 message = "a Service has lost its mark and has no selector: nobody keeps its slices current"
                 self._log.warning(message, service=name)
-        elif course is Course.RELEASE:
+        elif course is AdoptionAction.RELEASE:
             self._releases.start(key)
-        elif course is Course.BROKEN:
+        elif course is AdoptionAction.BROKEN:
             self._log.warning("a Service is marked as adopted, and its mark has no selector", service=name)
-        if self._status_writer is not None and self._leading.is_set() and course in (Course.LEAVE, Course.ORPHANED):
+        if (
+            self._status_writer is not None
+            and self._leading.is_set()
+            and course in (AdoptionAction.LEAVE, AdoptionAction.ORPHANED)
+        ):
             # A Service that was ours has our conditions until this is reported.
-            is_new = course is Course.ORPHANED and own_conditions(service) and not was_orphaned
+            is_new = course is AdoptionAction.ORPHANED and own_conditions(service) and not was_orphaned
             self._status_writer.report(service, conditions=(), events=[ORPHANED] if is_new else [])
 
-    async def _remove(self, key: Key, slices: Iterable[EndpointSlice]) -> ReconcileResult:
+    async def _remove(self, key: ObjectKey, slices: Iterable[EndpointSlice]) -> ReconcileResult:
         """A Service is gone: delete our slices, though the garbage collector may do so too."""
         self._forget(key)
         if self._status_writer is not None:
@@ -252,17 +256,19 @@ class ServiceReconciler:
             self._tracker.forget(key)
         return result
 
-    async def _reason_to_keep(self, key: Key) -> CallFailed | None:
+    async def _reason_to_keep(self, key: ObjectKey) -> CallFailed | None:
         """Why a Service must not be taken for deleted: where the watch of Services has broken off, its slices may
         arrive before the Service."""
         try:
-            found = await list_all(self._connection, SERVICES, namespace=key[0], fields=f"metadata.name={key[1]}")
+            found = await list_all(
+                self._connection, SERVICES, ListScope(namespace=key[0], field_selector=f"metadata.name={key[1]}")
+            )
         except CallFailed as error:
             self._metrics.record_api_error(error, kind=SERVICES.plural)
             return error
         return CallFailed("the Service is there, and the cache does not know it yet", sent=False) if found else None
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: ObjectKey) -> None:
         self._states.forget(key)
         self._conflicts.forget(key)
         self._endpoints.add(key)
@@ -272,7 +278,7 @@ class ServiceReconciler:
         if self._honored is not None:
             self._honored.forget(key)
 
-    async def _read_from_server(self, key: Key) -> None:
+    async def _read_from_server(self, key: ObjectKey) -> None:
         """The cache did not show our writes in time. From now on it has to catch up with what the server has."""
         cached = self._cache.slices_of(*key)
         awaited = self._tracker.awaited(key, cached)
@@ -280,8 +286,8 @@ class ServiceReconciler:
             "the cache did not show our own writes in time", service="/".join(key), slices=", ".join(awaited)
         )
         labels = f"{SERVICE_NAME_LABEL}={key[1]}"
-        found = await list_all(self._connection, SLICES, namespace=key[0], labels=labels)
-        fresh = [each for each in found if service_of(each) == key]
+        found = await list_all(self._connection, SLICES, ListScope(namespace=key[0], label_selector=labels))
+        fresh = [each for each in found if service_key_of(each) == key]
         self._tracker.read(key, fresh, self._cache.slices_of(*key))
 
 

@@ -9,12 +9,12 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zoneward.client.cache import Cache
-from zoneward.client.resources import Key, LiveNode, LivePod, key_of, service_of
+from zoneward.client.informer_cache import InformerCache
+from zoneward.client.resources import LiveNode, LivePod, object_key_of, service_key_of
 from zoneward.controller.sync.demand_impact import DecisionSummary, services_to_requeue, summarize
-from zoneward.kube.adoption import selector_of, with_selector
+from zoneward.kube.adoption_marks import effective_selector, with_effective_selector
 from zoneward.kube.names import MANAGED_BY_LABEL
-from zoneward.kube.objects import EndpointSlice, Service, zone_of
+from zoneward.kube.objects import EndpointSlice, ObjectKey, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, changes_demand, compute_demand
@@ -28,7 +28,7 @@ class _ServiceState:
     """A Service, and the Pods and slices that changed since its last plan."""
 
     service: ServicePlanner
-    pods: dict[Key, LivePod | None] = field(default_factory=dict)
+    pods: dict[ObjectKey, LivePod | None] = field(default_factory=dict)
     slices: dict[str, EndpointSlice | None] = field(default_factory=dict)
 
 
@@ -36,7 +36,7 @@ class _ServiceState:
 class ExistingSliceNames:
     """The names that EndpointSlices of one namespace have at the moment."""
 
-    cache: Cache
+    cache: InformerCache
     namespace: str
 
     def __contains__(self, name: object) -> bool:
@@ -49,11 +49,11 @@ class ExistingSliceNames:
 class ServiceStates:
     """The `..._changed` methods take the changes of a cache, as its handlers get them; `plan` plans a Service."""
 
-    def __init__(self, cache: Cache, *, configuration: Configuration) -> None:
+    def __init__(self, cache: InformerCache, *, configuration: Configuration) -> None:
         self._cache, self._configuration = cache, configuration
         self.trigger_times: Final = TriggerTimeTracker()
-        self._states: dict[Key, _ServiceState] = {}
-        self._summaries: dict[Key, tuple[DecisionSummary, ...]] = {}
+        self._states: dict[ObjectKey, _ServiceState] = {}
+        self._summaries: dict[ObjectKey, tuple[DecisionSummary, ...]] = {}
         self._zones_changed = self._demand_changed = False
         self._cluster_state = self._make_cluster_state({}, None)
 
@@ -66,11 +66,11 @@ class ServiceStates:
     def service_changed(self, old: Service | None, new: Service | None) -> None:
         """A Service with another selector, or a new one of the same name, is planned afresh."""
         if old is not None and (
-            new is None or new.metadata.uid != old.metadata.uid or selector_of(new) != selector_of(old)
+            new is None or new.metadata.uid != old.metadata.uid or effective_selector(new) != effective_selector(old)
         ):
-            self._states.pop(key_of(old), None)
+            self._states.pop(object_key_of(old), None)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self.trigger_times.forget(key_of(old))
+            self.trigger_times.forget(object_key_of(old))
 
     def pod_changed(self, old: LivePod | None, new: LivePod | None) -> None:
         old_services = [] if old is None else self._cache.service_keys_of(old)
@@ -80,7 +80,7 @@ class ServiceStates:
             new_services = [] if new is None else self._cache.service_keys_of(new)
         pod = new if new is not None else old
         assert pod is not None
-        key = key_of(pod)
+        key = object_key_of(pod)
         for service in old_services:
             self._record_pod(service, key, None)
         for service in new_services:
@@ -89,26 +89,26 @@ class ServiceStates:
     def slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for each, exists in ((old, False), (new, True)):
             if each is not None:
-                state = self._states.get(service_of(each))
+                state = self._states.get(service_key_of(each))
                 if state is not None:
                     state.slices[each.metadata.name] = each if exists else None
 
     def node_changed(self, old: LiveNode | None, new: LiveNode | None) -> bool:
         """Returns whether `refresh_nodes` has something to do."""
-        if (old is None) != (new is None) or (old and new and zone_of(old) != zone_of(new)):
+        if (old is None) != (new is None) or (old and new and node_zone(old) != node_zone(new)):
             self._zones_changed = True
         if changes_demand(old, new):
             self._demand_changed = True
         return self._zones_changed or self._demand_changed
 
-    def _record_pod(self, service: Key, pod: Key, now: LivePod | None) -> None:
+    def _record_pod(self, service: ObjectKey, pod: ObjectKey, now: LivePod | None) -> None:
         state = self._states.get(service)
         if state is not None:
             state.pods[pod] = now
 
     # --- what all share -----------------------------------------------------------------------------------------------
 
-    def refresh_nodes(self) -> list[Key]:
+    def refresh_nodes(self) -> list[ObjectKey]:
         """Apply the changes of Nodes. Returns the Services whose decisions may differ now.
 
         It does not return Services with Pods on such a Node: `zoneward.client.affected_services` returns those.
@@ -118,7 +118,7 @@ class ServiceStates:
         before = self._cluster_state
         zones = before.node_zones
         if self._zones_changed:
-            zones = {node.metadata.name: zone_of(node) for node in self._cache.nodes}
+            zones = {node.metadata.name: node_zone(node) for node in self._cache.nodes}
         self._cluster_state = self._make_cluster_state(zones, None if self._demand_changed else before.demand)
         self._zones_changed = self._demand_changed = False
         if bool(before.node_zones) != bool(zones):
@@ -142,12 +142,12 @@ class ServiceStates:
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
-    def plan(self, key: Key, service: Service, *, taken: Container[str]) -> ServicePlan:
+    def plan(self, key: ObjectKey, service: Service, *, taken: Container[str]) -> ServicePlan:
         """Plan a Service of the cache as it is now. ``service``: as in the cache, maybe with other conditions.
 
         The plan does not change until the next one of this Service. Call `refresh_nodes` before.
         """
-        service = with_selector(service)
+        service = with_effective_selector(service)
         state = self._states.get(key)
         if state is None:
             state = self._states[key] = self._begin(key, service)
@@ -159,15 +159,15 @@ class ServiceStates:
         )
         return plan
 
-    def ready_endpoints(self, key: Key) -> int:
+    def ready_endpoints(self, key: ObjectKey) -> int:
         """The ready endpoints of the last plan, in the address family with the fewest; 0 without a plan."""
         return min((each.endpoints for each in self._summaries.get(key, ())), default=0)
 
-    def plan_afresh(self, key: Key) -> None:
+    def plan_afresh(self, key: ObjectKey) -> None:
         """Plan a Service from the cache alone the next time, in case that what is kept of it is wrong."""
         self._states.pop(key, None)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """A Service is gone, or is not ours."""
         self._states.pop(key, None)
         self._summaries.pop(key, None)
@@ -178,7 +178,7 @@ class ServiceStates:
         for key in {*self._states, *self._summaries}:
             self.forget(key)
 
-    def _begin(self, key: Key, service: Service) -> _ServiceState:
+    def _begin(self, key: ObjectKey, service: Service) -> _ServiceState:
         # Sorted by name, as an API server lists them: equal clusters give equal plans.
         pods = sorted(self._cache.pods_of(*key), key=_name)
         slices = sorted(self._cache.slices_of(*key), key=_name)
@@ -187,7 +187,7 @@ class ServiceStates:
         self.trigger_times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
         return _ServiceState(ServicePlanner(service, self._cluster_state, pods=pods, slices=slices))
 
-    def _apply_changes(self, key: Key, state: _ServiceState, service: Service) -> None:
+    def _apply_changes(self, key: ObjectKey, state: _ServiceState, service: Service) -> None:
         state.service.update_cluster(self._cluster_state)
         state.service.update_service(service)
         for pod_key, pod in state.pods.items():
@@ -247,10 +247,10 @@ class TriggerTimeTracker:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Key, _TriggerTimes] = {}
+        self._known: dict[ObjectKey, _TriggerTimes] = {}
 
     def observe(
-        self, service: Key, *, created: str | None, pods: Mapping[str, str | None], has_slices: bool = False
+        self, service: ObjectKey, *, created: str | None, pods: Mapping[str, str | None], has_slices: bool = False
     ) -> None:
         """All Pods of a Service, by name, with the time at which their readiness changed, or None.
 
@@ -265,7 +265,7 @@ class TriggerTimeTracker:
         gone = known.pods.keys() - pods.keys()
         self.changed(service, created=created, pods={**dict.fromkeys(gone), **pods})
 
-    def changed(self, service: Key, *, created: str | None, pods: Mapping[str, str | None]) -> None:
+    def changed(self, service: ObjectKey, *, created: str | None, pods: Mapping[str, str | None]) -> None:
         """The Pods of a Service that changed since the last call, and no others; None for one that is gone.
 
         Raises KeyError for a Service without `observe`.
@@ -288,17 +288,17 @@ class TriggerTimeTracker:
             times.append(known.pending)
         known.pending = min(times, default=None)
 
-    def time(self, service: Key) -> str | None:
+    def time(self, service: ObjectKey) -> str | None:
         """The annotation's value for slices that are written now; None: they have no such annotation."""
         known = self._known.get(service)
         return None if known is None else known.pending
 
-    def written(self, service: Key) -> None:
+    def written(self, service: ObjectKey) -> None:
         """The slices are written, with all changes that were seen."""
         if (known := self._known.get(service)) is not None:
             known.pending = None
 
-    def forget(self, service: Key) -> None:
+    def forget(self, service: ObjectKey) -> None:
         """A Service is gone. Another one may take its name."""
         self._known.pop(service, None)
 

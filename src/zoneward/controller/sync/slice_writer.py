@@ -19,12 +19,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from zoneward.client.api_errors import CallFailed, NotFound
-from zoneward.client.resources import SLICES, Key, service_of
-from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
+from zoneward.client.resources import SLICES, service_key_of
+from zoneward.client.writer import WriteOutcome, Writer, WritesSuspended, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.sync.endpointslice_tracker import EndpointSliceTracker
 from zoneward.controller.sync_counts import Operation
-from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, identity
+from zoneward.kube.objects import Endpoint, EndpointIdentity, EndpointSlice, ObjectKey, ObjectMeta, identity
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.changes import slice_name
 from zoneward.slices.plan import ServicePlan
@@ -53,8 +53,8 @@ class _Update:
 
     slice: EndpointSlice
     previous: EndpointSlice
-    gains: dict[Identity, Endpoint]
-    loses: dict[Identity, Endpoint]
+    gains: dict[EndpointIdentity, Endpoint]
+    loses: dict[EndpointIdentity, Endpoint]
 
 
 def ordered_writes(
@@ -105,7 +105,7 @@ def _update(slice_: EndpointSlice, previous: Mapping[str, EndpointSlice]) -> _Up
 def _ordered(updates: Collection[_Update]) -> tuple[list[EndpointSlice], list[_Update]]:
     """The updates in order, and those that a new slice has to replace."""
     left = sorted(updates, key=lambda each: (bool(each.loses), each.slice.metadata.name))
-    gaining: dict[Identity, set[_Update]] = {}
+    gaining: dict[EndpointIdentity, set[_Update]] = {}
     for each in left:
         for key in each.gains:
             gaining.setdefault(key, set()).add(each)
@@ -133,7 +133,7 @@ def _ordered(updates: Collection[_Update]) -> tuple[list[EndpointSlice], list[_U
     return writes, replaced
 
 
-def _cheapest_of_circle(left: Iterable[_Update], gaining: Mapping[Identity, Collection[_Update]]) -> _Update:
+def _cheapest_of_circle(left: Iterable[_Update], gaining: Mapping[EndpointIdentity, Collection[_Update]]) -> _Update:
     """The cheapest of the slices that wait for each other in a circle; other slices may wait for these."""
     awaited = {key for each in left for key in _awaited(each, gaining)}
     return min(
@@ -142,12 +142,12 @@ def _cheapest_of_circle(left: Iterable[_Update], gaining: Mapping[Identity, Coll
     )
 
 
-def _awaited(update: _Update, gaining: Mapping[Identity, Collection[_Update]]) -> list[Identity]:
+def _awaited(update: _Update, gaining: Mapping[EndpointIdentity, Collection[_Update]]) -> list[EndpointIdentity]:
     """The endpoints that a slice must not lose yet, because another one has still to gain them."""
     return [key for key in update.loses if gaining.get(key)]
 
 
-def _can_hold_both(update: _Update, gaining: Mapping[Identity, Collection[_Update]]) -> bool:
+def _can_hold_both(update: _Update, gaining: Mapping[EndpointIdentity, Collection[_Update]]) -> bool:
     if port_key(update.slice.ports) != port_key(update.previous.ports):
         return False
     return len(update.slice.endpoints or ()) + len(_awaited(update, gaining)) <= MAX_ENDPOINTS
@@ -208,12 +208,12 @@ class SliceWriter:
         *,
         tracker: EndpointSliceTracker,
         metrics: ControllerMetrics,
-        on_news: Callable[[Collection[Key]], None] = lambda _services: None,
+        on_news: Callable[[Collection[ObjectKey]], None] = lambda _services: None,
     ) -> None:
         self._writer, self._tracker, self._metrics = writer.once(), tracker, metrics
         self._on_news = on_news
 
-    async def write(self, service: Key, writes: Iterable[SliceWrite]) -> ReconcileResult:
+    async def write(self, service: ObjectKey, writes: Iterable[SliceWrite]) -> ReconcileResult:
         """Do all writes, or those before the first that fails. Raises nothing for what an API server can answer."""
         versions: dict[str, str | None] = {}
         done = 0
@@ -221,12 +221,12 @@ class SliceWriter:
             self._tracker.write_started(write.slice)
             try:
                 versions[write.slice.metadata.name] = await self._write(write, versions)
-            except Withheld as error:
+            except WritesSuspended as error:
                 return ReconcileResult(SyncOutcome.WITHHELD, done, error)
             except CallFailed as error:
                 self._metrics.record_api_error(error, kind=SLICES.plural)
-                outcome = outcome_of(error)
-                if outcome is Outcome.TERMINATING:
+                outcome = write_outcome(error)
+                if outcome is WriteOutcome.TERMINATING:
                     return ReconcileResult(SyncOutcome.NAMESPACE_TERMINATING, done, error)
                 found = await self._read_back(service, write, outcome)
                 if found is None:
@@ -259,13 +259,13 @@ class SliceWriter:
         self._tracker.written(EndpointSlice(metadata=metadata), replaced=slice_.metadata.resource_version)
         return metadata.resource_version
 
-    async def _read_back(self, service: Key, write: SliceWrite, outcome: Outcome) -> "_ServerState | None":
+    async def _read_back(self, service: ObjectKey, write: SliceWrite, outcome: WriteOutcome) -> "_ServerState | None":
         """What the server has of a slice whose write failed; None where that is nothing new."""
         slice_, metadata = write.slice, write.slice.metadata
-        if outcome is Outcome.MISSING and write.operation is Operation.UPDATE:
+        if outcome is WriteOutcome.MISSING and write.operation is Operation.UPDATE:
             self._tracker.deletion_expected(slice_)
             return _REPLACED
-        if outcome not in (Outcome.STALE, Outcome.EXISTS, Outcome.UNKNOWN):
+        if outcome not in (WriteOutcome.STALE, WriteOutcome.EXISTS, WriteOutcome.UNKNOWN):
             return None
         try:
             fresh = await self._writer.read(SLICES, namespace=metadata.namespace, name=metadata.name)
@@ -280,13 +280,13 @@ class SliceWriter:
             return None
         return self._compare(service, write, fresh)
 
-    def _compare(self, service: Key, write: SliceWrite, fresh: EndpointSlice) -> "_ServerState | None":
+    def _compare(self, service: ObjectKey, write: SliceWrite, fresh: EndpointSlice) -> "_ServerState | None":
         """``fresh`` is the slice that has the name now."""
         slice_, version = write.slice, fresh.metadata.resource_version
         is_gone = write.operation is not Operation.CREATE and fresh.metadata.uid != slice_.metadata.uid
         if is_gone:
             self._tracker.deletion_expected(slice_)
-        if service_of(fresh) != service:
+        if service_key_of(fresh) != service:
             return _REPLACED if is_gone else None
         if fresh.metadata.deletion_timestamp is not None:
             self._tracker.deletion_expected(fresh)

@@ -15,24 +15,24 @@ import msgspec
 from msgspec.structs import force_setattr
 from msgspec.structs import replace as with_
 
-from zoneward.client.interning import Packing
+from zoneward.client.interner import Interner
+from zoneward.client.list_pager import ListScope
+from zoneward.client.list_watch_decoder import UnreadableHandler, UnreadableObject, decode_problem
+from zoneward.client.object_store import KeyIndex, ObjectStore
 from zoneward.client.resources import (
     NODES,
-    SEALED_SLICES,
+    RAW_SLICES,
     SERVICES,
-    AnyResource,
-    Key,
+    AnyWatchedResource,
     LiveNode,
-    Resource,
-    SealedSlice,
-    T,
-    service_of,
+    RawEndpointSlice,
+    WatchedResource,
+    WatchedT,
+    service_key_of,
 )
-from zoneward.client.store import Groups, Store
-from zoneward.client.unreadable import OnUnreadable, Unreadable, problem_of
+from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.names import HEADLESS_LABEL, PROXY_NAME_LABEL
-from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectMeta, ObjectReference, Service, zone_of
-from zoneward.kube.readable_json import FAILURES
+from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectKey, ObjectMeta, ObjectReference, Service, node_zone
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.node_service import ADDRESS_TYPES, NodeService, ProxyNode, ServiceKey
 from zoneward.proxy.ruleset.service_size import MAX_SERVICE_ENTRIES, node_services_within
@@ -71,12 +71,12 @@ class NodeCacheHandlers:
     on_service: Callable[[ServiceKey, str | None], None] = lambda _key, _trigger: None
     on_node: Callable[[LiveNode | None], None] = lambda _node: None
     on_left_out: Callable[[ServiceKey, tuple[str, ...]], None] = lambda _key, _what: None
-    on_unreadable: OnUnreadable = lambda _found: None
+    on_unreadable: UnreadableHandler = lambda _found: None
 
 
 class NodeCache:
-    """The Services, EndpointSlices and the Node that a proxy watches. Pass it to `zoneward.client.following.follow`,
-    with `queries`.
+    """The Services, EndpointSlices and the Node that a proxy watches. Pass it to `zoneward.client.informers.follow`,
+    with `list_options`.
 
     ``max_entries``: what one Service may take in a family (`zoneward.proxy.ruleset.service_size`).
     ``service_ranges`` are those of cluster IPs.
@@ -84,7 +84,7 @@ class NodeCache:
     those without that label.
     """
 
-    resources: Final[tuple[AnyResource, ...]] = (SERVICES, SEALED_SLICES, NODES)
+    resources: Final[tuple[AnyWatchedResource, ...]] = (SERVICES, RAW_SLICES, NODES)
 
     def __init__(
         self,
@@ -112,43 +112,47 @@ class NodeCache:
             handlers.on_node,
             handlers.on_left_out,
         )
-        self.left_out_values: Final[dict[Key, tuple[str, ...]]] = {}
+        self.left_out_values: Final[dict[ObjectKey, tuple[str, ...]]] = {}
         """What of each Service cannot be served, in a few lines; without Services of which all is."""
-        self._packing = Packing()
+        self._packing = Interner()
         self._missing = {resource.kind for resource in self.resources}
-        self._slices_of = Groups(service_of)
-        self._decoded_slices: dict[Key, EndpointSlice] = {}
-        self._compressed: dict[Key, tuple[EndpointSlice, bytes]] = {}
+        self._slices_of = KeyIndex(service_key_of)
+        self._decoded_slices: dict[ObjectKey, EndpointSlice] = {}
+        self._compressed: dict[ObjectKey, tuple[EndpointSlice, bytes]] = {}
         """Without endpoints, and these, packed."""
-        self._needs_all_slices: set[Key] = set()
+        self._needs_all_slices: set[ObjectKey] = set()
         """Services for which slices of other zones had to be decoded, or whose selection failed."""
         self._is_irrelevant_slice = False
         """Whether the slice that changes now was compressed and is, and no selection needed it."""
-        self.services: Final = Store[Service](listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable)
-        self.slices: Final = Store[SealedSlice](
-            self._slice_changes, listed=lambda: self._listed(SEALED_SLICES.kind), on_unreadable=on_unreadable
+        self.services: Final = ObjectStore[Service](
+            on_listed=lambda: self._listed(SERVICES.kind), on_unreadable=on_unreadable
         )
-        self.nodes: Final = Store[LiveNode](listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable)
+        self.slices: Final = ObjectStore[RawEndpointSlice](
+            self._slice_changes, on_listed=lambda: self._listed(RAW_SLICES.kind), on_unreadable=on_unreadable
+        )
+        self.nodes: Final = ObjectStore[LiveNode](
+            on_listed=lambda: self._listed(NODES.kind), on_unreadable=on_unreadable
+        )
         # The keeper sees a change before the store has it: who asks for what is served has to come after.
         self.services.subscribe(self._service_changed)
         self.slices.subscribe(self._slice_changed)
         self.nodes.subscribe(self._node_changed)
 
     @property
-    def queries(self) -> dict[str, dict[str, str]]:
+    def list_options(self) -> dict[str, ListScope]:
         """By kind, what limits its lists and watches: as upstream, without what is headless or others' to serve."""
         ours = f"!{PROXY_NAME_LABEL}" if self._proxy_name is None else f"{PROXY_NAME_LABEL}={self._proxy_name}"
-        selected = {"labelSelector": f"{ours},!{HEADLESS_LABEL}"}
+        selected = ListScope(label_selector=f"{ours},!{HEADLESS_LABEL}")
         return {
             SERVICES.kind: selected,
-            SEALED_SLICES.kind: selected,
-            NODES.kind: {"fieldSelector": f"metadata.name={self.node.name}"},
+            RAW_SLICES.kind: selected,
+            NODES.kind: ListScope(field_selector=f"metadata.name={self.node.name}"),
         }
 
-    def store(self, resource: Resource[T]) -> Store[T]:
+    def store(self, resource: WatchedResource[WatchedT]) -> ObjectStore[WatchedT]:
         """The store of a kind of objects."""
-        stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, SEALED_SLICES.kind: self.slices}
-        return cast(Store[T], stores[resource.kind])
+        stores = {SERVICES.kind: self.services, NODES.kind: self.nodes, RAW_SLICES.kind: self.slices}
+        return cast(ObjectStore[WatchedT], stores[resource.kind])
 
     @property
     def slice_counts(self) -> tuple[int, int]:
@@ -156,21 +160,21 @@ class NodeCache:
         return len(self._decoded_slices), len(self._compressed)
 
     @property
-    def unreadable(self) -> tuple[Unreadable, ...]:
+    def unreadable(self) -> tuple[UnreadableObject, ...]:
         """All objects that cannot be read now, by kind and name."""
         stores = (self.services, self.slices, self.nodes)
         return tuple(each for store in stores for _, each in sorted(store.unreadable.items()))
 
-    def service_keys(self) -> Iterator[Key]:
+    def service_keys(self) -> Iterator[ObjectKey]:
         """The keys of all Services."""
         return ((each.metadata.namespace, each.metadata.name) for each in self.services)
 
-    def endpoints(self, key: Key) -> Iterator[Endpoint]:
+    def endpoints(self, key: ObjectKey) -> Iterator[Endpoint]:
         """All endpoints of a Service, those of other zones too."""
-        for each in self._slices(self._slices_of.get(key), everything=True):
+        for each in self._slices(self._slices_of.keys(key), everything=True):
             yield from each.endpoints or ()
 
-    def node_services(self, key: Key) -> dict[Family, NodeService]:
+    def node_services(self, key: ObjectKey) -> dict[Family, NodeService]:
         """A Service as this node serves it, in each of its families; nothing for one that it does not serve.
 
         Raises ServiceTooLarge for one with more entries than it may have.
@@ -180,13 +184,13 @@ class NodeCache:
         self._set_left_out(key, left_out)
         return found
 
-    def _select_endpoints(self, key: Key, left_out: dict[str, None]) -> dict[Family, NodeService]:
+    def _select_endpoints(self, key: ObjectKey, left_out: dict[str, None]) -> dict[Family, NodeService]:
         service = self.services.get(*key)
         if service is None:
             self._needs_all_slices.discard(key)
             return {}
         self._needs_all_slices.add(key)
-        slices = self._slices_of.get(key)
+        slices = self._slices_of.keys(key)
         found = self._select_from(service, self._slices(slices, everything=False), left_out)
         others = {self._compressed[each][0].address_type for each in slices if each in self._compressed}
         if others and self._needs_other_zones(service, found):
@@ -210,7 +214,7 @@ class NodeCache:
             left_out=left_out.setdefault,
         )
 
-    def _set_left_out(self, key: Key, left_out: dict[str, None]) -> None:
+    def _set_left_out(self, key: ObjectKey, left_out: dict[str, None]) -> None:
         what = tuple(islice(left_out, _MOST_LEFT_OUT))
         if len(left_out) > len(what):
             what = (*what, f"{len(left_out) - len(what)} more")
@@ -233,7 +237,7 @@ class NodeCache:
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
-    def _slices(self, keys: Iterable[Key], *, everything: bool) -> Iterator[EndpointSlice]:
+    def _slices(self, keys: Iterable[ObjectKey], *, everything: bool) -> Iterator[EndpointSlice]:
         for key in keys:
             there = self._decoded_slices.get(key)
             if there is not None:
@@ -244,27 +248,27 @@ class NodeCache:
     def _decompress(self, empty: EndpointSlice, packed: bytes) -> EndpointSlice:
         try:
             return self._decode(empty, zlib.decompress(packed))
-        except FAILURES as error:
+        except DECODE_ERRORS as error:
             self._set_unreadable(empty, error)
             return empty
 
     def _set_unreadable(self, slice_: EndpointSlice, error: Exception) -> None:
         metadata = slice_.metadata
-        self.slices.set_aside(
-            Unreadable(
-                resource=SEALED_SLICES,
+        self.slices.mark_unreadable(
+            UnreadableObject(
+                resource=RAW_SLICES,
                 namespace=metadata.namespace,
                 name=metadata.name,
                 uid=metadata.uid,
                 version=metadata.resource_version or "",
                 labels=metadata.labels or {},
-                problem=f"endpoints: {problem_of(error, EndpointSlice)}",
+                problem=f"endpoints: {decode_problem(error, EndpointSlice)}",
             )
         )
 
     def _decode(self, empty: EndpointSlice, endpoints: bytes | msgspec.Raw) -> EndpointSlice:
         found = with_(empty, endpoints=_ENDPOINTS.decode(endpoints))
-        self._packing.slice(found)
+        self._packing.intern_slice(found)
         return found
 
     def _is_for_zone(self, slice_: EndpointSlice) -> bool:
@@ -275,7 +279,7 @@ class NodeCache:
         group = group_of_slice(slice_, reads=self._consumer.zone_slices)
         return group is None or zone in group.zones
 
-    def _slice_changes(self, key: Key, old: SealedSlice | None, new: SealedSlice | None) -> None:
+    def _slice_changes(self, key: ObjectKey, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
         before_open, before = self._decoded_slices.pop(key, None), self._compressed.pop(key, None)
         if new is not None and not self._store_slice(key, new):
             # What there was of it stays in force.
@@ -283,15 +287,15 @@ class NodeCache:
                 self._compressed[key] = before
             else:
                 self._decoded_slices[key] = before_open or EndpointSlice(address_type=new.address_type)
-        self._slices_of.change(key, old, new)
+        self._slices_of.update(key, old, new)
         after = self._compressed.get(key)
         self._is_irrelevant_slice = (
             (before is not None and after is not None and before[0].address_type == after[0].address_type)
-            and (old is not None and new is not None and service_of(old) == service_of(new))
-            and service_of(new) not in self._needs_all_slices
+            and (old is not None and new is not None and service_key_of(old) == service_key_of(new))
+            and service_key_of(new) not in self._needs_all_slices
         )
 
-    def _store_slice(self, key: Key, slice_: SealedSlice) -> bool:
+    def _store_slice(self, key: ObjectKey, slice_: RawEndpointSlice) -> bool:
         """False where its endpoints cannot be read."""
         metadata, raw = slice_.metadata, slice_.endpoints
         # All the rest of the message would stay with them.
@@ -308,12 +312,12 @@ class NodeCache:
             ports=slice_.ports,
         )
         if not self._is_for_zone(empty):
-            self._packing.slice(empty)
+            self._packing.intern_slice(empty)
             self._compressed[key] = empty, zlib.compress(raw, _FAST)
             return True
         try:
             self._decoded_slices[key] = self._decode(empty, raw)
-        except FAILURES as error:
+        except DECODE_ERRORS as error:
             self._set_unreadable(empty, error)
             return False
         return True
@@ -343,21 +347,21 @@ class NodeCache:
         assert some is not None
         self._on_service((some.metadata.namespace, some.metadata.name), None)
 
-    def _slice_changed(self, old: SealedSlice | None, new: SealedSlice | None) -> None:
+    def _slice_changed(self, old: RawEndpointSlice | None, new: RawEndpointSlice | None) -> None:
         if self._is_irrelevant_slice:
             # What is served was selected without it: nothing comes of it.
             return
         for each in (old, new):
             if each is not None:
-                key = service_of(each)
-                is_last = each is new or new is None or service_of(new) != key
+                key = service_key_of(each)
+                is_last = each is new or new is None or service_key_of(new) != key
                 if is_last:
                     trigger = (each.metadata.annotations or {}).get(TRIGGER_TIME) if each is new else None
                     self._on_service(key, trigger)
 
     def _node_changed(self, _old: LiveNode | None, new: LiveNode | None) -> None:
         if new is not None and new.metadata.name == self.node.name:
-            zone = zone_of(new)
+            zone = node_zone(new)
             if zone != self.node.zone:
                 self.node = ProxyNode(name=self.node.name, zone=zone)
                 self._zone_changes()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from zoneward.kube.visible import visible
+from zoneward.kube.safe_text import printable
 from zoneward.proxy.ruleset.ruleset import Chain, RulesetChanges
 
 _AT_ONCE: Final = 500
@@ -92,4 +92,4 @@ def quote(text: str) -> str:
 
 def comment_line(text: str) -> str:
     """A line that nft skips."""
-    return f"# {visible(text)}"
+    return f"# {printable(text)}"
