@@ -30,9 +30,9 @@ class _Kind(msgspec.Struct, gc=False):
 
 def watch() -> Iterator[Figure]:
     """Everything between the decoded event of a watch and the line of JSON, or the picture on a terminal."""
-    from zoneward.cli.current_plans import CurrentPlans
+    from zoneward.cli.live_plans import CurrentPlans
     from zoneward.cli.options import Options
-    from zoneward.cli.watch_views import Drawn
+    from zoneward.cli.plan_watch import Drawn
     from zoneward.client.cache import Cache
     from zoneward.client.resources import LivePodCondition, LivePodStatus
     from zoneward.routing.configuration import Configuration

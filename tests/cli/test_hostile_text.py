@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.cli.running import SAMPLE, Commands
 
 from zoneward.cli.options import Options
-from zoneward.cli.planning import plan_for
+from zoneward.cli.planned_services import plan_for
 from zoneward.kube.visible import visible
 from zoneward.report.screen import screen
 from zoneward.report.text import Text

@@ -27,9 +27,9 @@ from tests.cli.running import SAMPLE, Commands
 from tests.cli.test_live import PLURALS, configuration
 from tests.client.a_server import AServer, Fault
 
-from zoneward.cli import watching
-from zoneward.cli.clusters import access_for
-from zoneward.cli.current_plans import CurrentPlans
+from zoneward.cli import plan_watch as watching
+from zoneward.cli.cluster_input import access_for
+from zoneward.cli.live_plans import CurrentPlans
 from zoneward.cli.options import Options
 from zoneward.client.backoff import Backoff
 from zoneward.client.cache import Cache

@@ -8,8 +8,8 @@ from functools import cached_property
 import msgspec
 from tests.contract.api import Object
 
-from zoneward.cli.planning import Planned
-from zoneward.cli.routing import route_of
+from zoneward.cli.planned_services import Planned
+from zoneward.cli.route import route_of
 from zoneward.controller.status.telling import CONTROLLER
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.handing_over import Way, handing_over_options
+from zoneward.cli.handover_command import Way, handing_over_options
 from zoneward.cli.options import Options
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool, le
     zoneward adopt shop/cart --dry-run
     zoneward adopt shop/cart
     """
-    from zoneward.cli.handing_over import hand_over
+    from zoneward.cli.handover_command import hand_over
     from zoneward.controller.handover.adoption import next_adoption
 
     way = Way(

@@ -1,11 +1,18 @@
 """``zoneward compare``: every approach and algorithm side by side for each Service."""
 
 import sys
-from typing import Final
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.options import Options, planning_options, table_width, tell, wants_color
+from zoneward.cli.options import Options, planning_options
+from zoneward.cli.output import Note, table_width, tell, wants_color
+from zoneward.kube.input_error import InputError
+
+if TYPE_CHECKING:
+    from zoneward.slices.comparison import Candidate, Comparison
 
 _SORTS: Final = ("name", "gain", "score", "in-zone", "overload")
 
@@ -31,8 +38,6 @@ def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) 
     zoneward compare -f cluster.json -n shop --sort gain
     zoneward compare -f cluster.json --only local,PreferSameZone -o csv
     """
-    from zoneward.cli.comparing import compare_for
-
     compared = compare_for(options, only=only, sort=sort)
     tell(options, compared.notes)
     if output == "table":
@@ -51,3 +56,73 @@ def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) 
         from zoneward.report.comparisons import comparison_csv
 
         sys.stdout.buffer.write(comparison_csv(compared.comparisons).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Comparisons in the order that was asked for; ``notes`` are for standard error."""
+
+    comparisons: tuple["Comparison", ...]
+    notes: tuple[Note, ...]
+
+
+def compare_for(options: Options, *, only: Iterable[str], sort: str) -> Compared:
+    """Compare approaches for the selected Services. Raises InputError or a usage error before anything is written."""
+    from zoneward.cli.planned_services import choose_for
+    from zoneward.kube.gc_tuning import without_gc
+    from zoneward.slices.comparison import compare_service
+
+    approaches = _approaches(only)
+    with without_gc():
+        chosen = choose_for(options)
+        comparisons = [
+            comparison
+            for service in chosen.services
+            for comparison in compare_service(
+                service,
+                approaches=approaches,
+                pods=chosen.snapshot.pods_of(service),
+                slices=chosen.snapshot.slices_of(service),
+                surroundings=chosen.surroundings,
+                taken=chosen.taken.get(service.metadata.namespace, ()),
+            )
+        ]
+    if sort != "name":
+        comparisons.sort(key=lambda each: _largest_first(_ORDERS[sort](each)))
+    return Compared(tuple(comparisons), chosen.notes)
+
+
+def _approaches(only: Iterable[str]) -> tuple[str, ...]:
+    """Those that were named, in the usual order; all where none was."""
+    from zoneward.slices.comparison import COMPARED
+
+    named = [name for names in only for name in names.split(",")]
+    for name in named:
+        if name not in COMPARED:
+            raise InputError("--only", f"expected names of {', '.join(COMPARED)}, got {name!r}")
+    return tuple(each for each in COMPARED if each in named) if named else COMPARED
+
+
+def _largest_first(value: float | None) -> tuple[bool, float]:
+    """Services of which nothing is known come last."""
+    return (value is None, -value if value is not None else 0.0)
+
+
+def _gain(comparison: "Comparison") -> float | None:
+    best, today = comparison.best, comparison.today
+    if best is None or best.score is None or today.score is None:
+        return None
+    return best.score - today.score
+
+
+def _in_zone(candidate: "Candidate | None") -> float | None:
+    return candidate.traffic.in_zone if candidate is not None and candidate.traffic is not None else None
+
+
+_ORDERS: Final[dict[str, Callable[["Comparison"], float | None]]] = {
+    "gain": _gain,
+    "score": lambda each: each.best.score if each.best else None,
+    "in-zone": lambda each: _in_zone(each.best),
+    "overload": lambda each: each.today.traffic.max_overload if each.today.traffic else None,
+}
+"""What Services are sorted by; those that are alike stay in the order of their names."""

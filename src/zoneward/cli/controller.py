@@ -1,6 +1,37 @@
 """``zoneward controller``: the loop that keeps a cluster's EndpointSlices."""
 
+import os
+import socket
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
 import click
+
+from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, lease_namespace, log_options
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.routing.configuration import Configuration
+
+_DURATIONS: Final = {
+    "batch_period": "--endpointslice-updates-batch-period",
+    "lease_duration": "--leader-elect-lease-duration",
+    "renew_deadline": "--leader-elect-renew-deadline",
+    "retry_period": "--leader-elect-retry-period",
+}
+_OPTION_NAMES: Final = {
+    "controller.keepBuiltInLabel": "--keep-built-in-label",
+    "controller.": "",
+    "leaderElection.": "",
+    "endpointUpdatesBatchPeriod": "--endpointslice-updates-batch-period",
+    "concurrentServiceEndpointSyncs": "--concurrent-service-endpoint-syncs",
+    "leaseDuration": "--leader-elect-lease-duration",
+    "renewDeadline": "--leader-elect-renew-deadline",
+    "retryPeriod": "--leader-elect-retry-period",
+}
 
 
 @click.command("controller", options_metavar="(--take-over | --only-marked) [OPTIONS]")
@@ -24,15 +55,8 @@ import click
     help="With --take-over: keep the built-in controller's slices instead of replacing them, and give ours its label"
     " (endpointslice.kubernetes.io/managed-by). A built-in controller that still runs is then not noticed.",
 )
-@click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags win over it.")
+@cluster_options
 @click.option("--compat", type=click.Choice(["upstream"]), help="Decide exactly as current Kubernetes does.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="This kubeconfig instead of $KUBECONFIG or ~/.kube/config. Without any, the Pod's service account.",
-)
-@click.option("--context", metavar="NAME", help="A context of the kubeconfig.")
-@click.option("--as", "impersonate", metavar="USER", help="Act as another user.")
 @click.option(
     "--endpointslice-updates-batch-period",
     "batch_period",
@@ -95,26 +119,8 @@ import click
     " Pods run.",
 )
 @click.option("--predictions", is_flag=True, default=None, help="Add each Service's predicted traffic to /metrics.")
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    help="How lines on standard error are written. By default text on a terminal, else json.",
-)
-@click.option("-v", "--verbose", count=True, help="Debug lines, too.")
-@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
-def command(
-    *,
-    take_over: bool,
-    only_marked: bool,
-    config: str | None,
-    compat: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    impersonate: str | None,
-    verbose: int,
-    quiet: bool,
-    **settings: object,
-) -> int:
+@log_options
+def command(*, take_over: bool, only_marked: bool, compat: str | None, **options: Any) -> int:
     """Follow a cluster and keep its EndpointSlices, until SIGTERM or Ctrl-C.
 
     One of --take-over and --only-marked is needed, here or as `controller.mode` in the file of --config. `zoneward
@@ -129,20 +135,67 @@ def command(
     """
     if take_over and only_marked:
         raise click.UsageError("--take-over and --only-marked: expected one of them, got both")
-    if quiet and verbose:
-        raise click.UsageError("-q and -v: expected one of them, got both")
-    from zoneward.cli.controlling import Asked, run
+    mode = "take-over" if take_over else "only-marked" if only_marked else None
+    return _run(DaemonOptions.of({**options, "mode": mode}), is_upstream=compat == "upstream")
 
-    return run(
-        Asked(
-            mode="take-over" if take_over else "only-marked" if only_marked else None,
-            config=config,
-            is_upstream=compat == "upstream",
-            kubeconfig=kubeconfig,
-            context=context,
-            impersonate=impersonate,
-            verbose=verbose,
-            quiet=quiet,
-            flags={name: value for name, value in settings.items() if value is not None},
+
+def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
+    """Return the exit status: 0 after SIGTERM or SIGINT, 1 where a part fails or the API server refuses a request that
+    the controller cannot work without. Raises InputError or a usage error before anything is served."""
+    module = import_program("zoneward.controller.controller_program", command="controller")
+    configuration, settings = _settings(options, is_upstream=is_upstream)
+    access, log = options.connect(settings.log_format)
+
+    from zoneward.client.error_messages import worded
+    from zoneward.daemon.program import run_program
+
+    async def work(stop: "asyncio.Event") -> None:
+        from zoneward.report.decisions import as_json, decisions_document
+
+        program = module.ControllerProgram(
+            access,
+            configuration=configuration,
+            settings=settings,
+            lease=(lease_namespace(access, settings.lease_namespace), settings.lease_name),
+            instance=os.environ.get("POD_NAME") or socket.gethostname(),
+            log=log,
+            as_json=lambda plan: as_json(decisions_document([plan])),
         )
+        await program.run(stop)
+
+    return run_program(
+        work, name="controller", log=log, error_message=lambda error: worded(error, access, now=datetime.now(UTC))
     )
+
+
+def _settings(options: DaemonOptions, *, is_upstream: bool) -> "tuple[Configuration, ControllerConfiguration]":
+    from zoneward.cli.cluster_input import read_configuration
+    from zoneward.controller.controller_configuration import ControllerConfiguration
+    from zoneward.controller.mode import Mode
+    from zoneward.daemon.configuration_file import parse_duration, parse_listen_address
+    from zoneward.daemon.log import LogFormat
+    from zoneward.routing.configuration import Configuration
+
+    configuration, settings = Configuration(), ControllerConfiguration()
+    if options.config is not None:
+        file = read_configuration(options.config)
+        configuration, settings = file.configuration, file.controller
+    settings = options.settings(
+        settings,
+        parsers={
+            **{name: (option, parse_duration) for name, option in _DURATIONS.items()},
+            "listen": ("--listen", parse_listen_address),
+            "log_format": ("--log-format", LogFormat),
+            "mode": ("--take-over, --only-marked", Mode),
+        },
+        option_names=_OPTION_NAMES,
+    )
+    if settings.mode is None:
+        raise click.UsageError("expected one of --take-over and --only-marked, or `controller.mode` in --config")
+    if is_upstream and settings.mode is not Mode.TAKE_OVER:
+        raise click.UsageError(
+            f"--compat=upstream: expected the mode {Mode.TAKE_OVER}, got {settings.mode},"
+            " in which our slices need a label of their own"
+        )
+    configuration = replace(configuration, keep_built_in_label=settings.keep_built_in_label)
+    return configuration.as_upstream() if is_upstream else configuration, settings

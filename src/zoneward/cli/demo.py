@@ -25,6 +25,6 @@ def command(*, speed: float, plain: bool, save: str | None) -> int:
     """
     from pathlib import Path
 
-    from zoneward.cli.demoing import show
+    from zoneward.cli.demo_run import show
 
     return show(speed=speed, plain=plain, save=None if save is None else Path(save))

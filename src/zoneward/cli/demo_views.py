@@ -1,21 +1,26 @@
 """What a demonstration shows: lines as they come, or a screen."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from zoneward.cli.demo_story import Story
-from zoneward.cli.options import Options, table_width, wants_color
-from zoneward.cli.streaming import Stream
-from zoneward.cli.terminal import Screen, is_screen
+from zoneward.cli.live_output import Screen, Stream, is_screen
+from zoneward.cli.options import Options
+from zoneward.cli.output import table_width, wants_color
 from zoneward.client.cache import Cache
+from zoneward.client.resources import Key
+from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import says_ready
-from zoneward.report.demo_screen import ZoneNow, demo_screen, log_text, sum_of
+from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen, log_text, sum_of
+from zoneward.report.writes import Written, told, written
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand.demand import demand_of, is_ready
+from zoneward.slices.planned import ServicePlan
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,6 +32,82 @@ _REDRAW: Final = 0.1
 _PLAIN: Final = 0.05
 _MARKED: Final = 0.5
 """Seconds for which a row stands out after it was written."""
+
+
+class Story:
+    """Times are seconds since it was made."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._begin = clock, clock()
+        self._plans: dict[Key, ServicePlan] = {}
+        self._written: dict[Key, Written] = {}
+        self._changed: dict[Key, float] = {}
+        self.log: Final[list[LogLine]] = []
+        self.events = 0
+        """Events of Services that were told."""
+
+    @property
+    def seconds(self) -> float:
+        return self._clock() - self._begin
+
+    @property
+    def plans(self) -> list[ServicePlan]:
+        """The last plan of each Service, in the order of their names."""
+        return [self._plans[key] for key in sorted(self._plans)]
+
+    def marked(self, seconds: float) -> frozenset[Key]:
+        """The Services that were written within so many seconds."""
+        now = self.seconds
+        return frozenset(key for key, then in self._changed.items() if now - then < seconds)
+
+    def did(self, line: str) -> None:
+        """Something was done to the cluster."""
+        self.log.append(LogLine(self.seconds, "", line))
+
+    def wrote(self, plan: ServicePlan) -> None:
+        """All that a plan asks for is written, if it asks for anything."""
+        self._tell(plan, written(plan))
+
+    def looked(self, plan: ServicePlan) -> None:
+        """A Service was planned anew. What has to be written is told when it is, and so are its Events."""
+        now = replace(written(plan), events=())
+        if not now.writes:
+            self._tell(plan, now)
+
+    def _tell(self, plan: ServicePlan, now: Written) -> None:
+        key = plan.service.metadata.namespace, plan.service.metadata.name
+        before = self._written.get(key)
+        # What becomes of traffic may change though nothing has to be written.
+        if now.writes or now.events or (before is not None and now.demand != before.demand):
+            self.log.append(LogLine(self.seconds, "/".join(key), told(before, now)))
+        if now.writes or now.events:
+            self._changed[key] = self.seconds
+        self.events += len(now.events)
+        self._plans[key], self._written[key] = plan, now
+
+    def gone(self, key: Key) -> None:
+        """A Service is no longer there."""
+        for known in (self._plans, self._written, self._changed):
+            known.pop(key, None)
+
+
+class Heard(ControllerMetrics):
+    """The controller's counts, and a story that hears of each sync."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__()
+        self._story = story
+
+    def record_sync(self, plan: ServicePlan) -> None:
+        super().record_sync(plan)
+        self._story.wrote(plan)
+
+    def forget_service(self, service: Key) -> None:
+        super().forget_service(service)
+        self._story.gone(service)
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
 
 
 class View(Protocol):

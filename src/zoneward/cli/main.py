@@ -98,7 +98,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(message: str) -> int:
-    from zoneward.cli.printing import print_line
+    from zoneward.cli.output import print_line
 
     print_line(f"zoneward: {' '.join(message.split())}", err=True)
     return 2

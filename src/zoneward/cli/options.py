@@ -1,21 +1,16 @@
 """Options that several commands share, and what they come to."""
 
-import os
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, Literal
 
 import click
 
-from zoneward.cli.printing import print_line
 from zoneward.routing.request.approach import WHAT_IF_VALUES
 from zoneward.routing.selection.selection import CONSUMERS, ZONEWARD
 
 Color = Literal["auto", "always", "never"]
-TABLE_WIDTH: Final = 100
-_WIDEST: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,32 +104,3 @@ def _options(*options: _Decorate) -> _Decorate:
         return wrapped
 
     return decorate
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A line for standard error; ``verbose`` ones only where more is asked for."""
-
-    text: str
-    verbose: bool = False
-
-
-def tell(options: Options, notes: Iterable[Note]) -> None:
-    """Print notes on standard error, as far as they are wanted."""
-    for note in notes:
-        if not options.quiet and (not note.verbose or options.verbose):
-            print_line(f"zoneward: {note.text}", err=True)
-
-
-def wants_color(options: Options) -> bool:
-    """Whether tables are coloured: as asked, else on a terminal without NO_COLOR."""
-    if options.color != "auto":
-        return options.color == "always"
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def table_width(*, wide: bool = False) -> int:
-    """Columns for a table: those of the terminal, else 100; a wide one never gets less than it needs."""
-    if sys.stdout.isatty():
-        return os.get_terminal_size(sys.stdout.fileno()).columns or TABLE_WIDTH
-    return _WIDEST if wide else TABLE_WIDTH

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoneward.cli.options import Note, Options, planning_options, table_width, tell, wants_color
+from zoneward.cli.options import Options, planning_options
+from zoneward.cli.output import Note, table_width, tell, wants_color
 
 if TYPE_CHECKING:
     from zoneward.kube.measured_traffic import MeasuredTraffic
@@ -44,10 +45,10 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
     if measured_in and (watch or output in ("yaml", "slices-json")):
         raise click.UsageError("--measured: expected -o table, wide or json with it, and no --watch")
     if watch:
-        from zoneward.cli.watching import watch_for
+        from zoneward.cli.plan_watch import watch_for
 
         return watch_for(options, output)
-    from zoneward.cli.planning import plan_for
+    from zoneward.cli.planned_services import plan_for
     from zoneward.routing.selection.measured import measurements
 
     measured = measurements(_documents(measured_in))

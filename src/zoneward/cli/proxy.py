@@ -1,6 +1,28 @@
 """``zoneward proxy``: what a node serves of all Services, kept in its kernel."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
 import click
+
+from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, lease_namespace, log_options
+from zoneward.cli.options import Options
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from zoneward.proxy.proxy_configuration import ProxyConfiguration
+    from zoneward.routing.configuration import Configuration
+
+_OPTION_NAMES: Final = {
+    "proxy.clusterCIDRs": "--cluster-cidr",
+    "proxy.podInterfacePrefix": "--pod-interface-prefix",
+    "proxy.masqueradeBit": "--masquerade-bit",
+    "proxy.nodePortAddresses": "--nodeport-addresses",
+    "proxy.serviceCIDRs": "--service-cidr",
+    "proxy.auditPeriod": "--audit-period",
+    "proxy.maxServiceEntries": "--max-service-entries",
+}
 
 
 @click.command("proxy", options_metavar="--node NAME [OPTIONS]")
@@ -18,14 +40,7 @@ import click
 @click.option("--print", "is_print", is_flag=True, help="Write all rules as text that `nft -f` loads, and end.")
 @click.option("--dry-run", is_flag=True, help="Write what would change in the kernel's rules, change nothing, and end.")
 @click.option("--cleanup", is_flag=True, help="Remove all rules of ours from the kernel, and end.")
-@click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags win over it.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="This kubeconfig instead of $KUBECONFIG or ~/.kube/config. Without any, the Pod's service account.",
-)
-@click.option("--context", metavar="NAME", help="A context of the kubeconfig.")
-@click.option("--as", "impersonate", metavar="USER", help="Act as another user.")
+@cluster_options
 @click.option(
     "--cluster-cidr",
     "cluster_cidrs",
@@ -110,13 +125,7 @@ import click
     " --service-proxy-name; empty: nowhere.",
 )
 @click.option("--debug-for-all", is_flag=True, default=None, help="Answer /debug to everyone, not only on loopback.")
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    help="How lines on standard error are written. By default text on a terminal, else json.",
-)
-@click.option("-v", "--verbose", count=True, help="Debug lines, too.")
-@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
+@log_options
 def command(
     *,
     node: str | None,
@@ -125,13 +134,7 @@ def command(
     is_print: bool,
     dry_run: bool,
     cleanup: bool,
-    config: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    impersonate: str | None,
-    verbose: int,
-    quiet: bool,
-    **settings: object,
+    **options: Any,
 ) -> int:
     """Program a node's kernel (nftables) to do what `zoneward route --node NAME` says, until SIGTERM or Ctrl-C.
 
@@ -145,8 +148,7 @@ def command(
     zoneward proxy --node worker-a2
     zoneward proxy --node worker-a2 --sample --print
     """
-    if quiet and verbose:
-        raise click.UsageError("-q and -v: expected one of them, got both")
+    daemon = DaemonOptions.of(options)
     if is_print + dry_run + cleanup > 1:
         raise click.UsageError("--print, --dry-run and --cleanup: expected one of them")
     if node is None and not cleanup:
@@ -154,20 +156,83 @@ def command(
     if (files or sample) and not (is_print or dry_run):
         option = "-f" if files else "--sample"
         raise click.UsageError(f"{option}: expected --print or --dry-run with it; the rules that run are a cluster's")
-    from zoneward.cli.proxying import Asked, run
+    configuration, settings = _settings(daemon)
+    if node is None or cleanup:
+        from zoneward.cli.proxy_rules import delete_rules
 
-    return run(
-        Asked(
-            node=node or "",
-            files=files,
-            sample=sample,
-            does="print" if is_print else "dry-run" if dry_run else "cleanup" if cleanup else "run",
-            config=config,
-            kubeconfig=kubeconfig,
-            context=context,
-            impersonate=impersonate,
-            verbose=verbose,
-            quiet=quiet,
-            flags={name: value for name, value in settings.items() if value is not None},
-        )
+        return delete_rules(quiet=daemon.quiet)
+    if not (is_print or dry_run):
+        return _run(node, daemon, configuration, settings)
+    from zoneward.cli.proxy_rules import NodeRules
+
+    snapshot_options = Options(
+        files=files,
+        sample=sample,
+        context=daemon.context,
+        kubeconfig=daemon.kubeconfig,
+        impersonate=daemon.impersonate,
     )
+    rules = NodeRules.from_snapshot(node, snapshot_options, configuration, settings)
+    return rules.print() if is_print else rules.print_changes()
+
+
+def _run(node: str, options: DaemonOptions, configuration: "Configuration", settings: "ProxyConfiguration") -> int:
+    """Return the exit status: 0 after SIGTERM or SIGINT, 1 where a part fails or the API server refuses a request that
+    the proxy cannot work without. Raises InputError or a usage error before anything is changed."""
+    module = import_program("zoneward.proxy.proxy_program", command="proxy")
+    access, log = options.connect(settings.log_format)
+
+    from zoneward.daemon.program import run_program
+    from zoneward.kube.input_error import InputError
+    from zoneward.proxy.kernel.applying import Unusable
+    from zoneward.proxy.kernel.capability import set_aside
+
+    try:
+        # Before there is a second thread: capabilities belong to threads.
+        set_aside()
+    except OSError as error:
+        log.warning("CAP_NET_ADMIN is not set aside", error=str(error))
+
+    async def work(stop: "asyncio.Event") -> None:
+        program = module.ProxyProgram(
+            access,
+            node=node,
+            configuration=configuration,
+            settings=settings,
+            lease_namespace=lease_namespace(access, settings.lease_namespace),
+            log=log,
+        )
+        try:
+            await program.run(stop)
+        except Unusable as error:
+            raise InputError("the kernel", str(error)) from None
+
+    return run_program(work, name="proxy", log=log, error_message=str)
+
+
+def _settings(options: DaemonOptions) -> "tuple[Configuration, ProxyConfiguration]":
+    from zoneward.cli.cluster_input import read_configuration
+    from zoneward.daemon.configuration_file import parse_duration, parse_listen_address, parse_optional_listen_address
+    from zoneward.daemon.log import LogFormat
+    from zoneward.proxy.proxy_configuration import ProxyConfiguration
+    from zoneward.routing.configuration import Configuration
+
+    configuration, settings = Configuration(), ProxyConfiguration()
+    if options.config is not None:
+        file = read_configuration(options.config)
+        configuration, settings = file.configuration, file.proxy
+    parsers: dict[str, tuple[str, Callable[[str], Any]]] = {
+        "cluster_cidrs": ("--cluster-cidr", _parse_list),
+        "node_port_addresses": ("--nodeport-addresses", _parse_list),
+        "service_cidrs": ("--service-cidr", _parse_list),
+        "audit_period": ("--audit-period", parse_duration),
+        "listen": ("--listen", parse_listen_address),
+        "healthz_listen": ("--healthz-listen", parse_listen_address),
+        "proxy_mode_listen": ("--proxy-mode-listen", parse_optional_listen_address),
+        "log_format": ("--log-format", LogFormat),
+    }
+    return configuration, options.settings(settings, parsers=parsers, option_names=_OPTION_NAMES)
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -2,7 +2,7 @@
 
 import click
 
-from zoneward.cli.handing_over import Way, handing_over_options
+from zoneward.cli.handover_command import Way, handing_over_options
 from zoneward.cli.options import Options
 
 
@@ -18,7 +18,7 @@ def command(*, options: Options, service: str, timeout: float, dry_run: bool) ->
     zoneward release shop/cart --dry-run
     zoneward release shop/cart
     """
-    from zoneward.cli.handing_over import hand_over
+    from zoneward.cli.handover_command import hand_over
     from zoneward.controller.handover.adoption import next_release
 
     way = Way(

@@ -1,10 +1,19 @@
 """``zoneward route``: what the proxy on one node would select."""
 
 import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.options import Options, planning_options, table_width, tell, wants_color
+from zoneward.cli.options import Options, planning_options
+from zoneward.cli.output import table_width, tell, wants_color
+
+if TYPE_CHECKING:
+    from zoneward.cli.planned_services import Planned
+    from zoneward.kube.objects import Endpoint, EndpointSlice
+    from zoneward.report.routes import Route
+    from zoneward.slices.plan import ServicePlan
 
 
 @click.command("route")
@@ -19,8 +28,7 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     zoneward route --sample --node worker-a2
     zoneward route -f cluster.json --node n1 --what-if PreferSameNode --consumer zone-hints
     """
-    from zoneward.cli.planning import plan_for
-    from zoneward.cli.routing import route_of
+    from zoneward.cli.planned_services import plan_for
     from zoneward.report.decisions import as_json
     from zoneward.report.routes import route_table
 
@@ -35,3 +43,78 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
         width = table_width()
         text = print_table(route_table(route, width=width), color=wants_color(options), width=width)
         click.echo(text, nl=False, color=True)
+
+
+def route_of(planned: "Planned", *, node: str, as_is: bool) -> "Route":
+    """What the proxy on ``node`` selects for every port of every planned Service. Raises InputError for a node unknown.
+
+    With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
+    """
+    from zoneward.cli.cluster_input import node_in
+    from zoneward.kube.objects import zone_of
+    from zoneward.report.routes import PortRoute, Route
+    from zoneward.routing.selection.selection import (
+        endpoints_of_port,
+        hints_heeded,
+        is_proxied,
+        policies_of,
+        select,
+        slice_groups,
+    )
+
+    zone = zone_of(node_in(planned.snapshot, node))
+    consumer, gates = planned.surroundings.consumer, planned.configuration.gates
+    ports: list[PortRoute] = []
+    for plan in planned.plans:
+        if not is_proxied(plan.service):
+            continue
+        policies = policies_of(plan.service, gates)
+        heeded = hints_heeded(plan.service, consumer, gates)
+        for address_type, slices in _slices(planned, plan, as_is=as_is):
+            groups = slice_groups(slices, consumer, gates)
+            for port in plan.service.spec.ports or ():
+                found = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
+                addresses = {id(endpoint): address for address, endpoint in found.items()}
+                selection = select(
+                    tuple(found.values()),
+                    policies=policies,
+                    heeded=heeded,
+                    node=node,
+                    zone=zone,
+                    groups=groups,
+                )
+                ports.append(
+                    PortRoute(
+                        namespace=plan.service.metadata.namespace,
+                        service=plan.service.metadata.name,
+                        address_type=address_type,
+                        port=port.name,
+                        port_number=port.port,
+                        protocol=port.protocol,
+                        cluster=_named(selection.cluster, addresses),
+                        local=_named(selection.local, addresses),
+                        all_reachable=_named(selection.all_reachable, addresses) or (),
+                        rule=selection.rule,
+                        healthy_local=selection.healthy_local,
+                        has_endpoints=selection.has_any,
+                        known=len(found),
+                        weights=selection.weights,
+                    )
+                )
+    return Route(node=node, zone=zone, ports=tuple(ports))
+
+
+def _slices(
+    planned: "Planned", plan: "ServicePlan", *, as_is: bool
+) -> "Iterable[tuple[str, tuple[EndpointSlice, ...]]]":
+    if not as_is:
+        return [(family.address_type, family.slices) for family in plan.families]
+    slices = planned.snapshot.slices_of(plan.service)
+    return [
+        (family.address_type, tuple(each for each in slices if each.address_type == family.address_type))
+        for family in plan.families
+    ]
+
+
+def _named(endpoints: "Iterable[Endpoint] | None", addresses: dict[int, str]) -> tuple[str, ...] | None:
+    return None if endpoints is None else tuple(addresses[id(endpoint)] for endpoint in endpoints)

@@ -15,8 +15,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 import yaml
 
-from zoneward.cli.printing import print_line
-from zoneward.cli.whole_file import whole_file
+from zoneward.cli.output import print_line, whole_file
 from zoneward.kube.files import STDIN_NAME, expand, load, open_file, read_small
 from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError

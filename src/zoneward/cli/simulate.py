@@ -1,11 +1,43 @@
 """``zoneward simulate``: the evaluation tool."""
 
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
 import click
 
-from zoneward.cli.options import Options
+from zoneward.cli.interrupts import INTERRUPTED, Interrupts
+from zoneward.cli.options import Color, Options
+from zoneward.cli.output import Note, tell
+from zoneward.kube.input_error import InputError, show
 from zoneward.routing.scores import ENCODINGS
 
-_OF_THE_PROPOSAL = "random,local,local-kep-tool,local-shared,local-weighted,local-opt"
+if TYPE_CHECKING:
+    from zoneward.lab.datasets import Computed, Dataset
+    from zoneward.lab.own_rules import Source
+    from zoneward.lab.running import Runner
+    from zoneward.lab.tally import Wanted
+
+_OF_THE_PROPOSAL: Final = "random,local,local-kep-tool,local-shared,local-weighted,local-opt"
+CLUSTER: Final = "cluster"
+_DEFAULT: Final = "kep"
+_NEEDED: Final = {"html": ("matplotlib",), "parquet": ("polars",), "like": ("polars",)}
+_ROOM: Final = {
+    "by": ("table", "csv", "json", "html"),
+    "bounds": ("table", "csv", "json", "html"),
+    "quantiles": ("table", "json", "html"),
+    "worst": ("table", "json", "html"),
+    "differences": ("table", "json", "html"),
+}
+"""Outputs that have room for what an option asks for."""
+_WORTH_TELLING: Final = 1.0
+"""Seconds of compiling that a user wonders about."""
 
 
 @click.command("simulate")
@@ -85,30 +117,7 @@ _OF_THE_PROPOSAL = "random,local,local-kep-tool,local-shared,local-weighted,loca
 )
 @click.option("-q", "--quiet", is_flag=True, help="No notes and no progress on standard error.")  # fmt: skip
 def command(
-    *,
-    dataset: str | None,
-    algorithms: tuple[str, ...],
-    algorithm_file: str | None,
-    encoding: str,
-    by: str | None,
-    quantiles: str | None,
-    worst: int,
-    differences: bool,
-    bounds: bool,
-    sweeps: tuple[str, ...],
-    sample_size: int | None,
-    seed: int,
-    skip_invalid: bool,
-    output: str,
-    like: str | None,
-    to: str | None,
-    jobs: int | None,
-    scheduler: str | None,
-    files: tuple[str, ...],
-    sample: bool,
-    config: str | None,
-    color: str,
-    quiet: bool,
+    *, files: tuple[str, ...], sample: bool, config: str | None, color: Color, quiet: bool, **given: Any
 ) -> int:
     """Score algorithms over millions of inputs, with the functions that decide for clusters.
 
@@ -144,40 +153,290 @@ def command(
     zoneward simulate -f cluster.json -a all
     zoneward simulate -d inputs.csv -a Local -o csv --like topology-simulator
     """
-    if not algorithms and algorithm_file is None:
-        algorithms = (_OF_THE_PROPOSAL,)
-    if (like is not None and output != "csv") or (output == "parquet" and to is None):
-        wrong = "--like: expected -o csv with it" if like else "-o parquet: expected --to DIRECTORY"
-        raise click.UsageError(wrong)
-    from zoneward.cli.requesting import Request
-    from zoneward.cli.simulating import simulate_for
+    shared = Options(files=files, sample=sample, all_namespaces=True, config=config, color=color, quiet=quiet)
+    return _simulate(SimulationOptions(shared=shared, **given))
 
-    return simulate_for(
-        Request(
-            dataset=dataset,
-            algorithms=algorithms,
-            algorithm_file=algorithm_file,
-            encodings=ENCODINGS if encoding == "both" else (encoding,),
-            by=by or "",
-            quantiles=quantiles,
-            worst=worst,
-            differences=differences,
-            bounds=bounds,
-            sweeps=sweeps,
-            sample_size=sample_size,
-            seed=seed,
-            skip_invalid=skip_invalid,
-            output="like" if like else output,
-            to=to,
-            jobs=jobs,
-            scheduler=scheduler,
-            options=Options(
-                files=files,
-                sample=sample,
-                all_namespaces=True,
-                config=config,
-                color=color,  # type: ignore[arg-type]
-                quiet=quiet,
-            ),
-        )
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationOptions:
+    """The values of the options, and what they mean together."""
+
+    dataset: str | None
+    algorithms: tuple[str, ...]
+    algorithm_file: str | None
+    encoding: str
+    by: str | None
+    quantiles: str | None
+    worst: int
+    differences: bool
+    bounds: bool
+    sweeps: tuple[str, ...]
+    sample_size: int | None
+    seed: int
+    skip_invalid: bool
+    output: str
+    like: str | None
+    to: str | None
+    jobs: int | None
+    scheduler: str | None
+    shared: Options
+
+    @property
+    def form(self) -> str:
+        """What is written: the value of ``-o``, or ``like`` for the rows of the proposal's tool."""
+        return "like" if self.like else self.output
+
+    @property
+    def contenders(self) -> tuple[str, ...]:
+        """The algorithms as they were written; those of the proposal where none was, not even a file with one."""
+        return self.algorithms if self.algorithms or self.algorithm_file else (_OF_THE_PROPOSAL,)
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        return ENCODINGS if self.encoding == "both" else (self.encoding,)
+
+    @property
+    def from_cluster(self) -> bool:
+        """Whether there is a snapshot to read."""
+        return bool(self.shared.files) or self.shared.sample
+
+    @property
+    def inputs(self) -> str:
+        """The dataset as it was written, or the one that is meant where none was."""
+        return self.dataset or (CLUSTER if self.from_cluster else _DEFAULT)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The quantiles, lowest first; raises `InputError`."""
+        shares = []
+        for percent in [] if self.quantiles is None else self.quantiles.split(","):
+            try:
+                share = float(percent) / 100
+            except ValueError:
+                share = -1.0
+            if not 0 < share < 1:
+                raise InputError("--quantiles", f"expected percents above 0 and below 100, got {show(percent)}")
+            shares.append(share)
+        return tuple(sorted(set(shares)))
+
+
+def _check_usage(options: SimulationOptions) -> None:
+    """An option that would change nothing is a mistake: who waits for a minute wants what was asked for."""
+    if options.like is not None and options.output != "csv":
+        raise click.UsageError("--like: expected -o csv with it")
+    if options.form == "parquet" and options.to is None:
+        raise click.UsageError("-o parquet: expected --to DIRECTORY")
+    for option, outputs in _ROOM.items():
+        if getattr(options, option) not in (None, "", 0, False) and options.form not in outputs:
+            wanted = f"{', '.join(outputs[:-1])} or {outputs[-1]}"
+            got = "--like" if options.form == "like" else options.form
+            raise click.UsageError(f"--{option}: expected -o {wanted} with it, got {got}")
+    if options.form == "like" and options.encodings != ENCODINGS[:1]:
+        raise click.UsageError(f"--like: expected --encoding {ENCODINGS[0]} with it, got {options.encoding}")
+    if options.form == "parquet" and options.encodings == ENCODINGS[1:]:
+        raise click.UsageError(f"-o parquet: expected --encoding {ENCODINGS[0]} or both with it, got {ENCODINGS[1]}")
+    if options.jobs is not None and options.scheduler is not None:
+        raise click.UsageError("--jobs and --scheduler: expected one of them, got both")
+    if options.from_cluster and options.inputs != CLUSTER:
+        raise click.UsageError(f"-f and --sample: expected --dataset cluster with them, got {options.inputs}")
+    if options.shared.config is not None and options.inputs != CLUSTER:
+        raise click.UsageError(f"--config: expected --dataset cluster with it, got {options.inputs}")
+    if options.sample_size is not None and options.inputs == CLUSTER:
+        raise click.UsageError("--sample-size: expected another dataset than cluster with it")
+
+
+def _check_extra(options: SimulationOptions) -> None:
+    """Raises `InputError` where something that the simulation needs is not installed."""
+    from zoneward.lab.names import COMPUTED
+
+    needed = ["numpy", "numba", *_NEEDED.get(options.form, ())]
+    if options.inputs.partition(":")[0] not in (*COMPUTED, CLUSTER):
+        needed.append("polars")
+    for module in needed:
+        if find_spec(module) is None:
+            missing = f"expected the extra lab to be installed, {module} is missing"
+            raise InputError("simulate", f"{missing}: pip install 'zoneward[lab]'")
+
+
+# --- the simulation ---------------------------------------------------------------------------------------------------
+
+
+def _simulate(options: SimulationOptions) -> int:
+    """Simulate, print, and return the exit status: 0, or 130 where Ctrl-C ended it early.
+
+    Whatever may be wrong is found before what takes long: compiling, then scoring.
+    """
+    _check_usage(options)
+    _check_extra(options)
+    from zoneward.cli.simulate_output import delivery, import_writer
+
+    shares = options.shares
+    runner = _runner(options)
+    from zoneward.lab.contenders import contenders_for
+    from zoneward.lab.running import simulate
+    from zoneward.lab.tally import Wanted
+
+    source = _source(options)
+    own = source.untried if source else None
+    asked = (*options.contenders, *((own.name,) if own else ()))
+    wanted = Wanted(
+        contenders=contenders_for(asked, sweeps=options.sweeps, own=own),
+        encodings=options.encodings,
+        by=options.by or "",
+        quantiles=bool(shares),
+        plots=options.form == "html",
+        worst=options.worst,
     )
+    if options.form == "like" and len(wanted.contenders) != 1:
+        raise InputError("--like", f"expected one algorithm, got {len(wanted.contenders)}")
+    dataset = _dataset(options)
+    import_writer(options)
+    with Interrupts() as interrupts, ExitStack() as stack:
+        results = stack.enter_context(delivery(options, wanted, interrupts))
+        # Most files have no more rows than a chunk, and what is wrong with those is told before anything is compiled.
+        next(iter(dataset.chunks()), None)
+        if source is not None:
+            tried = source.tried()
+            wanted = replace(wanted, contenders=contenders_for(asked, sweeps=options.sweeps, own=tried.rule))
+            if tried.note:
+                tell(options.shared, [Note(tried.note)])
+        if options.scheduler is None:
+            _compile(options, wanted, interrupts)
+        interrupts.check()
+        with _progress(options, dataset) as advance:
+
+            def advanced(rows: int) -> None:
+                advance(rows)
+                interrupts.release()
+
+            simulation = simulate(
+                wanted,
+                dataset,
+                runner=runner,
+                seed=options.seed,
+                bounds=options.bounds,
+                shares=shares,
+                advanced=advanced,
+                sink=results.sink,
+            )
+        skipped = getattr(dataset, "skipped", 0)
+        if skipped:
+            rows = "1 row" if skipped == 1 else f"{skipped:,} rows"
+            tell(options.shared, [Note(f"{options.dataset}: {rows} left out that can't be read")])
+        results.finish(simulation)
+    return INTERRUPTED if simulation.partial else 0
+
+
+def _source(options: SimulationOptions) -> "Source | None":
+    if options.algorithm_file is None:
+        return None
+    from zoneward.lab.own_rules import source
+
+    return source(options.algorithm_file)
+
+
+# --- what to score ----------------------------------------------------------------------------------------------------
+
+
+def _dataset(options: SimulationOptions) -> "Dataset":
+    from zoneward.lab.names import COMPUTED
+
+    written = options.inputs
+    if written == CLUSTER:
+        from zoneward.cli.planned_services import plan_for
+        from zoneward.lab.cluster import services
+
+        planned = plan_for(options.shared)
+        return services(planned.plans, planned.surroundings.demand)
+    name, _, rest = written.partition(":")
+    if name in COMPUTED:
+        return _computed(name, rest, options)
+    from zoneward.lab.csv_files import CsvFile
+
+    if not Path(written).exists() and os.sep not in written and not written.endswith(".csv"):
+        known = ", ".join((*COMPUTED, CLUSTER))
+        raise InputError("--dataset", f"expected one of {known}, or a CSV file, got {show(written)}")
+    return CsvFile(Path(written), skip_invalid=options.skip_invalid, sample=options.sample_size, seed=options.seed)
+
+
+def _computed(name: str, written: str, options: SimulationOptions) -> "Computed":
+    from zoneward.lab.datasets import MOST_PER_ZONE, MOST_ZONES, Computed, Range
+
+    bounds = {"zones": (2, MOST_ZONES), "nodes": (0, MOST_PER_ZONE), "endpoints": (0, MOST_PER_ZONE)}
+    ranges: dict[str, Range] = {}
+    inputs = 1_000_000
+    for pair in filter(None, written.split(",")):
+        key, _, value = pair.partition("=")
+        if name != "uniform" or key not in (*bounds, "inputs"):
+            known = "zones=, nodes=, endpoints= and inputs=" if name == "uniform" else "nothing after it"
+            raise InputError("--dataset", name, f"expected {known}, got {show(pair)}")
+        low, dash, high = value.partition("-")
+        least, most = bounds.get(key, (1, 10**12))
+        fits = low.isascii() and low.isdigit() and (not dash or (high.isascii() and high.isdigit()))
+        first, last = (int(low), int(high or low)) if fits and len(value) < 40 else (0, -1)
+        if not least <= first <= last <= most or (key == "inputs" and dash):
+            kind = f"a number from {least} to {most}" + ("" if key == "inputs" else ", or two with - between")
+            raise InputError("--dataset", name, key, f"expected {kind}, got {show(value)}")
+        if key == "inputs":
+            inputs = first
+        else:
+            ranges[key] = Range(first, last)
+    return Computed(name, seed=options.seed, sample=options.sample_size, inputs=inputs, **ranges)
+
+
+# --- who works --------------------------------------------------------------------------------------------------------
+
+
+def _runner(options: SimulationOptions) -> "Runner":
+    if options.scheduler is not None:
+        from zoneward.lab.on_dask import Dask
+
+        return Dask(options.scheduler)
+    from zoneward.lab.running import Threads
+
+    return Threads(options.jobs or os.cpu_count() or 1)
+
+
+def _compile(options: SimulationOptions, wanted: "Wanted", interrupts: Interrupts) -> None:
+    """Nothing to wait for but the first time; then a terminal shows that something goes on."""
+    from zoneward.lab.scoring import kept_in, prepare
+
+    start = perf_counter()
+    with ExitStack() as stack:
+        directory = kept_in()
+        if _shows_progress(options) and not (directory and any(Path(directory).iterdir())):
+            from rich.console import Console
+
+            waiting = "compiling, once for this version: some 10 to 20 s"
+            stack.enter_context(Console(stderr=True).status(waiting))
+        for contender in wanted.contenders:
+            prepare([contender])
+            # An exception that is raised while LLVM calls back goes no further.
+            interrupts.check()
+    took = perf_counter() - start
+    if took > _WORTH_TELLING:
+        kept = (
+            f"once for this version: kept in {directory}" if directory else "again each time: no cache can be written"
+        )
+        tell(options.shared, [Note(f"compiled in {took:.1f} s, {kept}")])
+
+
+def _shows_progress(options: SimulationOptions) -> bool:
+    return not options.shared.quiet and sys.stderr.isatty()
+
+
+@contextmanager
+def _progress(options: SimulationOptions, dataset: "Dataset") -> Iterator[Callable[[int], None]]:
+    """A bar with rate and time left on a terminal; nothing elsewhere."""
+    if not _shows_progress(options):
+        yield lambda _rows: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+    from zoneward.report.progress import RateColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(dataset.name, total=dataset.rows)
+        yield lambda rows: progress.advance(task, rows)

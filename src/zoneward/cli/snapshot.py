@@ -9,7 +9,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from zoneward.cli.options import Note, Options, reading_options, tell
+from zoneward.cli.options import Options, reading_options
+from zoneward.cli.output import Note, tell
 
 if TYPE_CHECKING:
     from zoneward.snapshots.snapshot import Snapshot
@@ -39,7 +40,7 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
     """
     if not to:
         raise click.UsageError("--to: expected a file or -, got ''")
-    from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
+    from zoneward.cli.cluster_input import no_services, reading_notes, services_in, snapshot_for
     from zoneward.kube.gc_tuning import without_gc
     from zoneward.snapshots.saving import save
 
@@ -72,7 +73,7 @@ def _opened(to: str) -> Iterator[IO[bytes]]:
     if to == "-":
         yield sys.stdout.buffer
         return
-    from zoneward.cli.whole_file import whole_file
+    from zoneward.cli.output import whole_file
 
     with whole_file(Path(to), private=True) as file:
         yield file

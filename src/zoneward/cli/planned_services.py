@@ -3,9 +3,9 @@
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoneward.cli.configuring import configuration_for
-from zoneward.cli.options import Note, Options
-from zoneward.cli.snapshots import no_services, reading_notes, services_in, snapshot_for
+from zoneward.cli.cluster_input import configuration_for, no_services, reading_notes, services_in, snapshot_for
+from zoneward.cli.options import Options
+from zoneward.cli.output import Note
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.configuration import Configuration

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from zoneward.cli import whole_file as module
-from zoneward.cli.whole_file import whole_file
+from zoneward.cli import output as module
+from zoneward.cli.output import whole_file
 from zoneward.kube.input_error import InputError
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zoneward.cli.clusters import access_for
-from zoneward.cli.configuring import configuration_for
-from zoneward.cli.interrupting import INTERRUPTED
-from zoneward.cli.options import Note, Options, tell
-from zoneward.cli.printing import print_line
+from zoneward.cli.cluster_input import access_for, configuration_for
+from zoneward.cli.interrupts import INTERRUPTED
+from zoneward.cli.options import Options
+from zoneward.cli.output import Note, print_line, tell
 from zoneward.kube.input_error import InputError
 from zoneward.kube.visible import visible
 

@@ -1,30 +1,168 @@
-"""What a watch tells, and how: as JSON lines, as lines of a log, or as a table on a terminal."""
+"""``plan --watch``: follow a cluster and show every change of a decision: as JSON, as lines of text, or on a screen."""
 
 import asyncio
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from zoneward.cli.current_plans import CurrentPlans
-from zoneward.cli.options import Note, Options, table_width, tell, wants_color
-from zoneward.cli.streaming import Stream
-from zoneward.cli.terminal import Screen, is_screen
+from zoneward.cli.cluster_input import access_for, configuration_for, no_services, services_in
+from zoneward.cli.interrupts import INTERRUPTED
+from zoneward.cli.live_output import Screen, Stream, first_to_end, is_screen
+from zoneward.cli.live_plans import CurrentPlans
+from zoneward.cli.options import Options
+from zoneward.cli.output import Note, table_width, tell, wants_color
+from zoneward.client.api_errors import CallFailed
 from zoneward.client.cache import Cache
+from zoneward.client.error_messages import complaint, shown_server
+from zoneward.client.following import follow
+from zoneward.client.transport import Transport
+from zoneward.client.unreadable import Unreadable, left_out
+from zoneward.client.watch_health import Standing
+from zoneward.kube.gc_tuning import freeze_objects, restore_gc, without_gc
 from zoneward.kube.visible import visible
 from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
+from zoneward.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from zoneward.client.access import Access
     from zoneward.client.resources import Key
     from zoneward.report.text import Text
 
+WATCHABLE: Final = ("table", "wide", "json")
+_SETTLING: Final = 0.1
+"""Seconds from the first change to the plans: what belongs together, a Pod and its slice, comes close together."""
+_REST: Final = 4.0
+"""Times as long as planning took there is none: under any churn it takes no more than a fifth of a core."""
+_LONGEST_REST: Final = 2.0
+_LONGEST_STEP: Final = 0.05
+"""Seconds of planning after which the cluster is listened to again."""
+_SLOW: Final = 5.0
+"""Seconds of reading the cluster after which a user wonders."""
+_LOOK: Final = 0.5
+"""Seconds between two looks at whether the connection stands."""
 _REDRAW: Final = 0.25
 """Seconds between two pictures."""
 _MARKED: Final = 3.0
 """Seconds for which a row stands out after it changed."""
+
+
+def check_usage(options: Options, output: str) -> None:
+    """Raises a usage error."""
+    if options.files or options.sample:
+        given = "-f" if options.files else "--sample"
+        raise click.UsageError(f"--watch: expected neither -f nor --sample with it, got {given}: only a live cluster"
+                               " can be watched")  # fmt: skip
+    if output not in WATCHABLE:
+        raise click.UsageError(f"--watch: expected one of {', '.join(WATCHABLE)} for -o, got {output!r}")
+
+
+def watch_for(options: Options, output: str) -> int:
+    """Watch until Ctrl-C, and return its exit status. Raises InputError or a usage error before anything is told, and
+    BrokenPipeError when nobody reads any more.
+    """
+    check_usage(options, output)
+    configuration = configuration_for(options)
+    access, namespace = access_for(options)
+    unreadable: list[Unreadable] = []
+    cache, changed = Cache(on_unreadable=unreadable.append), asyncio.Event()
+    plans = CurrentPlans(cache, options=options, configuration=configuration, waiting=changed.set)
+    try:
+        asyncio.run(_watch(access, namespace, plans, cache, changed, unreadable, options=options, output=output))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except CallFailed as error:
+        raise complaint(error, access, now=datetime.now(UTC)) from error
+    finally:
+        restore_gc()
+    raise AssertionError("a watch has no end")
+
+
+async def _watch(
+    access: "Access",
+    namespace: str | None,
+    plans: CurrentPlans,
+    cache: Cache,
+    changed: asyncio.Event,
+    unreadable: list[Unreadable],
+    *,
+    options: Options,
+    output: str,
+) -> None:
+    async with Transport(access) as transport:
+        standing = Standing(transport, clock=time.monotonic)
+        view = view_for(output, plans, cache, options, server=shown_server(access))
+        await first_to_end(
+            follow(standing, cache, namespace=namespace, patient=False, on_trouble=standing.trouble),
+            _plan(plans, cache, changed, view, options),
+            _look(standing, access, unreadable, view),
+            view.run(),
+        )
+
+
+async def _plan(plans: CurrentPlans, cache: Cache, changed: asyncio.Event, view: "View", options: Options) -> None:
+    with without_gc():
+        try:
+            async with asyncio.timeout(_SLOW):
+                await cache.synced.wait()
+        except TimeoutError:
+            tell(options, [Note("still reading the cluster")])
+            await cache.synced.wait()
+        there = Snapshot(services=tuple(cache.services))
+        # Raises for a name that no Service has.
+        if not services_in(there, options):
+            tell(options, [no_services(there)])
+        plans.begin()
+        changed.clear()
+        await _update(plans, view)
+        await view.complete()
+    # What is there now will mostly stay: no need to look through it for garbage.
+    freeze_objects()
+    rested = time.monotonic()
+    while True:
+        await changed.wait()
+        await asyncio.sleep(max(_SETTLING, rested - time.monotonic()))
+        changed.clear()
+        start = time.monotonic()
+        await _update(plans, view)
+        end = time.monotonic()
+        rested = end + min(_REST * (end - start), _LONGEST_REST)
+
+
+async def _update(plans: CurrentPlans, view: "View") -> None:
+    """Tell what changed as soon as it is known, and listen in between."""
+    start, told = time.monotonic(), list[DecisionChange]()
+    for changes in plans.update():
+        told += changes
+        if time.monotonic() - start > _LONGEST_STEP:
+            await view.told(told)
+            await asyncio.sleep(0)
+            start, told = time.monotonic(), []
+    await view.told(told)
+
+
+async def _look(standing: Standing, access: "Access", unreadable: list[Unreadable], view: "View") -> None:
+    """Tell the view when the connection is lost, when its trouble becomes another, and when it is back; and of objects
+    that cannot be read."""
+    last: str | None = None
+    while True:
+        while unreadable:
+            view.unreadable(left_out(unreadable.pop(0)))
+        trouble, now = standing.lasting, datetime.now(UTC)
+        since, text = now, None
+        if trouble is not None:
+            since -= timedelta(seconds=time.monotonic() - trouble[0])
+            text = str(complaint(trouble[1], access, now=now))
+        if text != last:
+            view.trouble(text, since)
+            last = text
+        await asyncio.sleep(_LOOK)
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
 
 
 class View(Protocol):

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from tests.cli.running import SAMPLE
 
-from zoneward.cli import current_plans
-from zoneward.cli.current_plans import CurrentPlans, rank_of
+from zoneward.cli import live_plans as current_plans
+from zoneward.cli.cluster_input import services_in
+from zoneward.cli.live_plans import CurrentPlans, rank_of
 from zoneward.cli.options import Options
-from zoneward.cli.planning import as_asked, surroundings_of
-from zoneward.cli.snapshots import services_in
+from zoneward.cli.planned_services import as_asked, surroundings_of
 from zoneward.client.cache import Cache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import click
 
 from zoneward.cli.options import Options
-from zoneward.cli.planning import as_asked, surroundings_of
+from zoneward.cli.planned_services import as_asked, surroundings_of
 from zoneward.client.affected_services import tell_concerned
 from zoneward.client.cache import Cache
 from zoneward.client.resources import Key, LiveNode, key_of
@@ -163,7 +163,7 @@ def _changes(before: tuple[DecisionView, ...], after: tuple[DecisionView, ...]) 
 
 
 def rank_of(options: Options) -> Rank:
-    """The same Services, in the same order, as `zoneward.cli.snapshots.services_in` chooses.
+    """The same Services, in the same order, as `zoneward.cli.cluster_input.services_in` chooses.
 
     Raises a usage error for a selector that is none.
     """

@@ -1,19 +1,71 @@
-"""A terminal's other screen: what was there before comes back."""
+"""Output that lasts: a stream of lines, a screen that is drawn again and again, and the tasks beside them."""
 
+import asyncio
 import os
+import select
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
+_PAUSE: Final = 0.02
+"""Seconds before a reader that is slow is asked again."""
+_GONE: Final = 0.5
+"""Seconds in which a reader that went away is missed, though there is nothing to tell it."""
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[2J"
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 _HOME: Final = "\x1b[H"
 _CLEAR_LINE: Final = "\x1b[2K"
 _CLEAR_BELOW: Final = "\x1b[J"
+
+
+async def first_to_end(*works: Awaitable[None]) -> None:
+    """Run all until one ends or fails, and end the others; raises what it raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        # One that draws on a screen leaves it before anything else is said.
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Stream:
+    """Standard output, written without ever waiting in the kernel: meanwhile the cluster is followed and Ctrl-C heard.
+
+    Raises BrokenPipeError.
+    """
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._file = sys.stdout.fileno()
+
+    async def write(self, data: bytes) -> None:
+        """All of it, in the order of the calls, however long that takes. One at a time may be under way."""
+        view = memoryview(data)
+        while view:
+            if not select.select((), (self._file,), (), 0)[1]:
+                await asyncio.sleep(_PAUSE)
+                continue
+            # A pipe that is ready takes that much at once.
+            view = view[os.write(self._file, view[: select.PIPE_BUF]) :]
+
+    async def gone(self) -> None:
+        """Returns never; raises BrokenPipeError when nobody reads any more."""
+        poll = select.poll()
+        poll.register(self._file, 0)
+        while True:
+            for _, event in poll.poll(0):
+                if event & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+                    raise BrokenPipeError
+            await asyncio.sleep(_GONE)
 
 
 def is_screen() -> bool:

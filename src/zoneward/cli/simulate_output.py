@@ -13,14 +13,13 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.interrupting import Interrupts
-from zoneward.cli.options import Note, tell, wants_color
-from zoneward.cli.requesting import Request
-from zoneward.cli.whole_file import whole_file
+from zoneward.cli.interrupts import Interrupts
+from zoneward.cli.output import Note, tell, wants_color, whole_file
 from zoneward.report.simulations import heading, simulation_csv, simulation_document, simulation_table
 from zoneward.routing.scores import Simulation
 
 if TYPE_CHECKING:
+    from zoneward.cli.simulate import SimulationOptions
     from zoneward.lab.datasets import Inputs
     from zoneward.lab.running import Sink
     from zoneward.lab.scoring import Reals
@@ -40,39 +39,39 @@ class Delivery:
 _WRITERS: Final = {"parquet": "zoneward.lab.parquet", "like": "zoneward.lab.like_topology_simulator"}
 
 
-def import_writer(request: Request) -> None:
+def import_writer(options: "SimulationOptions") -> None:
     """Import what writes rows. To be called before `Interrupts`: polars takes SIGINT when it is imported, and would
     abort what it writes; whoever asks for the signal later has it.
     """
-    if request.output in _WRITERS:
-        import_module(_WRITERS[request.output])
+    if options.form in _WRITERS:
+        import_module(_WRITERS[options.form])
 
 
 @contextmanager
-def delivery(request: Request, wanted: "Wanted", interrupts: Interrupts) -> Iterator[Delivery]:
+def delivery(options: "SimulationOptions", wanted: "Wanted", interrupts: Interrupts) -> Iterator[Delivery]:
     """Everything that is to be written is open from here on: what can't be written is told before the work begins."""
-    if request.output == "parquet":
+    if options.form == "parquet":
         from zoneward.lab.parquet import ParquetDirectory
 
-        with ParquetDirectory(Path(request.to or ""), wanted.contenders) as directory:
+        with ParquetDirectory(Path(options.to or ""), wanted.contenders) as directory:
             interrupts.at_once(directory.discard)
 
             def finish(simulation: Simulation) -> None:
                 directory.finished(partial=heading(simulation) if simulation.partial else "")
-                _tell_partial(request, simulation)
+                _tell_partial(options, simulation)
 
             yield Delivery(_held(directory.write, interrupts), finish)
-    elif request.output == "like":
+    elif options.form == "like":
         from zoneward.lab.like_topology_simulator import LikeTopologySimulator
 
-        with _copied() if request.to is None else whole_file(Path(request.to), at_once=interrupts.at_once) as file:
+        with _copied() if options.to is None else whole_file(Path(options.to), at_once=interrupts.at_once) as file:
             sink = LikeTopologySimulator(file, wanted.contenders[0]).write
-            yield Delivery(_held(sink, interrupts), lambda simulation: _tell_partial(request, simulation))
-    elif request.to is None:
-        yield Delivery(None, lambda simulation: click.echo(_text(request, simulation), nl=False, color=True))
+            yield Delivery(_held(sink, interrupts), lambda simulation: _tell_partial(options, simulation))
+    elif options.to is None:
+        yield Delivery(None, lambda simulation: click.echo(_text(options, simulation), nl=False, color=True))
     else:
-        with whole_file(Path(request.to), at_once=interrupts.at_once) as file:
-            yield Delivery(None, lambda simulation: _write(file, _text(request, simulation)))
+        with whole_file(Path(options.to), at_once=interrupts.at_once) as file:
+            yield Delivery(None, lambda simulation: _write(file, _text(options, simulation)))
 
 
 def _held(sink: "Sink", interrupts: Interrupts) -> "Sink":
@@ -89,9 +88,9 @@ def _write(file: IO[bytes], text: str) -> None:
     file.write(text.encode())
 
 
-def _tell_partial(request: Request, simulation: Simulation) -> None:
+def _tell_partial(options: "SimulationOptions", simulation: Simulation) -> None:
     if simulation.partial:
-        tell(request.options, [Note(heading(simulation))])
+        tell(options.shared, [Note(heading(simulation))])
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -109,21 +108,20 @@ def _copied() -> Iterator[IO[bytes]]:
 # --- what stands in them ----------------------------------------------------------------------------------------------
 
 
-def _text(request: Request, simulation: Simulation) -> str:
-    options = request.options
-    if request.output == "table":
+def _text(options: "SimulationOptions", simulation: Simulation) -> str:
+    if options.form == "table":
         from zoneward.report.tables import print_table
 
-        if not request.differences:
+        if not options.differences:
             simulation = replace(simulation, differences=())
         # As wide as it takes: numbers that are cut say nothing.
         table = simulation_table(simulation, width=_WIDEST)
-        return print_table(table, color=wants_color(options) and request.to is None, width=_WIDEST)
-    if request.output == "json":
+        return print_table(table, color=wants_color(options.shared) and options.to is None, width=_WIDEST)
+    if options.form == "json":
         from zoneward.report.decisions import as_json
 
         return as_json(simulation_document(simulation)).decode()
-    if request.output == "csv":
+    if options.form == "csv":
         return simulation_csv(simulation)
     from zoneward.report.simulation_page import simulation_page
 

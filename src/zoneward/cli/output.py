@@ -1,23 +1,70 @@
-"""The file that an option like ``--to`` names."""
+"""Where output goes: lines for a person, notes on standard error, tables, and files that appear whole or not at all."""
 
 import errno
 import os
 import secrets
 import stat
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
+
+import click
 
 from zoneward.kube.input_error import InputError
+from zoneward.kube.visible import visible
 
+if TYPE_CHECKING:
+    from zoneward.cli.options import Options
+
+TABLE_WIDTH: Final = 100
+_WIDEST: Final = 200
 _PRIVATE: Final = 0o600
 _USUAL: Final = 0o666
 """Less what the umask takes away."""
 _READER_WITHIN: Final = 10.0
 """Seconds in which somebody has to read from a named pipe that is to be written."""
 _LOOK: Final = 0.05
+
+
+def print_line(text: str, *, err: bool = False) -> None:
+    """Print one line, in which nothing controls the terminal."""
+    click.echo(visible(text), err=err)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for standard error; ``verbose`` ones only where more is asked for."""
+
+    text: str
+    verbose: bool = False
+
+
+def tell(options: "Options", notes: Iterable[Note]) -> None:
+    """Print notes on standard error, as far as they are wanted."""
+    for note in notes:
+        if not options.quiet and (not note.verbose or options.verbose):
+            print_line(f"zoneward: {note.text}", err=True)
+
+
+def wants_color(options: "Options") -> bool:
+    """Whether tables are coloured: as asked, else on a terminal without NO_COLOR."""
+    if options.color != "auto":
+        return options.color == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table_width(*, wide: bool = False) -> int:
+    """Columns for a table: those of the terminal, else 100; a wide one never gets less than it needs."""
+    if sys.stdout.isatty():
+        return os.get_terminal_size(sys.stdout.fileno()).columns or TABLE_WIDTH
+    return _WIDEST if wide else TABLE_WIDTH
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
