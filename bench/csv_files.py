@@ -25,43 +25,43 @@ _MOST_MEMORY: Final = 500
 def csv_files() -> Iterator[Figure]:
     """Each algorithm of KEP-2004 by itself, the best of some runs; then the memory that few and many inputs take."""
     with TemporaryDirectory(prefix="zoneward-bench-") as directory:
-        few, many, told = (Path(directory, name) for name in ("few.csv", "many.csv", "told"))
+        few, many, output = (Path(directory, name) for name in ("few.csv", "many.csv", "output"))
         for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
-            _child("write", str(path), str(rows), told=told)
+            _child("write", str(path), str(rows), output=output)
         for algorithm, tool in _TOOL.items():
             # Once for the machine code alone.
-            _child("score", algorithm, str(few), told=told)
-            _child("score", algorithm, str(many), told=told)
-            took = float(told.read_text())
+            _child("score", algorithm, str(few), output=output)
+            _child("score", algorithm, str(many), output=output)
+            took = float(output.read_text())
             yield Figure(f"CSV to CSV, {algorithm}, an input", took, "us", tool / _TIMES)
             yield Figure(f"  times as fast as the proposal's tool ({tool:g} us)", tool / took, "x")
         for path, rows in ((few, _ROWS // 4), (many, _ROWS)):
-            peak = _child("score", "local", str(path), told=told).peak
+            peak = _child("score", "local", str(path), output=output).peak
             yield Figure(f"  peak memory, {rows:,} inputs", peak / MIB, "MiB", _MOST_MEMORY)
 
 
-def _child(*words: str, told: Path) -> Run:
-    return run((sys.executable, "-m", "bench.csv_files", *words), output=told)
+def _child(*words: str, output: Path) -> Run:
+    return run((sys.executable, "-m", "bench.csv_files", *words), output=output)
 
 
 def _score(algorithm: str, inputs: Path) -> float:
     """Microseconds an input, from a file into one beside it; the best of some runs."""
-    from zoneward.lab.contenders import contenders_for
-    from zoneward.lab.csv_files import CsvFile
-    from zoneward.lab.like_topology_simulator import LikeTopologySimulator
-    from zoneward.lab.running import Threads, simulate
-    from zoneward.lab.scoring import prepare
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.contenders import parse_contenders
+    from zoneward.lab.csv_dataset import CsvDataset
+    from zoneward.lab.row_writers import TopologySimulatorWriter
+    from zoneward.lab.scoring import compile_kernels
+    from zoneward.lab.simulation import ThreadRunner, simulate
+    from zoneward.lab.tally import SimulationSpec
 
-    wanted = Wanted(contenders=contenders_for([algorithm]))
-    prepare(wanted.contenders)
+    wanted = SimulationSpec(contenders=parse_contenders([algorithm]))
+    compile_kernels(wanted.contenders)
     measured = []
     for _ in range(_REPEATS):
         start = time.perf_counter()
-        dataset = CsvFile(inputs)
+        dataset = CsvDataset(inputs)
         with inputs.with_suffix(".results").open("wb") as file:
-            sink = LikeTopologySimulator(file, wanted.contenders[0]).write
-            simulate(wanted, dataset, runner=Threads(_JOBS), sink=sink)
+            sink = TopologySimulatorWriter(file, wanted.contenders[0]).write
+            simulate(wanted, dataset, runner=ThreadRunner(_JOBS), sink=sink)
         measured.append((time.perf_counter() - start) / dataset.rows)
     return min(measured) * 1e6
 
@@ -70,11 +70,11 @@ def _write(path: Path, rows: int) -> None:
     """A sample of ``kep`` as a file."""
     import polars as pl
 
-    from zoneward.lab.datasets import Computed
+    from zoneward.lab.datasets import ComputedDataset
 
     with path.open("wb") as file:
         file.write(b"name,zone1,zone2,zone3\n")
-        for chunk in Computed("kep", sample=rows, seed=_SEED).chunks():
+        for chunk in ComputedDataset("kep", sample=rows, seed=_SEED).chunks():
             inputs = chunk.inputs()
             lines = {"name": pl.select(pl.format("input {}", pl.Series(inputs.numbers))).to_series()}
             for zone in range(inputs.supply.shape[1]):

@@ -12,13 +12,11 @@ import msgspec
 
 from bench.controllers import kubeconfig_of
 from bench.proxy_cluster import NAMESPACE, Object, pod_address
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.filling import fill
-from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.serving import Serving
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.persistence import load_objects, new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 _SLICES: Final = "endpointslices.discovery.k8s.io"
 
@@ -28,7 +26,7 @@ class ChangingServer:
 
     def __init__(self, registry: Registry, kubeconfig: Path, *, first_pod: int) -> None:
         self.kubeconfig: Final = kubeconfig
-        self._store, self._kind = InProcess(registry), registry.kinds[_SLICES]
+        self._store, self._kind = LocalClient(registry), registry.kinds[_SLICES]
         self._pods = itertools.count(first_pod)
         self._had = 0.0
         registry.store.listeners.append(self._note)
@@ -47,23 +45,23 @@ class ChangingServer:
         return self.change(slice_, change)
 
     def change(self, slice_: str, change: Any) -> float:
-        self._store.update(self._kind, NAMESPACE, slice_, change, manager="bench")
+        self._store.update(self._kind, NAMESPACE, slice_, change)
         return self._had
 
-    def _note(self, kind: Kind, _change: Change) -> None:
+    def _note(self, kind: Kind, _change: StoredChange) -> None:
         if kind is self._kind:
             self._had = time.perf_counter()
 
 
 @asynccontextmanager
 async def serving(objects: Iterable[Object], folder: Path, *, first_pod: int) -> AsyncIterator[ChangingServer]:
-    registry = begun()
+    registry = new_registry()
     thing = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-    fill(registry, [("the cluster", msgspec.json.encode(thing))])
+    load_objects(registry, [("the cluster", msgspec.json.encode(thing))])
     del thing
     # What the server's own collector takes is no part of anything that is measured here.
     gc.collect()
     gc.freeze()
     gc.disable()
-    async with Serving(registry) as server:
+    async with SandboxServer(registry) as server:
         yield ChangingServer(registry, kubeconfig_of(server.address, folder), first_pod=first_pod)

@@ -49,9 +49,9 @@ main()
 def inputs() -> Iterator[Figure]:
     """Nanoseconds an input of each of the five on one core, compiling left out: the best of some runs."""
     with TemporaryDirectory(prefix="zoneward-bench-") as directory:
-        told = Path(directory, "told")
-        run((sys.executable, "-m", "bench.simulations"), output=told)
-        for line in told.read_text().splitlines():
+        output = Path(directory, "output")
+        run((sys.executable, "-m", "bench.simulations"), output=output)
+        for line in output.read_text().splitlines():
             algorithm, took = line.split()
             yield Figure(f"{algorithm}, an input of kep, one core", float(took), "ns", _FIVE[algorithm])
 
@@ -103,20 +103,20 @@ def _measure() -> None:
     """Print each algorithm with its nanoseconds an input."""
     import numpy as np
 
-    from zoneward.lab.contenders import contenders_for
-    from zoneward.lab.datasets import Computed
-    from zoneward.lab.scoring import prepare, scores
+    from zoneward.lab.contenders import parse_contenders
+    from zoneward.lab.datasets import ComputedDataset
+    from zoneward.lab.scoring import compile_kernels, score_columns
 
-    chunks = [chunk.inputs() for chunk in Computed("kep", seed=2004, sample=_SAMPLE).chunks()]
+    chunks = [chunk.inputs() for chunk in ComputedDataset("kep", seed=2004, sample=_SAMPLE).chunks()]
     demand = np.concatenate([each.demand for each in chunks])
     supply = np.concatenate([each.supply for each in chunks])
-    contenders = contenders_for(_FIVE)
-    prepare(contenders)
+    contenders = parse_contenders(_FIVE)
+    compile_kernels(contenders)
     for contender in contenders:
         times = []
         for _ in range(_REPEATS):
             start = time.perf_counter()
-            scores(contender, demand, supply)
+            score_columns(contender, demand, supply)
             times.append(time.perf_counter() - start)
         print(contender.label, min(times) / _SAMPLE * 1e9)
 

@@ -36,7 +36,7 @@ def watch() -> Iterator[Figure]:
     from zoneward.client.cache import Cache
     from zoneward.client.resources import LivePodCondition, LivePodStatus
     from zoneward.routing.configuration import Configuration
-    from zoneward.routing.demand.demand import counts
+    from zoneward.routing.demand import counts_for_demand
 
     cache, versions = Cache(), count(1)
     _fill(cache, versions)
@@ -70,7 +70,7 @@ def watch() -> Iterator[Figure]:
         assert len(view.picture(120, 50, marked=())) == 50
     yield Figure("a picture of 120 columns and 50 lines, CPU", (time.process_time() - start) / 20 * 1e3, "ms")
 
-    node = next(node for node in cache.nodes if counts(node))
+    node = next(node for node in cache.nodes if counts_for_demand(node))
     alive = replace(node, metadata=replace(node.metadata, resource_version=str(next(versions))))
     start = time.process_time()
     cache.nodes.put(alive)

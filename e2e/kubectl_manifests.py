@@ -161,6 +161,16 @@ ports: null
 endpoints: []
 """
 
+ENDPOINTS: Final = """\
+apiVersion: v1
+kind: Endpoints
+metadata: {name: cart}
+subsets:
+- addresses: [{ip: 10.1.0.1}, {ip: 10.1.0.2}]
+  notReadyAddresses: [{ip: 10.1.0.3}]
+  ports: [{name: http, port: 8080}]
+"""
+
 LEASE: Final = """\
 apiVersion: coordination.k8s.io/v1
 kind: Lease
@@ -233,9 +243,6 @@ spec:
   selector: {app: own}
   ports: [{name: http, port: 80, protocol: TCP}]
 """
-OWN_CHANGED: Final = OWN.replace("app: own", "app: changed")
-OWN_OF_ANOTHER: Final = OWN.replace("app: own", "app: other")
-OWN_OF_A_THIRD: Final = OWN.replace("port: 80,", "port: 81,")
 
 INVALID_SERVICE: Final = """\
 apiVersion: v1
@@ -245,20 +252,6 @@ spec:
   type: Nonsense
   sessionAffinity: Sometimes
   ports: [{name: a, port: 0}, {name: a, port: 70000, protocol: ICMP}]
-"""
-WRONG_TYPE: Final = """\
-apiVersion: v1
-kind: Service
-metadata: {name: typed}
-spec: {ports: [{port: "eighty"}]}
-"""
-INVALID_POD: Final = """\
-apiVersion: v1
-kind: Pod
-metadata: {name: wrong, labels: {"-bad-": x}}
-spec:
-  restartPolicy: Perhaps
-  containers: [{name: main}, {name: main, image: i, ports: [{containerPort: 0}]}]
 """
 INVALID_SLICE: Final = """\
 apiVersion: discovery.k8s.io/v1
@@ -273,12 +266,6 @@ apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: wrong}
 spec: {leaseDurationSeconds: 0, leaseTransitions: -1}
-"""
-INVALID_NODE: Final = """\
-apiVersion: v1
-kind: Node
-metadata: {name: kubectl-wrong, labels: {topology.kubernetes.io/zone: "a b"}}
-spec: {taints: [{key: x, effect: Never}]}
 """
 UNKNOWN_KIND: Final = """\
 apiVersion: v1

@@ -29,19 +29,10 @@ _SUBSTITUTES: Final = tuple(
 )
 
 
-_MANAGED: Final = re.compile(r"^( *)managedFields:\n(?:\1- .*\n(?:\1  .*\n)*)+", re.MULTILINE)
-
-
 def normalized(text: str, *, lines: str = "") -> str:
     """Without what differs from run to run: ages, times, uids, versions, ports, addresses, names of files."""
     if lines:
         text = "".join(line for line in text.splitlines(keepends=True) if re.search(lines, line))
     for pattern, replacement in _SUBSTITUTES:
         text = pattern.sub(replacement, text)
-    return _MANAGED.sub(_sorted_managers, text)
-
-
-def _sorted_managers(found: re.Match[str]) -> str:
-    """Their order depends on whether a second ended between two changes."""
-    head, *entries = re.split(rf"^(?={found[1]}- )", found[0], flags=re.MULTILINE)
-    return head + "".join(sorted(entries))
+    return text

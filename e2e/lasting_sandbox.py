@@ -12,20 +12,20 @@ from pathlib import Path
 
 import yaml
 
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 
 async def main(token: str, port: int, objects: Path, kubeconfig: Path) -> None:
     listed = json.loads(objects.read_text())
-    registry = begun()
+    registry = new_registry()
     registry.store.version = max(registry.store.version, int(listed["metadata"]["resourceVersion"]))
     kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     for each in listed["items"]:
         registry.restore(kinds[each["apiVersion"], each["kind"]], each)
     registry.store.compact()
     secrets.token_urlsafe = lambda _size=None: token  # type: ignore[assignment]
-    async with Serving(registry, port=port) as serving:
+    async with SandboxServer(registry, port=port) as serving:
         kubeconfig.write_text(yaml.safe_dump(serving.kubeconfig()))
         await asyncio.Event().wait()
 

@@ -41,8 +41,8 @@ from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.difference import difference
 from zoneward.proxy.ruleset.text import text
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 PORTS: Final = {"tcp": (80, 8080), "udp": (53, 8081), "sctp": (90, 8080)}
 RANGES: Final[dict[Family, tuple[str, str]]] = {
@@ -139,7 +139,7 @@ def slices_of(endpoints: Iterator[At] | tuple[At, ...], family: Family) -> list[
 
 def served_of(service: Service, endpoints: tuple[At, ...]) -> list[Served]:
     slices = list(chain.from_iterable(slices_of(endpoints, family) for family in FAMILIES))
-    return list(served(service, slices, node=NODE, consumer=ZONEWARD, gates=Gates()))
+    return list(served(service, slices, node=NODE, consumer=ZONEWARD, gates=FeatureGates()))
 
 
 class World:

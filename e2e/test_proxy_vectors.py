@@ -21,8 +21,8 @@ from zoneward.kube.objects import EndpointPort, EndpointSlice, ObjectMeta, Servi
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served, served
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import CURRENT, LOCAL
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import CURRENT, LOCAL
 
 VECTORS: Final = [case for case in load("categorize_endpoints.json") if case["kind"] == SELECTION]
 RANDOM: Final = load("random_selection.json.gz")[::3]
@@ -62,7 +62,7 @@ def placed(case: Case, number: int) -> Placed:
         slices,
         node=Node(name=node["name"], zone=node["zone"]),
         consumer=CURRENT,
-        gates=Gates() if gate is None else Gates(prefer_same_traffic_distribution=gate),
+        gates=FeatureGates() if gate is None else FeatureGates(prefer_same_traffic_distribution=gate),
     )
     return Placed(case, family, protocol, found, names)
 

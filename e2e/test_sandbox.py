@@ -38,12 +38,12 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
 def controllers(
     sandbox: Sandbox, *names: str, log: str = "controllers.log", flags: tuple[str, ...] = ()
 ) -> Iterator[Process]:
-    """kube-controller-manager with these controllers. It prefers protobuf, and has to be content with JSON."""
+    """kube-controller-manager with these controllers. It has to speak JSON."""
     folder = sandbox.kubeconfig.parent
     program = str(find_programs(environment=os.environ)["kube-controller-manager"])
     common = controller_flags(sandbox.kubeconfig, names, certificates=folder / "certificates")
     # There are no rights to look up in a sandbox.
-    command = [program, *common, "--authentication-skip-lookup", *flags]
+    command = [program, *common, "--authentication-skip-lookup", "--kube-api-content-type=application/json", *flags]
     with Process(command, log=folder / log) as process:
         yield process
 
@@ -85,16 +85,11 @@ def comparable(api: Api) -> list[Object]:
     found: list[Object] = []
     for item in slices(api):
         metadata: dict[str, Any] = item["metadata"]
-        for name in ("name", "uid", "resourceVersion", "creationTimestamp", "generation"):
-            del metadata[name]
+        for name in ("name", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
+            metadata.pop(name, None)
         metadata["annotations"].pop("endpoints.kubernetes.io/last-change-trigger-time", None)
         for owner in metadata["ownerReferences"]:
             del owner["uid"]
-        for entry in metadata["managedFields"]:
-            del entry["time"]
-            owners = entry["fieldsV1"]["f:metadata"]["f:ownerReferences"]
-            entry["fieldsV1"]["f:metadata"]["f:ownerReferences"] = sorted(step[:8] for step in owners)
-            entry["fieldsV1"]["f:metadata"].pop("f:annotations", None)
         for endpoint in item["endpoints"]:
             del endpoint["targetRef"]["uid"]
         item["endpoints"].sort(key=lambda endpoint: str(endpoint["addresses"]))

@@ -23,7 +23,7 @@ from tests.contract.api import Api, Object
 
 from zoneward.kube.objects import Service, zone_of
 from zoneward.kube.reading import read
-from zoneward.routing.request.approach import as_if_asked
+from zoneward.routing.request.what_if import as_if_requested
 from zoneward.sample import cluster
 from zoneward.snapshots.snapshot import Snapshot
 
@@ -70,7 +70,7 @@ class Zones:
     def ask_for(self, value: str) -> None:
         """Let every Service ask for a value of ``--what-if``, and wait until that is in every kernel."""
         for service in self.snapshot.services:
-            self._server.call(self._api.patch, _object(service), _wish(service, as_if_asked(service, value)))
+            self._server.call(self._api.patch, _object(service), _wish(service, as_if_requested(service, value)))
         self.settle()
 
     def scale_away(self, services: set[str], zone: str) -> None:

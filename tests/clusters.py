@@ -43,9 +43,9 @@ from zoneward.kube.objects import (
     zone_of,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.selection.selection import HintsHeeded, Policies
-from zoneward.routing.selection.traffic import Traffic, ZoneTraffic
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
 from zoneward.slices.plan import FamilyPlan, ServicePlan, Surroundings, plan_service
 
 NAMESPACE: Final = "shop"
@@ -58,7 +58,7 @@ DUAL_STACK: Final = ("IPv4", "IPv6")
 
 CLUSTER: Final = Policies(uses_cluster=True, uses_local=False)
 """Both traffic policies at their default."""
-ALL_HINTS: Final = HintsHeeded(zones=True, nodes=True)
+ALL_HINTS: Final = HonoredHints(zones=True, nodes=True)
 
 
 # --- builders ---------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def surroundings(
     configuration = configuration if configuration is not None else Configuration()
     nodes = tuple(nodes)
     return Surroundings(
-        demand=demand_of(nodes, missing_cpu=configuration.hints.missing_cpu),
+        demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
         node_zones={node.metadata.name: zone_of(node) for node in nodes},
         configuration=configuration,
         pods_known=pods_known,
@@ -366,10 +366,10 @@ def written(plan: ServicePlan) -> tuple[EndpointSlice, ...]:
     )
 
 
-def rounded(traffic: Traffic) -> Traffic:
+def rounded(traffic: ExpectedTraffic) -> ExpectedTraffic:
     """Without what depends on the order of endpoints: sums of doubles differ by it in the last digits."""
 
-    def nearly(each: Traffic | ZoneTraffic) -> dict[str, Any]:
+    def nearly(each: ExpectedTraffic | ExpectedZoneTraffic) -> dict[str, Any]:
         values = {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
         return {name: round(value, 9) for name, value in values.items() if isinstance(value, float)}
 
@@ -393,7 +393,7 @@ def hinted_zones(slices: Iterable[EndpointSlice]) -> dict[str, str]:
     return found
 
 
-def threshold_in_force(cluster: Cluster, family: FamilyPlan) -> Fraction:
+def overload_threshold(cluster: Cluster, family: FamilyPlan) -> Fraction:
     """KEP-2433 § Overload: the higher threshold where every slice says that the same is in force already."""
     said = {
         (each.metadata.annotations or {}).get(names.APPROACH_ANNOTATION)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from zoneward.routing.algorithms.registry import REQUIRE_ZONE, SUBSETTING_ALGORITHMS, Heuristic
+from zoneward.routing.algorithms.heuristics import REQUIRE_ZONE, SUBSETTING_ALGORITHMS, Heuristic
 from zoneward.routing.allocation import Allocation, allocate
 from zoneward.routing.placement.groups import Group
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEASURES, SLICES, measure

@@ -15,7 +15,7 @@ from typing import Any, Final
 import aiohttp
 import yaml
 
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 LIMIT: Final = 30.0
 """Seconds. What fails takes as long, and nothing else."""
@@ -81,7 +81,7 @@ async def a_replica(kubeconfig: Path, *arguments: str) -> AsyncIterator[Replica]
         await asyncio.wait_for(reading, LIMIT)
 
 
-def kubeconfig_of(server: Serving, directory: Path) -> Path:
+def kubeconfig_of(server: SandboxServer, directory: Path) -> Path:
     file = directory / "kubeconfig.yaml"
     file.write_text(yaml.safe_dump(server.kubeconfig(authority_data=None)))
     return file

@@ -23,11 +23,10 @@ from tests.client.serving import access_to, json_status, refused_port, served
 from tests.controller.a_controller import KEPT, Place, addresses, fill
 
 from zoneward.kube import names
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.filling import fill as fill_from
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.serving import Serving
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.persistence import load_objects, new_registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 LEASES = "leases.coordination.k8s.io"
 QUICK = (
@@ -46,7 +45,7 @@ class Site:
     kubeconfig: Path
     written: list[str] = field(default_factory=list)
 
-    def note(self, kind: Kind, _change: Change) -> None:
+    def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource in (KEPT, LEASES, "events.events.k8s.io", "events"):
             self.written.append(kind.resource)
 
@@ -57,10 +56,10 @@ class Site:
 
 @asynccontextmanager
 async def a_site(directory: Path, *, sample: bool = False) -> AsyncIterator[Site]:
-    registry = begun()
+    registry = new_registry()
     if sample:
-        fill_from(registry, [("the sample", SAMPLE.read_bytes())])
-    async with Serving(registry) as server, transport(access_to(server.address)) as link:
+        load_objects(registry, [("the sample", SAMPLE.read_bytes())])
+    async with SandboxServer(registry) as server, transport(access_to(server.address)) as link:
         site = Site(Place(registry, link), kubeconfig_of(server, directory))
         registry.store.listeners.append(site.note)
         if not sample:

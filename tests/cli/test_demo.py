@@ -15,7 +15,7 @@ from tests.cli.running import Commands
 from tests.cli.test_watch import Terminal
 
 from zoneward import sample
-from zoneward.sandbox.play.reading import play_from
+from zoneward.sandbox.play.play_file import play_from
 
 COMMAND = (sys.executable, "-m", "zoneward", "demo")
 FAST = ("--speed", "60")

@@ -16,8 +16,8 @@ from tests.cli.running import SAMPLE, Commands
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import plan_for
 from zoneward.kube.visible import visible
-from zoneward.report.screen import screen
-from zoneward.report.text import Text
+from zoneward.report.screens import watch_screen
+from zoneward.report.terminal_text import Terminal, Text
 
 HOSTILE: Final = (
     "x\x1b[2J\x1b]0;t\x07\x9b31m\r\n\u2028\u2066\u202e\u200b\u00ad\u3164\ud83d\ude00[red]\ufeff\t\x7f".encode(
@@ -155,17 +155,15 @@ def test_comments_before_slices_stay_comments(zoneward: Commands, tmp_path: Path
 def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
     planned = plan_for(Options(files=(str(cluster(tmp_path, HOSTILE, annotations=False)),)))
     for height in (6, 12, 100):
-        lines = screen(
+        lines = watch_screen(
             planned.plans,
             latest=(),
             marked=[(each.service.metadata.namespace, each.service.metadata.name) for each in planned.plans[:2]],
             status=Text(HOSTILE),
             demand=planned.surroundings.demand,
             configuration=planned.configuration,
-            width=100,
-            height=height,
+            terminal=Terminal(100, height, color=True),
             wide=wide,
-            color=True,
         )
         assert len(lines) <= height
         assert all(STYLE.sub("", line).isprintable() for line in lines)

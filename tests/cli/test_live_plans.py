@@ -17,7 +17,7 @@ from zoneward.cli.planned_services import as_asked, surroundings_of
 from zoneward.client.cache import Cache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
-from zoneward.report.decisions import DecisionView, decisions_document
+from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import plan_service
 from zoneward.snapshots.snapshot import Snapshot

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from zoneward.cli import sandboxing
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient
 
 Object = dict[str, Any]
 
@@ -25,8 +25,8 @@ def test_the_file_is_whole_whenever_it_is_read(tmp_path: Path, monkeypatch: pyte
     """A thread reads while the loop saves; all pods of one state have the same number."""
     monkeypatch.setattr(sandboxing, "_SAVING", 0.001)
     monkeypatch.setattr(sandboxing, "_SHARE", 0)
-    registry, file = begun(), tmp_path / name
-    inside, kind = InProcess(registry), registry.kinds["pods"]
+    registry, file = new_registry(), tmp_path / name
+    inside, kind = LocalClient(registry), registry.kinds["pods"]
     numbers: set[str] = set()
     problems: list[Exception] = []
     is_over = threading.Event()
@@ -57,9 +57,9 @@ def test_the_file_is_whole_whenever_it_is_read(tmp_path: Path, monkeypatch: pyte
                 spec = {"containers": [{"name": "c", "image": "i"}]}
                 metadata = {"name": f"p{each}", "labels": labels}
                 thing = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}
-                inside.create(kind, "default", thing, manager="test")
+                inside.create(kind, "default", thing)
             else:
-                inside.update(kind, "default", f"p{each}", relabelled, manager="test")
+                inside.update(kind, "default", f"p{each}", relabelled)
 
     async def change(end: asyncio.Event) -> None:
         number, limit = 0, time.monotonic() + 20

@@ -13,8 +13,8 @@ import duckdb
 import pytest
 from tests.cli.running import SAMPLE, Commands
 
+from zoneward.lab import COMPUTED_DATASETS
 from zoneward.lab.contenders import ALGORITHMS, PARAMETERS
-from zoneward.lab.names import COMPUTED
 
 SMALL = ("simulate", "-q", "-d", "small", "--sample-size", "3000")
 SAME_ZONE = """
@@ -42,7 +42,7 @@ def means_of(found: Any) -> dict[str, dict[str, Any]]:
 
 def test_help_names_every_dataset_algorithm_and_parameter(zoneward: Commands) -> None:
     words = set(zoneward("simulate", "--help").out.replace(",", " ").replace(":", " ").replace("=", " ").split())
-    assert {*COMPUTED, "cluster", *ALGORITHMS, *PARAMETERS} <= words
+    assert {*COMPUTED_DATASETS, "cluster", *ALGORITHMS, *PARAMETERS} <= words
 
 
 def test_help_imports_nothing_of_the_lab() -> None:

@@ -28,10 +28,10 @@ from zoneward.kube.objects import (
     OwnerReference,
     Service,
 )
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 Object = dict[str, Any]
 NAMESPACE = "default"
@@ -123,9 +123,9 @@ A_SERVICE = msgspec.convert(
 
 @asynccontextmanager
 async def a_writer(*faults: str, **options: Any) -> AsyncIterator[tuple[Writer, Registry]]:
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
-    registry = begun()
-    async with Serving(registry, faults=found) as server, transport(access_to(server.address)) as connection:
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
+    registry = new_registry()
+    async with SandboxServer(registry, faults=found) as server, transport(access_to(server.address)) as connection:
         yield Writer(connection, **options), registry
 
 

@@ -18,10 +18,9 @@ from zoneward.client.reflector import Reflector
 from zoneward.client.resources import LEASES, NODES, Lease, LiveNode
 from zoneward.client.store import Store
 from zoneward.client.transport import Transport
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 BOTH_LISTS = pytest.mark.parametrize("streams_lists", [True, False], ids=["streaming list", "pages"])
 Work = Callable[[Registry, Transport], Awaitable[None]]
@@ -29,8 +28,8 @@ Work = Callable[[Registry, Transport], Awaitable[None]]
 
 def on_a_sandbox(work: Work) -> None:
     async def run() -> None:
-        registry = begun()
-        async with Serving(registry) as server, transport(access_to(server.address)) as link:
+        registry = new_registry()
+        async with SandboxServer(registry) as server, transport(access_to(server.address)) as link:
             await work(registry, link)
 
     asyncio.run(run())
@@ -48,9 +47,9 @@ def a_lease(name: str, **labels: str) -> dict[str, Any]:
 @BOTH_LISTS
 def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(streams_lists: bool) -> None:
     async def work(registry: Registry, link: Transport) -> None:
-        there, leases = InProcess(registry), registry.kinds["leases.coordination.k8s.io"]
+        there, leases = LocalClient(registry), registry.kinds["leases.coordination.k8s.io"]
         for name, color in (("one", "red"), ("two", "blue")):
-            there.create(leases, "default", a_lease(name, color=color), manager="test")
+            there.create(leases, "default", a_lease(name, color=color))
         store, told = Store[Lease](), list[tuple[str, str]]()
 
         def note(old: Lease | None, new: Lease | None) -> None:
@@ -75,15 +74,15 @@ def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(s
                 lease["metadata"]["labels"] = {"color": color}
                 return lease
 
-            there.update(leases, "default", name, change, manager="test")
+            there.update(leases, "default", name, change)
 
         try:
             await until(lambda: bool(told))
             paint("two", "red")
             await until(lambda: len(told) == 2)
             paint("one", "green")
-            there.create(leases, "default", a_lease("three", color="blue"), manager="test")
-            there.create(leases, "default", a_lease("four", color="red"), manager="test")
+            there.create(leases, "default", a_lease("three", color="blue"))
+            there.create(leases, "default", a_lease("four", color="red"))
             await until(lambda: len(told) == 4)
         finally:
             running.cancel()
@@ -95,9 +94,9 @@ def test_an_object_comes_when_its_labels_match_and_goes_when_they_no_longer_do(s
 @BOTH_LISTS
 def test_a_cache_may_hold_one_node_of_many(streams_lists: bool) -> None:
     async def work(registry: Registry, link: Transport) -> None:
-        there, nodes = InProcess(registry), registry.kinds["nodes"]
+        there, nodes = LocalClient(registry), registry.kinds["nodes"]
         for name in ("n1", "n2", "n3"):
-            there.create(nodes, "", a_node(name, zone="a"), manager="test")
+            there.create(nodes, "", a_node(name, zone="a"))
         cache = Cache([NODES])
         following = follow(
             link,
@@ -123,7 +122,7 @@ def test_a_cache_may_hold_one_node_of_many(streams_lists: bool) -> None:
                 await cache.synced.wait()
             assert names() == ["n2"]
             for name in ("n1", "n2"):
-                there.update(nodes, "", name, move, manager="test")
+                there.update(nodes, "", name, move)
             await until(lambda: zone(cache.nodes.get("", "n2")) == "b")
             assert names() == ["n2"]
         finally:
@@ -135,7 +134,7 @@ def test_a_cache_may_hold_one_node_of_many(streams_lists: bool) -> None:
 @BOTH_LISTS
 def test_a_version_is_told_when_the_sink_has_seen_all_that_came_up_to_it(streams_lists: bool) -> None:
     async def work(registry: Registry, link: Transport) -> None:
-        there, leases = InProcess(registry), registry.kinds["leases.coordination.k8s.io"]
+        there, leases = LocalClient(registry), registry.kinds["leases.coordination.k8s.io"]
         store, current = Store[Lease](), list[int]()
 
         def note(version: int) -> None:
@@ -147,7 +146,7 @@ def test_a_version_is_told_when_the_sink_has_seen_all_that_came_up_to_it(streams
         written: dict[tuple[str, str], int] = {}
 
         def write(name: str) -> int:
-            made = there.create(leases, "default", a_lease(name), manager="test")
+            made = there.create(leases, "default", a_lease(name))
             version = int(made["metadata"]["resourceVersion"])
             written["default", name] = version
             return version

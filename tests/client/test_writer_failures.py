@@ -36,7 +36,7 @@ from zoneward.client.resources import (
 )
 from zoneward.client.writer import Outcome, Withheld, Writer, outcome_of
 from zoneward.kube.input_error import InputError
-from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.resource_registry import Registry
 
 
 def test_a_write_whose_answer_is_lost_is_done_once_and_its_outcome_unknown() -> None:

@@ -134,6 +134,12 @@ def with_field(thing: Object, path: str, value: object) -> Object:
     return thing
 
 
+def some_endpoints(name: str, *, namespace: str, address: str = "10.0.0.1") -> Object:
+    subset = {"addresses": [{"ip": address}], "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [subset]}
+
+
 def a_bare_pod(name: str, *, namespace: str, labels: Mapping[str, str] | None = None) -> Object:
     """On no node yet, so that deleting it takes no time."""
     return {

@@ -192,27 +192,12 @@ def test_answers_are_not_to_be_kept(api: Api) -> None:
 
 # --- what is sent -----------------------------------------------------------------------------------------------------
 
-UNRECOGNIZED = (
-    "the object provided is unrecognized (must be of type Service): couldn't get version/kind; json parse error: "
-)
-
 
 @pytest.mark.parametrize(
-    ("body", "problem"),
-    [
-        (b'{"a":', 'unexpected end of JSON input ({"a":)'),
-        (b"", "unexpected end of JSON input (<empty>)"),
-        (b"[]", "json: cannot unmarshal array into Go value of type struct {"),
-        (b'"x"', "json: cannot unmarshal string into Go value of type struct {"),
-        (b"nonsense", "invalid character"),
-        (b'{"kind":"Service","apiVersion":"v1"} x', "invalid character 'x' after top-level value"),
-        (b"kind: Service", "invalid character 'k' looking for beginning of value"),
-    ],
+    "body", [b'{"a":', b"", b"[]", b'"x"', b"nonsense", b'{"kind":"Service","apiVersion":"v1"} x', b"kind: Service"]
 )
-def test_a_body_that_is_no_object_is_a_bad_request(api: Api, body: bytes, problem: str) -> None:
-    answer = api.send("POST", SERVICES, body)
-    assert answer.refusal[:2] == (400, "BadRequest")
-    assert answer.refusal[2].startswith(UNRECOGNIZED + problem)
+def test_a_body_that_is_no_object_is_a_bad_request(api: Api, body: bytes) -> None:
+    assert api.send("POST", SERVICES, body).refusal[:2] == (400, "BadRequest")
 
 
 def test_a_body_of_another_form_is_refused(api: Api) -> None:
@@ -238,7 +223,6 @@ def test_bodies_can_be_yaml(api: Api, namespace: str) -> None:
 def test_yaml_that_is_none_is_a_bad_request(api: Api) -> None:
     answer = api.send("POST", SERVICES, b"a: [b", content_type=YAML)
     assert answer.refusal[:2] == (400, "BadRequest")
-    assert answer.refusal[2].startswith("the object provided is unrecognized (must be of type Service): yaml: ")
 
 
 def test_any_text_comes_back_as_it_was(api: Api, namespace: str) -> None:

@@ -1,7 +1,7 @@
 """Who is told that somebody else was there first, and in which words."""
 
 import pytest
-from tests.contract.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Api, Object, collection_of, path_of
+from tests.contract.api import MERGE_PATCH, STRATEGIC_PATCH, Api, Object, collection_of, path_of
 from tests.contract.objects import a_bare_node, a_bare_pod, a_lease, a_service, an_endpoint_slice
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -101,15 +101,6 @@ def test_a_patch_that_names_an_older_version_is_refused(api: Api, namespace: str
         "Conflict",
         f'Operation cannot be fulfilled on leases.coordination.k8s.io "lease": {MODIFIED}',
     )
-
-
-def test_a_json_patch_that_names_an_older_version_is_refused(api: Api, namespace: str) -> None:
-    old = api.create(a_lease("lease", namespace=namespace))
-    api.patch(old, {"spec": {"holderIdentity": "you"}})
-    version = old["metadata"]["resourceVersion"]
-    patch = [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}]
-    answer = api.send("PATCH", path_of(old), patch, content_type=JSON_PATCH)
-    assert answer.refusal[:2] == (409, "Conflict")
 
 
 def test_a_patch_that_names_the_version_of_now_is_done(api: Api, namespace: str) -> None:

@@ -98,11 +98,6 @@ def test_the_answer_is_the_object_for_some(api: Api, namespace: str) -> None:
                 "orphanDependents and deletionPropagation cannot be both set"
             ),
         ),
-        (
-            {"gracePeriodSeconds": "x"},
-            400,
-            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
-        ),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -296,26 +291,6 @@ def test_what_an_owner_has_follows_it(api: Api, family: tuple[Object, Object], o
     api.request("DELETE", path_of(owner), options)
     assert not exists(api, owner)
     until(lambda: not exists(api, child))
-
-
-def test_an_owner_waits_for_what_it_has(api: Api, family: tuple[Object, Object]) -> None:
-    owner, child = family
-    api.patch(child, {"metadata": {"finalizers": [FINALIZER]}}, content_type=MERGE_PATCH)
-    answer = api.send("DELETE", path_of(owner), {"propagationPolicy": "Foreground"})
-    assert answer.object["metadata"]["finalizers"] == ["foregroundDeletion"]
-    until(lambda: "deletionTimestamp" in api.read(child)["metadata"])
-    assert exists(api, owner)
-    without_finalizers(api, child)
-    until(lambda: not exists(api, owner))
-    assert not exists(api, child)
-
-
-def test_an_owner_can_leave_orphans(api: Api, family: tuple[Object, Object]) -> None:
-    owner, child = family
-    answer = api.send("DELETE", path_of(owner), {"propagationPolicy": "Orphan"})
-    assert answer.code == 200
-    until(lambda: not exists(api, owner))
-    assert "ownerReferences" not in api.read(child)["metadata"]
 
 
 def test_who_has_two_owners_stays_with_the_other(api: Api, namespace: str) -> None:

@@ -62,21 +62,13 @@ def test_times_have_six_digits_and_are_shown_in_utc(api: Api, namespace: str, wr
 
 
 @pytest.mark.parametrize(
-    ("written", "problem"),
-    [
-        ("yesterday", 'cannot parse "yesterday" as "2006"'),
-        ("2026-01-01T00:00:00Z", 'cannot parse "Z" as ".000000"'),
-        ("2026-01-01T00:00:00.123Z", 'cannot parse ".123Z" as ".000000"'),
-        ("2026-13-01T00:00:00.000000Z", "month out of range"),
-    ],
+    "written",
+    ["yesterday", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123Z", "2026-13-01T00:00:00.000000Z"],
 )
-def test_other_times_are_refused(api: Api, namespace: str, written: str, problem: str) -> None:
+def test_other_times_are_refused(api: Api, namespace: str, written: str) -> None:
     lease = with_field(a_held_lease(namespace), "spec.renewTime", written)
     answer = api.send("POST", collection_of(lease), lease)
     assert answer.refusal[:2] == (400, "BadRequest")
-    start = 'Lease in version "v1" cannot be handled as a Lease: parsing time '
-    assert answer.refusal[2].startswith(f'{start}"{written}"')
-    assert answer.refusal[2].endswith(problem)
 
 
 def test_a_time_can_be_taken_away(api: Api, namespace: str) -> None:

@@ -178,15 +178,6 @@ def test_another_name_than_the_paths_is_refused(api: Api, namespace: str) -> Non
     )
 
 
-def test_another_kind_than_the_paths_is_refused(api: Api, namespace: str) -> None:
-    answer = api.send("POST", f"/api/v1/namespaces/{namespace}/services", a_bare_pod("pod", namespace=namespace))
-    assert answer.refusal == (
-        400,
-        "BadRequest",
-        'Pod in version "v1" cannot be handled as a Service: converting (v1.Pod) to (core.Service): unknown conversion',
-    )
-
-
 def test_a_namespace_that_is_not_gets_no_objects(api: Api, namespace: str) -> None:
     thing = a_lease("lease", namespace=f"{namespace}-none")
     answer = api.send("POST", collection_of(thing), thing)

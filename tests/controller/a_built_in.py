@@ -22,14 +22,13 @@ from zoneward.controller.handover.adopting import Adopting, Link
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.routing.demand import compute_demand
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.serving import Serving
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.slices.plan import Surroundings, plan_service
 
 Object = dict[str, Any]
@@ -90,11 +89,11 @@ class Shop:
         def change(old: Object) -> Object:
             return old | {"metadata": old["metadata"] | {"annotations": annotations}}
 
-        self._store.update(self.registry.kinds[KEPT], KEY[0], name, change, manager="built-in")
+        self._store.update(self.registry.kinds[KEPT], KEY[0], name, change)
 
     def change_service(self, change: Any) -> None:
         kind = self.registry.kinds["services"]
-        self._store.update(kind, *KEY, lambda old: change(deepcopy(old)), manager="somebody")
+        self._store.update(kind, *KEY, lambda old: change(deepcopy(old)))
 
     def make_ready(self, number: int, ready: bool) -> None:
         def change(pod: Object) -> Object:
@@ -102,13 +101,13 @@ class Shop:
             return pod | {"status": pod["status"] | {"conditions": conditions}}
 
         kind = self.registry.kinds["pods"]
-        self._store.patch_status(kind, KEY[0], f"cart-{number}", change, manager="kubelet")
+        self._store.patch_status(kind, KEY[0], f"cart-{number}", change)
 
     @property
-    def _store(self) -> InProcess:
-        return InProcess(self.registry)
+    def _store(self) -> LocalClient:
+        return LocalClient(self.registry)
 
-    def note(self, kind: Kind, _change: Change) -> None:
+    def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == KEPT and (gone := self.steady - self.listed()):
             self.missing.append(gone)
 
@@ -141,7 +140,7 @@ class Shop:
             pods=msgspec.convert(self.objects("pods"), list[Pod]),
             slices=msgspec.convert(self.objects(KEPT), list[EndpointSlice]),
             surroundings=Surroundings(
-                demand=demand_of(nodes),
+                demand=compute_demand(nodes),
                 node_zones={node.metadata.name: (node.metadata.labels or {}).get(names.ZONE_LABEL) for node in nodes},
                 configuration=Configuration().as_upstream(),
             ),
@@ -149,9 +148,9 @@ class Shop:
         kind = self.registry.kinds[KEPT]
         for family in plan.families:
             for each in family.changes.create:
-                self._store.create(kind, KEY[0], _written(each), manager="built-in")
+                self._store.create(kind, KEY[0], _written(each))
             for each in family.changes.update:
-                self._store.update(kind, KEY[0], each.metadata.name, _replaced_by(_written(each)), manager="built-in")
+                self._store.update(kind, KEY[0], each.metadata.name, _replaced_by(_written(each)))
             for each in family.changes.delete:
                 self._store.delete(kind, KEY[0], each.metadata.name)
 
@@ -172,21 +171,21 @@ def _written(each: EndpointSlice) -> Object:
 @asynccontextmanager
 async def a_shop(*faults: str) -> AsyncIterator[Shop]:
     """In which the built-in controller has all in its slices."""
-    registry = begun()
-    store = InProcess(registry)
+    registry = new_registry()
+    store = LocalClient(registry)
     for zone in "abc":
-        store.create(registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone), manager="test")
+        store.create(registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone))
     for number in range(NUMBER):
         pod = a_pod(f"cart-{number}", node=f"node-{'abc'[number % 3]}", address=f"10.0.0.{number}", labels=LABELS)
-        store.create(registry.kinds["pods"], KEY[0], pod, manager="test")
+        store.create(registry.kinds["pods"], KEY[0], pod)
         with_status = {"status": pod["status"]}
         kind, name = registry.kinds["pods"], pod["metadata"]["name"]
-        store.patch_status(kind, KEY[0], name, _with(with_status), manager="kubelet")
+        store.patch_status(kind, KEY[0], name, _with(with_status))
     service = a_service("cart", selector=LABELS, annotations={"a": "b"})
-    store.create(registry.kinds["services"], KEY[0], service, manager="test")
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    store.create(registry.kinds["services"], KEY[0], service)
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
-        Serving(registry, faults=found) as server,
+        SandboxServer(registry, faults=found) as server,
         transport(access_to(server.address), retries=Retries()) as link,
     ):
         shop = Shop(registry, link, server.kubeconfig())

@@ -25,14 +25,13 @@ from zoneward.controller.queue.batching import RequeueDelay
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, says_ready, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.routing.demand import compute_demand
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.serving import Serving
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
@@ -59,15 +58,15 @@ class Place:
     # --- what happens there -------------------------------------------------------------------------------------------
 
     @property
-    def store(self) -> InProcess:
-        return InProcess(self.registry)
+    def store(self) -> LocalClient:
+        return LocalClient(self.registry)
 
     def node(self, name: str, zone: str) -> None:
-        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone), manager="test")
+        self.store.create(self.registry.kinds["nodes"], "", a_node(name, zone=zone))
 
     def pod(self, number: int, *, node: str) -> None:
         pod = a_pod(f"cart-{number}", node=node, address=f"10.0.{number // 250}.{number % 250 + 1}", labels=LABELS)
-        self.store.create(self.registry.kinds["pods"], "default", pod, manager="test")
+        self.store.create(self.registry.kinds["pods"], "default", pod)
         self._status(f"cart-{number}", {"status": pod["status"]})
 
     def make_ready(self, number: int, ready: bool) -> None:
@@ -77,15 +76,15 @@ class Place:
         def change(pod: Object) -> Object:
             return pod | fields if fields else pod | {"status": pod["status"] | more}
 
-        self.store.patch_status(self.registry.kinds["pods"], "default", name, change, manager="kubelet")
+        self.store.patch_status(self.registry.kinds["pods"], "default", name, change)
 
     def service(self, name: str = "cart", **options: Any) -> None:
         given = {"selector": LABELS} | options
-        self.store.create(self.registry.kinds["services"], "default", a_service(name, **given), manager="test")
+        self.store.create(self.registry.kinds["services"], "default", a_service(name, **given))
 
     def change(self, plural: str, namespace: str, name: str, change: Callable[[Object], Object]) -> None:
         kind = self.registry.kinds[plural]
-        self.store.update(kind, namespace, name, lambda old: change(deepcopy(old)), manager="somebody")
+        self.store.update(kind, namespace, name, lambda old: change(deepcopy(old)))
 
     def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
         def change(thing: Object) -> Object:
@@ -121,7 +120,7 @@ class Place:
             lists_pods=True,
         )
         surroundings = Surroundings(
-            demand=demand_of(snapshot.nodes),
+            demand=compute_demand(snapshot.nodes),
             node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
             configuration=configuration,
         )
@@ -130,7 +129,7 @@ class Place:
                 pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
                 yield plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
 
-    def note(self, kind: Kind, _change: Change) -> None:
+    def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":
             self._note_pods()
         elif kind.resource == KEPT:
@@ -154,10 +153,10 @@ class Place:
 
 @asynccontextmanager
 async def a_place(*faults: str, ends_pods: bool = True) -> AsyncIterator[Place]:
-    registry = begun()
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    registry = new_registry()
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
-        Serving(registry, faults=found, ends_pods=ends_pods) as server,
+        SandboxServer(registry, faults=found, ends_pods=ends_pods) as server,
         transport(access_to(server.address), retries=Retries()) as link,
     ):
         place = Place(registry, link)

@@ -28,9 +28,9 @@ from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.health import failed_checks
 from zoneward.daemon.metrics import counter_total
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.events import Event
+from zoneward.routing.service_events import ServiceEvent
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
 
 LEASES = "leases.coordination.k8s.io"
 LIMIT = 20.0
@@ -63,7 +63,7 @@ async def a_run(
         lease=lease,
         instance="replica-0",
         log=log,
-        as_json=lambda plan: plan.service.metadata.name.encode(),
+        to_json=lambda plan: plan.service.metadata.name.encode(),
     )
     task = asyncio.create_task(replica.run(stop))
     try:
@@ -96,7 +96,7 @@ def test_what_was_begun_is_written_before_the_lease_is_let_go() -> None:
             await listed(place, addresses(*range(9)))
             written: list[str] = []
 
-            def note(kind: Kind, _change: Change) -> None:
+            def note(kind: Kind, _change: StoredChange) -> None:
                 written.append(kind.resource)
 
             place.make_ready(0, False)
@@ -257,9 +257,7 @@ def test_who_can_never_lead_is_not_ready() -> None:
             wrong = failed_checks(checks)
             assert list(wrong) == ["leader election"]
             assert 'namespaces "nowhere" not found' in wrong["leader election"]
-            place.store.create(
-                place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}}, manager="somebody"
-            )
+            place.store.create(place.registry.kinds["namespaces"], "", {"metadata": {"name": "nowhere"}})
             await run.until("leads")
             assert failed_checks(checks) == {}
 
@@ -341,15 +339,15 @@ def test_an_event_of_a_namespace_that_is_being_deleted_is_no_missing_permission(
         async with a_place() as place, a_run(url_of(place)) as run:
             registry = place.registry
             fill(place)
-            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}}, manager="test")
+            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
             held = a_service("held", namespace="doomed")
             held["metadata"]["finalizers"] = ["example.com/held"]
-            place.store.create(registry.kinds["services"], "doomed", held, manager="test")
+            place.store.create(registry.kinds["services"], "doomed", held)
             place.store.delete(registry.kinds["namespaces"], "", "doomed")
             await run.until("the cluster is listed")
             service = run.replica.controller.cache.services.get("doomed", "held")
             assert service is not None
-            event = Event("Warning", "EndpointSlicesContested", "twice")
+            event = ServiceEvent("Warning", "EndpointSlicesContested", "twice")
             run.replica._teller.tell(service, conditions=(), events=[event])
             await run.until("Events or conditions are refused")
             path = events.format("shop")

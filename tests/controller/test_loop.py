@@ -22,8 +22,8 @@ from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.play.driver import play
-from zoneward.sandbox.play.reading import read_play
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.play.play_file import read_play
+from zoneward.sandbox.server.resource_registry import LocalClient
 
 Object = dict[str, Any]
 Work = Callable[[Place, Controller], Coroutine[Any, Any, None]]
@@ -133,7 +133,7 @@ def test_demand_brings_back_only_services_that_it_may_change() -> None:
             def change(node: Object) -> Object:
                 return node | {"status": node["status"] | {"allocatable": {"cpu": cpu}}}
 
-            place.store.patch_status(place.registry.kinds["nodes"], "", "node-a", change, manager="kubelet")
+            place.store.patch_status(place.registry.kinds["nodes"], "", "node-a", change)
 
         give_cpu("4100m")
         await settle(place, controller)
@@ -354,7 +354,7 @@ def test_after_a_rollout_slices_are_as_planned_and_no_ready_endpoint_was_ever_mi
             async with at_work(place) as controller:
                 await play(
                     replace(read_play(str(EXAMPLES / "rollout.yaml")), speed=30.0),
-                    InProcess(registry),
+                    LocalClient(registry),
                     kinds={(kind.api, kind.kind): kind for kind in registry.kinds.values()},
                     clock=lambda: registry.now,
                     sleep=asyncio.sleep,

@@ -25,8 +25,8 @@ from zoneward.daemon.metrics import counter_total
 from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
-from zoneward.routing.configuration import Configuration, Gates, SubsettingSettings
-from zoneward.sandbox.server.store import Change
+from zoneward.routing.configuration import Configuration, FeatureGates, SubsettingSettings
+from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.slices.plan import ServicePlan
 
 Object = dict[str, Any]
@@ -59,7 +59,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def create(place: Place, plural: str, thing: Object, **changes: Any) -> None:
-    place.store.create(place.registry.kinds[plural], "default", thing | changes, manager="test")
+    place.store.create(place.registry.kinds[plural], "default", thing | changes)
 
 
 def create_pod(
@@ -79,7 +79,7 @@ def with_spec(name: str = "cart", *, selector: Object | None = LABELS, **spec: A
 
 def nodes(place: Place) -> None:
     for zone in "abc":
-        place.store.create(place.registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone), manager="test")
+        place.store.create(place.registry.kinds["nodes"], "", a_node(f"node-{zone}", zone=zone))
 
 
 def ready(place: Place, service: str = "cart") -> set[str]:
@@ -482,12 +482,12 @@ def test_a_namespace_that_goes_takes_all_with_it() -> None:
     async def scene() -> None:
         async with a_place() as place:
             registry = place.registry
-            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}}, manager="test")
+            place.store.create(registry.kinds["namespaces"], "", {"metadata": {"name": "doomed"}})
             nodes(place)
             pod = a_pod("one", node="node-a", address="10.1.0.1", namespace="doomed", labels=LABELS)
-            place.store.create(registry.kinds["pods"], "doomed", pod, manager="test")
+            place.store.create(registry.kinds["pods"], "doomed", pod)
             service = a_service("cart", namespace="doomed", selector=LABELS)
-            place.store.create(registry.kinds["services"], "doomed", service, manager="test")
+            place.store.create(registry.kinds["services"], "doomed", service)
             async with at_work(place) as controller:
                 await settle(place, controller)
                 assert place.slices()
@@ -580,7 +580,7 @@ def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None
     async def work(place: Place) -> None:
         clock = asyncio.get_running_loop().time
 
-        def look(_kind: object, change: Change) -> None:
+        def look(_kind: object, change: StoredChange) -> None:
             if change.key[1] == "late":
                 (gone if change.new is None else made).append(clock())
 
@@ -607,7 +607,7 @@ def test_a_slice_of_the_built_in_controller_rests_before_it_is_deleted() -> None
 def test_while_the_gate_of_hints_is_off_none_is_written_however_subsetting_is_encoded() -> None:
     """And nobody is told that they are there."""
     configuration = Configuration(
-        gates=Gates(topology_aware_hints=False), subsetting=SubsettingSettings(encoding="hints")
+        gates=FeatureGates(topology_aware_hints=False), subsetting=SubsettingSettings(encoding="hints")
     )
 
     async def scene() -> None:

@@ -9,8 +9,8 @@ from tests.controller.a_controller import KEPT
 from tests.deploy.manifests import Right
 
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.resource_registry import Registry
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 OWNER: Final[Right] = ("", "services/finalizers", "update")
@@ -42,7 +42,7 @@ class Asked:
     def watch_owners(self, registry: Registry) -> None:
         """A slice that holds up the deletion of its Service: some servers ask for one more right then."""
 
-        def look(kind: Kind, change: Change) -> None:
+        def look(kind: Kind, change: StoredChange) -> None:
             if kind.resource == KEPT and change.new is not None:
                 owners = change.new.object()["metadata"].get("ownerReferences", ())
                 if any(each.get("blockOwnerDeletion") for each in owners):

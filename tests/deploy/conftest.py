@@ -4,14 +4,14 @@ import pytest
 from aiohttp import web
 from tests.deploy.asking import Asked
 
-from zoneward.sandbox.server.server import Server
+from zoneward.sandbox.server.http_handler import ApiHandler
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    noted, answer = Asked(), Server.answer
+    noted, answer = Asked(), ApiHandler.answer
 
-    async def noting(self: Server, request: web.BaseRequest) -> web.StreamResponse:
+    async def noting(self: ApiHandler, request: web.BaseRequest) -> web.StreamResponse:
         noted.note(request)
         if noted.is_older and "sendInitialEvents" in request.query:
             words = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
@@ -19,5 +19,5 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
             return web.json_response(status, status=422)
         return await answer(self, request)
 
-    monkeypatch.setattr(Server, "answer", noting)
+    monkeypatch.setattr(ApiHandler, "answer", noting)
     return noted

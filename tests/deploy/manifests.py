@@ -1,12 +1,11 @@
 """What ``kubectl kustomize`` makes of the folders of ``deploy/``, for as much of it as is used there."""
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
-
-from zoneward.sandbox.server.json_patch import json_patch
 
 Object = dict[str, Any]
 Right = tuple[str, str, str]
@@ -73,8 +72,26 @@ def _folder(folder: Path) -> Iterator[Object]:
             made = thing
             for patch in patches:
                 if patch["target"] == {"kind": thing["kind"], "name": thing["metadata"]["name"]}:
-                    made = json_patch(made, yaml.safe_load(patch["patch"]))
+                    made = _patched(made, yaml.safe_load(patch["patch"]))
             yield made
+
+
+def _patched(thing: Object, steps: list[Object]) -> Object:
+    """What the JSON patches of our kustomizations make: they add, replace and remove."""
+    made = copy.deepcopy(thing)
+    for step in steps:
+        *way, last = (part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:])
+        place: Any = made
+        for part in way:
+            place = place[int(part) if isinstance(place, list) else part]
+        if isinstance(place, list) and step["op"] == "add":
+            place.insert(len(place) if last == "-" else int(last), step["value"])
+        elif step["op"] == "remove":
+            del place[int(last) if isinstance(place, list) else last]
+        else:
+            assert step["op"] in ("add", "replace")
+            place[int(last) if isinstance(place, list) else last] = step["value"]
+    return made
 
 
 def _documents(path: Path) -> Iterator[Object]:

@@ -31,9 +31,8 @@ from zoneward.cli.main import cli
 from zoneward.controller.controller_configuration import ControllerConfiguration
 from zoneward.controller.controller_program import DRAIN
 from zoneward.routing.configuration import Configuration, configuration_from
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.registry import Write
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Write
 from zoneward.sandbox.server.schema import decode
 
 KINDS = {"ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget", "NetworkPolicy"}
@@ -85,17 +84,17 @@ def test_whoever_is_named_is_there(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_sandbox_takes_the_namespace_and_a_pod_of_the_deployment(mode: str) -> None:
     """It knows fields and rules of both as an API server does, and refuses fields that are unknown."""
-    registry = begun()
-    store, namespaces, pods = InProcess(registry), registry.kinds["namespaces"], registry.kinds["pods"]
+    registry = new_registry()
+    store, namespaces, pods = LocalClient(registry), registry.kinds["namespaces"], registry.kinds["pods"]
     namespace = namespace_of(mode)
     decode(namespace, namespaces, validation="Strict")
-    store.create(namespaces, "", namespace, manager="test")
+    store.create(namespaces, "", namespace)
     template = pod(mode)
     name = namespace["metadata"]["name"]
     thing = {"apiVersion": "v1", "kind": "Pod", **template}
     thing["metadata"] = template["metadata"] | {"name": "controller-0", "namespace": name}
     known, _ = decode(thing, pods, validation="Strict")
-    made = registry.create(pods, name, known, Write(manager="test")).object
+    made = registry.create(pods, name, known, Write()).object
     assert made["spec"]["containers"][0]["readinessProbe"]["httpGet"]["port"] == "status"
 
 

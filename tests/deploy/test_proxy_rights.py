@@ -20,9 +20,9 @@ from zoneward.proxy.kernel.fake_kernel import FakeKernel
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.proxy_program import ProxyProgram
 from zoneward.routing.configuration import Configuration
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 NODE, SHARED = "node-a", "192.0.2.1"
 SERVICES = "services"
@@ -52,20 +52,20 @@ def a_proxy(access: Access, kernel: Kernel, *, lease_namespace: str = "kube-syst
 
 class Place:
     def __init__(self) -> None:
-        self.registry = begun()
-        store = InProcess(self.registry)
-        store.create(self.registry.kinds["nodes"], "", a_node(NODE, zone="a"), manager="test")
+        self.registry = new_registry()
+        store = LocalClient(self.registry)
+        store.create(self.registry.kinds["nodes"], "", a_node(NODE, zone="a"))
         for name in ("cart", "mail", "search"):
             # Two want one address, and the kernel refuses the third.
             given = {"externalIPs": [SHARED]} if name != "search" else {"clusterIP": "10.96.0.77"}
             thing: dict[str, Any] = a_service(name)
             thing["spec"] |= given
-            store.create(self.registry.kinds[SERVICES], "default", thing, manager="test")
+            store.create(self.registry.kinds[SERVICES], "default", thing)
 
         slices = self.registry.kinds["endpointslices.discovery.k8s.io"]
         for name, address in (("cart", "10.1.0.1"), ("mail", "10.1.0.2")):
             made = an_endpoint_slice(f"{name}-1", service=name, addresses=[address])
-            store.create(slices, "default", made, manager="test")
+            store.create(slices, "default", made)
 
     def lease(self) -> dict[str, Any] | None:
         return self.registry.find("leases.coordination.k8s.io", "kube-system", lease_name(NODE))
@@ -95,7 +95,7 @@ def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: As
 
     async def run() -> None:
         place = Place()
-        async with Serving(place.registry) as server:
+        async with SandboxServer(place.registry) as server:
             # A server that does not stream lists, then one that does.
             for asked.is_older in (True, False):
                 kernel, stop = Kernel(), asyncio.Event()

@@ -22,8 +22,8 @@ from zoneward.daemon.configuration_file import ListenAddress
 from zoneward.daemon.log import SilentLog
 from zoneward.kube import names
 from zoneward.routing.configuration import Configuration
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 LEASE = ("kube-system", "zoneward-controller")
 PATIENCE = 30.0
@@ -44,7 +44,7 @@ async def a_replica(address: str, mode: Mode) -> AsyncIterator[None]:
         lease=LEASE,
         instance="test",
         log=SilentLog(),
-        as_json=lambda _plan: b"",
+        to_json=lambda _plan: b"",
     )
     running = asyncio.create_task(replica.run(stop))
     try:
@@ -65,9 +65,9 @@ async def until(met: Callable[[], bool], what: str) -> None:
 
 def test_every_right_that_is_granted_is_used_and_no_other_is_asked_for(asked: Asked) -> None:
     async def run() -> None:
-        registry = begun()
+        registry = new_registry()
         asked.watch_owners(registry)
-        async with Serving(registry) as server, transport(access_to(server.address)) as link:
+        async with SandboxServer(registry) as server, transport(access_to(server.address)) as link:
             place = Place(registry, link)
             fill(place, pods=12)
             asked.is_older = True

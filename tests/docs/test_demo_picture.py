@@ -9,11 +9,12 @@ import pytest
 from rich.text import Text
 
 from zoneward import sample
-from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen
+from zoneward.report.screens import LogLine, ZoneStatus, demo_screen
+from zoneward.report.terminal_text import Terminal
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand
-from zoneward.sandbox.play.plays import Outage, Play
-from zoneward.sandbox.play.reading import play_from
+from zoneward.routing.demand import Demand
+from zoneward.sandbox.play.play_file import play_from
+from zoneward.sandbox.play.play_model import Outage, Play
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 MAKE = runpy.run_path(str(PICTURES / "make_demo.py"))
@@ -45,17 +46,17 @@ def test_it_shows_the_cluster_of_the_play(lines: list[str], play: Play) -> None:
 
 
 def test_it_was_taken_while_a_zone_is_out(lines: list[str], play: Play) -> None:
-    (step,) = (each for each in play.steps if isinstance(each.happening, Outage))
-    assert isinstance(step.happening, Outage)
-    assert step.at + step.happening.noticed_after < MAKE["MOMENT"] < step.at + (step.happening.duration or 0)
+    (step,) = (each for each in play.steps if isinstance(each.action, Outage))
+    assert isinstance(step.action, Outage)
+    assert step.at + step.action.noticed_after < MAKE["MOMENT"] < step.at + (step.action.duration or 0)
     (out,) = (line for line in lines if line.endswith(" out"))
-    assert out.startswith(f"{step.happening.which.zone} 0%"), AGAIN
-    assert any(line.endswith(f"script: zone {step.happening.which.zone}: silent for 10s") for line in lines), AGAIN
+    assert out.startswith(f"{step.action.which.zone} 0%"), AGAIN
+    assert any(line.endswith(f"script: zone {step.action.which.zone}: silent for 10s") for line in lines), AGAIN
     assert any(re.search(r"updated: \S+ has no ready node, \d+ pods not ready", line) for line in lines), AGAIN
 
 
 def test_its_lines_are_those_that_are_drawn_today(lines: list[str]) -> None:
-    zones = [ZoneNow(f"eu-central-1{name}", 0.3, nodes=2, ready_nodes=2, pods=2, ready_pods=2) for name in "abc"]
+    zones = [ZoneStatus(f"eu-central-1{name}", 0.3, nodes=2, ready_nodes=2, pods=2, ready_pods=2) for name in "abc"]
     drawn = demo_screen(
         (),
         marked=(),
@@ -64,9 +65,7 @@ def test_its_lines_are_those_that_are_drawn_today(lines: list[str]) -> None:
         log=[LogLine(1, "", "nothing")],
         demand=Demand(zones=tuple(each.zone for each in zones), weights=(1, 1, 1), unit="nodes"),
         configuration=Configuration(),
-        width=MAKE["COLUMNS"],
-        height=MAKE["LINES"],
-        color=False,
+        terminal=Terminal(MAKE["COLUMNS"], MAKE["LINES"], color=False),
     )
     heads = [" ".join(re.sub(r"\x1b\[[0-9;]*m", "", line).split()) for line in drawn]
     (columns,) = (line for line in heads if line.startswith("SERVICE"))

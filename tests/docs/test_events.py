@@ -11,8 +11,8 @@ from zoneward.controller.status.conditions import TYPES
 from zoneward.controller.status.honored import HonoredReason
 from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.proxy import telling
-from zoneward.routing.events import _MESSAGES
-from zoneward.routing.reasons import Reason
+from zoneward.routing.rules import Reason
+from zoneward.routing.service_events import _MESSAGES
 
 SOURCE = Path(zoneward.__file__).parent
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics-and-events.md").read_text()
@@ -28,7 +28,7 @@ def events() -> Iterator[tuple[str, str]]:
     """Type and reason wherever the code makes an event."""
     for path in sorted(path for part in ("routing", "controller", "daemon") for path in SOURCE.glob(f"{part}/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "Event" or len(node.args) < 2:
+            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "ServiceEvent" or len(node.args) < 2:
                 continue
             type_, reason = node.args[:2]
             assert isinstance(type_, ast.Constant), path

@@ -92,19 +92,19 @@ def to_list(documents: Sequence[Document]) -> Document:
     return {"apiVersion": "v1", "items": list(documents), "kind": "List", "metadata": {"resourceVersion": ""}}
 
 
-def as_json(document: object, *, indent: int | None = None) -> bytes:
+def to_json(document: object, *, indent: int | None = None) -> bytes:
     return json.dumps(document, ensure_ascii=False, indent=indent).encode()
 
 
 def json_in_a_row(documents: Sequence[Document]) -> bytes:
-    return b"".join(map(as_json, documents))
+    return b"".join(map(to_json, documents))
 
 
 def yaml_documents(documents: Sequence[Document]) -> bytes:
-    return b"".join(b"---\n" + as_yaml(document) for document in documents)
+    return b"".join(b"---\n" + to_yaml(document) for document in documents)
 
 
-def as_yaml(document: object) -> bytes:
+def to_yaml(document: object) -> bytes:
     """What PyYAML writes, without aliases for what stands in several places."""
 
     class Plain(yaml.SafeDumper):
@@ -116,28 +116,28 @@ def as_yaml(document: object) -> bytes:
 
 FORMS: dict[str, Form] = {
     "json-in-a-row": json_in_a_row,
-    "json-lines": lambda documents: b"".join(as_json(document) + b"\r\n" for document in documents),
-    "json-indented": lambda documents: b"\n".join(as_json(document, indent=4) for document in documents),
-    "json-separated": lambda documents: b"".join(b"---\n" + as_json(document) + b"\n" for document in documents),
+    "json-lines": lambda documents: b"".join(to_json(document) + b"\r\n" for document in documents),
+    "json-indented": lambda documents: b"\n".join(to_json(document, indent=4) for document in documents),
+    "json-separated": lambda documents: b"".join(b"---\n" + to_json(document) + b"\n" for document in documents),
     "json-escaped": lambda documents: b"".join(json.dumps(document).encode() for document in documents),
-    "json-list": lambda documents: as_json(to_list(documents)),
-    "json-list-of-lists": lambda documents: as_json(to_list([to_list([]), to_list(documents), to_list([])])),
-    "json-array": lambda documents: as_json(list(documents)),
+    "json-list": lambda documents: to_json(to_list(documents)),
+    "json-list-of-lists": lambda documents: to_json(to_list([to_list([]), to_list(documents), to_list([])])),
+    "json-array": lambda documents: to_json(list(documents)),
     "json-gzip": lambda documents: gzip.compress(json_in_a_row(documents)),
-    "json-gzip-members": lambda documents: b"".join(gzip.compress(as_json(document)) for document in documents),
+    "json-gzip-members": lambda documents: b"".join(gzip.compress(to_json(document)) for document in documents),
     "json-utf16": lambda documents: json_in_a_row(documents).decode().encode("utf-16"),
     "json-utf16-without-mark": lambda documents: json_in_a_row(documents).decode().encode("utf-16-be"),
     "json-with-mark": lambda documents: b"\xef\xbb\xbf" + json_in_a_row(documents),
     "json-then-yaml": lambda documents: json_in_a_row(documents[:2]) + b"\n" + yaml_documents(documents[2:]),
     "yaml": yaml_documents,
-    "yaml-crlf": lambda documents: b"".join(b"--- # next\r\n" + as_json(document) + b"\r\n" for document in documents),
+    "yaml-crlf": lambda documents: b"".join(b"--- # next\r\n" + to_json(document) + b"\r\n" for document in documents),
     "yaml-empty-documents": lambda documents: b"---\n# none\n---\n" + yaml_documents(documents) + b"---\n...\n",
     "yaml-of-json": lambda documents: (
-        b"# x\n" + b"".join(b"---\n" + as_json(document) + b"\n" for document in documents)
+        b"# x\n" + b"".join(b"---\n" + to_json(document) + b"\n" for document in documents)
     ),
-    "yaml-list": lambda documents: as_yaml(to_list(documents)),
-    "yaml-list-of-lists": lambda documents: as_yaml(to_list([to_list([]), to_list(documents), to_list([])])),
-    "yaml-array": lambda documents: as_yaml(list(documents)) if documents else b"",
+    "yaml-list": lambda documents: to_yaml(to_list(documents)),
+    "yaml-list-of-lists": lambda documents: to_yaml(to_list([to_list([]), to_list(documents), to_list([])])),
+    "yaml-array": lambda documents: to_yaml(list(documents)) if documents else b"",
     "yaml-with-alias": lambda documents: (
         b"---\nx: &x {}\nkind: &kind A\napiVersion: *kind\n" + yaml_documents(documents)
     ),

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kube.documents import DOCUMENTS, FORMS, NODES, PODS, SERVICES, SLICES, Document, as_json, as_yaml, to_list
+from tests.kube.documents import DOCUMENTS, FORMS, NODES, PODS, SERVICES, SLICES, Document, to_json, to_list, to_yaml
 
 from zoneward.kube import yaml_documents
 from zoneward.kube.objects import KINDS, EndpointPort, EndpointSlice, Node, Object, Pod, Service, ServicePort
@@ -50,15 +50,15 @@ def test_every_form_gives_the_same_objects(form: str, documents: Sequence[Docume
     found, skipped = objects_and_skipped(FORMS[form](documents))
     if form == "yaml-with-alias":
         skipped -= Counter({"A/A": 1})
-    assert (found, skipped) == objects_and_skipped(as_json(list(documents)))
+    assert (found, skipped) == objects_and_skipped(to_json(list(documents)))
 
 
 @given(documents=DOCUMENTS, seed=st.integers())
 def test_another_order_of_documents_is_another_order_of_objects(documents: Sequence[Document], seed: int) -> None:
     shuffled = random.Random(seed).sample(list(enumerate(documents)), len(documents))
     known = [index for index, document in enumerate(documents) if (document["apiVersion"], document["kind"]) in KINDS]
-    before = dict(zip(known, objects(as_json(documents)), strict=True))
-    after, skipped = objects_and_skipped(as_json([document for _, document in shuffled]))
+    before = dict(zip(known, objects(to_json(documents)), strict=True))
+    after, skipped = objects_and_skipped(to_json([document for _, document in shuffled]))
     assert after == [before[index] for index, _ in shuffled if index in before]
     assert skipped.total() == len(documents) - len(known)
 
@@ -75,11 +75,11 @@ def test_items_of_a_typed_list_need_not_say_their_kind(
     version = "discovery.k8s.io/v1" if kind == "EndpointSlice" else "v1"
     bare = [{field: document[field] for field in document.keys() - {"apiVersion", "kind"}} for document in documents]
     typed = {"apiVersion": version, "items": bare, "kind": f"{kind}List"}
-    assert objects(as_json(typed)) == objects(as_yaml(typed)) == objects(as_json(documents))
+    assert objects(to_json(typed)) == objects(to_yaml(typed)) == objects(to_json(documents))
 
 
 def test_an_item_that_says_its_kind_is_of_that_kind() -> None:
-    found, skipped = objects_and_skipped(as_json({"apiVersion": "v1", "kind": "PodList", "items": [SERVICE]}))
+    found, skipped = objects_and_skipped(to_json({"apiVersion": "v1", "kind": "PodList", "items": [SERVICE]}))
     assert [title(thing) for thing in found] == ["Service shop/cart"]
     assert not skipped
 
@@ -188,8 +188,8 @@ def test_what_nobody_reads_may_have_any_tag_alias_or_key() -> None:
 def test_a_key_that_stands_twice_where_nobody_reads_is_no_mistake() -> None:
     text = "  managedFields: [{a: b, a: c}]\nother: {a: b, a: c}\nother: d\n"
     assert service(text) == service("")
-    assert objects(as_json(SERVICE).replace(b'"metadata"', b'"other": {"a": 1, "a": 2}, "metadata"')) == objects(
-        as_json(SERVICE)
+    assert objects(to_json(SERVICE).replace(b'"metadata"', b'"other": {"a": 1, "a": 2}, "metadata"')) == objects(
+        to_json(SERVICE)
     )
 
 
@@ -206,14 +206,14 @@ def test_a_tag_before_text_that_does_not_fit_leaves_it_text(tag: str, text: str)
 
 def test_thousands_of_nulls_are_absent_fields() -> None:
     ports = ",".join(['{"name":null,"port":1,"targetPort":null}'] * 20_000)
-    (read_,) = objects(as_json(SERVICE).replace(b'"metadata"', f'"spec":{{"ports":[{ports}]}},"metadata"'.encode()))
+    (read_,) = objects(to_json(SERVICE).replace(b'"metadata"', f'"spec":{{"ports":[{ports}]}},"metadata"'.encode()))
     assert isinstance(read_, Service)
     assert read_.spec.ports == (ServicePort(port=1),) * 20_000
 
 
 def test_files_that_were_put_together_have_a_byte_order_mark_where_each_begins() -> None:
-    one = b"\xef\xbb\xbf" + as_json(SERVICE)
-    assert objects(one + b"\n" + one) == objects(as_json(SERVICE)) * 2
+    one = b"\xef\xbb\xbf" + to_json(SERVICE)
+    assert objects(one + b"\n" + one) == objects(to_json(SERVICE)) * 2
     yaml_ = b"\xef\xbb\xbf---\napiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
     assert objects(yaml_ * 2) == objects(yaml_.removeprefix(b"\xef\xbb\xbf")) * 2
 
@@ -265,7 +265,7 @@ def test_what_has_no_namespace_is_in_the_default_one() -> None:
     documents = [{"apiVersion": "v1", "kind": kind} for kind in ("Service", "Pod", "Node")] + [slice_]
     namespaces: list[dict[str, Any]] = [{}, {"namespace": ""}, {"namespace": None}]
     for namespace in namespaces:
-        found = objects(as_json([document | {"metadata": {"name": "x", **namespace}} for document in documents]))
+        found = objects(to_json([document | {"metadata": {"name": "x", **namespace}} for document in documents]))
         assert [title(thing) for thing in found] == [
             "Service default/x",
             "Pod default/x",
@@ -283,7 +283,7 @@ def test_a_field_that_is_null_is_a_field_that_is_absent() -> None:
         "metadata": {"name": "x"},
         "spec": {"containers": [{"ports": [{"name": None}]}]},
     }
-    for form in (as_json, as_yaml):
+    for form in (to_json, to_yaml):
         assert objects(form(empty)) == objects(b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n")
         (pod,) = objects(form(port))
         assert isinstance(pod, Pod)

@@ -117,10 +117,10 @@ def test_every_key_of_a_map_is_found_where_it_stands_twice(pairs: list[tuple[str
     document = f'{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"a","labels":{{{inner}}}}}}}'
     is_twice = len({key for key, _ in pairs}) < len(pairs)
     assert (outcome(document.encode()) is None) is is_twice
-    as_yaml = "".join(f"    {key}: '{value}'\n" for key, value in pairs if key != "<<")
+    to_yaml = "".join(f"    {key}: '{value}'\n" for key, value in pairs if key != "<<")
     is_twice = len({key for key, _ in pairs} - {"<<"}) < sum(key != "<<" for key, _ in pairs)
     head = "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels:\n"
-    assert (outcome(f"{head}{as_yaml}".encode()) is None) is is_twice
+    assert (outcome(f"{head}{to_yaml}".encode()) is None) is is_twice
 
 
 def test_objects_that_are_saved_hold_what_was_read() -> None:

@@ -15,29 +15,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
 
-from zoneward.lab import datasets
+from zoneward.lab import COMPUTED_DATASETS, datasets
 from zoneward.lab.datasets import (
     ROWS_PER_CHUNK,
-    Computed,
+    ComputedDataset,
     Dataset,
-    Held,
     Inputs,
     Integers,
-    Named,
-    Permuted,
-    Picked,
+    PermutedEndpoints,
     Range,
-    Stretch,
+    RowRange,
+    RowSelection,
 )
-from zoneward.lab.names import COMPUTED
 
 Triple = tuple[int, ...]
 KEP_ROWS = 39_273_145
 FIRST_PART = 38_907_000
-KEP = Computed("kep")
-PERMUTED = Computed("kep-permuted", seed=2004)
-FEW = Computed("few")
-UNIFORM = Computed("uniform", seed=7, zones=Range(2, 5), nodes=Range(1, 4), endpoints=Range(0, 9), inputs=40_000)
+KEP = ComputedDataset("kep")
+PERMUTED = ComputedDataset("kep-permuted", seed=2004)
+FEW_ENDPOINTS = ComputedDataset("few")
+UNIFORM = ComputedDataset("uniform", seed=7, zones=Range(2, 5), nodes=Range(1, 4), endpoints=Range(0, 9), inputs=40_000)
 
 
 def together(dataset: Dataset) -> Inputs:
@@ -62,10 +59,10 @@ def listed(dataset: Dataset) -> list[tuple[int, Triple, Triple]]:
     ]
 
 
-def at(dataset: Computed, numbers: Sequence[int]) -> Inputs:
+def at(dataset: ComputedDataset, numbers: Sequence[int]) -> Inputs:
     """Rows of the first part, or of the second where they are behind it."""
     part = int(numbers[0] >= FIRST_PART)
-    return Picked(dataset, part, np.array(numbers, np.int64) - part * FIRST_PART).inputs()
+    return RowSelection(dataset, part, np.array(numbers, np.int64) - part * FIRST_PART).inputs()
 
 
 @cache
@@ -76,16 +73,10 @@ def ascending(values: range) -> list[Triple]:
 
 @cache
 def sampled(name: str, rows: int, seed: int = 2004) -> Inputs:
-    return together(Computed(name, seed=seed, sample=rows))
+    return together(ComputedDataset(name, seed=seed, sample=rows))
 
 
 # --- kep --------------------------------------------------------------------------------------------------------------
-
-
-def test_kep_has_as_many_rows_as_the_proposal_evaluated() -> None:
-    assert KEP.rows == Computed("kep-permuted").rows == KEP_ROWS
-    assert len(ascending(range(1, 11))) * (len(ascending(range(101))) - 1) == FIRST_PART == 220 * 176_850
-    assert len(ascending(range(100, 1001, 7))) == KEP_ROWS - FIRST_PART == 366_145
 
 
 @pytest.mark.parametrize(
@@ -112,53 +103,42 @@ def test_rows_of_kep_stand_in_the_order_of_the_evaluation(number: int, nodes: Tr
     )
 
 
-def test_any_row_of_kep_is_that_of_three_nested_loops() -> None:
+@pytest.mark.parametrize(
+    ("name", "most", "rows"), [("kep", 100, KEP_ROWS), ("small", 20, 389_400), ("medium", 50, 5_153_500)]
+)
+def test_any_row_of_a_grid_is_that_of_three_nested_loops(name: str, most: int, rows: int) -> None:
     """20,000 rows spread over all, and every node triple is among them."""
-    nodes, endpoints = ascending(range(1, 11)), [triple for triple in ascending(range(101)) if any(triple)]
-    large = ascending(range(100, 1001, 7))
-    inputs = sampled("kep", 20_000)
+    nodes, endpoints = ascending(range(1, 11)), ascending(range(most + 1))[1:]
+    large = ascending(range(100, 1001, 7)) if name == "kep" else []
+    assert ComputedDataset(name).rows == len(nodes) * len(endpoints) + len(large) == rows
+    inputs = sampled(name, 20_000)
     assert len(inputs.numbers) == 20_000
     for number, demand, supply in zip(
         inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
     ):
-        wanted = (
-            (nodes[number // len(endpoints)], endpoints[number % len(endpoints)])
-            if number < FIRST_PART
-            else ((30, 30, 30), large[number - FIRST_PART])
-        )
+        row, column = divmod(number, len(endpoints))
+        wanted = (nodes[row], endpoints[column]) if row < 220 else ((30, 30, 30), large[number - FIRST_PART])
         assert (tuple(demand), tuple(supply)) == wanted, number
-    assert {tuple(each) for each in inputs.demand.tolist()} == {*nodes, (30, 30, 30)}
+    assert {tuple(each) for each in inputs.demand.tolist()} == {*nodes, *([(30, 30, 30)] if large else [])}
 
 
-# --- few, small, medium, representative -------------------------------------------------------------------------------
+# --- few, representative ----------------------------------------------------------------------------------------------
 
 
 def test_few_holds_every_input_of_kep_with_at_most_50_endpoints() -> None:
     """Each once, in the same order."""
     few = [triple for triple in ascending(range(51)) if 0 < sum(triple) <= 50]
-    inputs = together(FEW)
-    assert FEW.rows == len(inputs.numbers) == 220 * len(few) == 934_340
-    assert inputs.numbers.tolist() == list(range(FEW.rows))
+    inputs = together(FEW_ENDPOINTS)
+    assert FEW_ENDPOINTS.rows == len(inputs.numbers) == 220 * len(few) == 934_340
+    assert inputs.numbers.tolist() == list(range(FEW_ENDPOINTS.rows))
     assert inputs.supply.tolist() == [list(triple) for triple in few] * 220
     assert inputs.demand[:: len(few)].tolist() == [list(triple) for triple in ascending(range(1, 11))]
     assert (inputs.demand.reshape(220, -1, 3) == inputs.demand[:: len(few), None]).all()
 
 
-@pytest.mark.parametrize(("name", "most", "rows"), [("small", 20, 389_400), ("medium", 50, 5_153_500)])
-def test_small_and_medium_are_as_kep_with_fewer_endpoints_in_a_zone(name: str, most: int, rows: int) -> None:
-    nodes, endpoints = ascending(range(1, 11)), ascending(range(most + 1))[1:]
-    inputs = sampled(name, 20_000)
-    assert Computed(name).rows == len(nodes) * len(endpoints) == rows
-    for number, demand, supply in zip(
-        inputs.numbers.tolist(), inputs.demand.tolist(), inputs.supply.tolist(), strict=True
-    ):
-        wanted = nodes[number // len(endpoints)], endpoints[number % len(endpoints)]
-        assert (tuple(demand), tuple(supply)) == wanted, number
-
-
 def test_representative_holds_the_19_inputs_of_the_proposals_tool() -> None:
-    rows = listed(Computed("representative"))
-    assert len(rows) == Computed("representative").rows == 19
+    rows = listed(ComputedDataset("representative"))
+    assert len(rows) == ComputedDataset("representative").rows == 19
     assert rows[1] == (1, (30, 30, 30), (100, 100, 0))
     assert rows[-1] == (18, (50, 60, 70), (100, 120, 140))
 
@@ -187,7 +167,7 @@ def chi_square(counts: Sequence[int]) -> float:
 
 def test_all_six_orders_are_equally_frequent() -> None:
     """And say nothing about the order in the row after it. 20.5 and 66.6 are passed once in a thousand seeds."""
-    inputs = Stretch(PERMUTED, 0, 20_000_000, 20_100_000).inputs()
+    inputs = RowRange(PERMUTED, 0, 20_000_000, 20_100_000).inputs()
     found = orders(inputs)
     assert len(found) > 90_000
     assert chi_square([int(count) for count in np.bincount(found, minlength=6)]) < 20.5
@@ -195,27 +175,22 @@ def test_all_six_orders_are_equally_frequent() -> None:
     assert chi_square([int(count) for count in pairs]) < 66.6
 
 
-def test_large_inputs_are_permuted_too() -> None:
-    found = orders(Stretch(PERMUTED, 1, 100_000, 150_000).inputs())
-    assert chi_square([int(count) for count in np.bincount(found, minlength=6)]) < 20.5
-
-
 def test_large_inputs_are_not_permuted_as_those_at_the_beginning() -> None:
     """A row's number in the dataset decides, not that in its part."""
     part, numbers = datasets._parts(KEP)[1], np.arange(100_000, 150_000)
     assert datasets._parts(PERMUTED)[1].at(numbers)[1].tolist() == (
-        Permuted(part, PERMUTED.seed, FIRST_PART).at(numbers)[1].tolist()
+        PermutedEndpoints(part, PERMUTED.seed, FIRST_PART).at(numbers)[1].tolist()
     )
     mine, others = (
-        orders(Inputs(numbers, *Permuted(part, PERMUTED.seed, first).at(numbers))) for first in (FIRST_PART, 0)
+        orders(Inputs(numbers, *PermutedEndpoints(part, PERMUTED.seed, first).at(numbers))) for first in (FIRST_PART, 0)
     )
     assert 0.16 < float((mine == others).mean()) < 0.175
 
 
 def test_the_seed_decides_about_orders() -> None:
-    stretch = Stretch(PERMUTED, 0, 1_000_000, 1_010_000)
-    again = Stretch(replace(PERMUTED), 0, 1_000_000, 1_010_000)
-    other = Stretch(replace(PERMUTED, seed=2005), 0, 1_000_000, 1_010_000)
+    stretch = RowRange(PERMUTED, 0, 1_000_000, 1_010_000)
+    again = RowRange(replace(PERMUTED), 0, 1_000_000, 1_010_000)
+    other = RowRange(replace(PERMUTED, seed=2005), 0, 1_000_000, 1_010_000)
     assert (stretch.inputs().supply == again.inputs().supply).all()
     mine, others = orders(stretch.inputs()), orders(other.inputs())
     assert 0.14 < float((mine == others).mean()) < 0.19  # a sixth, by chance
@@ -229,12 +204,6 @@ def test_uniform_divides_its_inputs_over_the_numbers_of_zones() -> None:
     zones = Counter(len(demand) for _, demand, _ in listed(dataset))
     assert zones == {2: 2500, 3: 2501, 4: 2501, 5: 2501}
     assert dataset.rows == 10_003
-
-
-def test_uniform_may_have_fewer_inputs_than_numbers_of_zones() -> None:
-    rows = listed(replace(UNIFORM, zones=Range(2, 30), inputs=3))
-    assert [number for number, _, _ in rows] == [0, 1, 2]
-    assert len({len(demand) for _, demand, _ in rows}) == 3
 
 
 def test_uniform_draws_every_number_of_its_ranges_equally_often() -> None:
@@ -260,17 +229,10 @@ def test_the_seed_decides_about_uniform_inputs() -> None:
     assert sum(one == other for one, other in zip(rows, others, strict=True)) < 20
 
 
-def test_a_range_may_be_one_number() -> None:
-    rows = listed(
-        replace(UNIFORM, zones=Range(30, 30), nodes=Range(2, 2), endpoints=Range(1_000_000, 1_000_000), inputs=3)
-    )
-    assert rows == [(number, (2,) * 30, (1_000_000,) * 30) for number in range(3)]
-
-
 # --- chunks -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("name", COMPUTED_DATASETS)
 @pytest.mark.parametrize("sample", [None, 150_000])
 def test_chunks_hold_every_row_once_in_order(name: str, sample: int | None) -> None:
     """Each at most so many, and all of its rows with the same number of zones."""
@@ -278,7 +240,7 @@ def test_chunks_hold_every_row_once_in_order(name: str, sample: int | None) -> N
     following = 0
     rows = 0
     for chunk in dataset.chunks():
-        if isinstance(chunk, Stretch):
+        if isinstance(chunk, RowRange):
             part = datasets._parts(dataset)[: chunk.part]
             first = sum(each.rows for each in part)
             assert first + chunk.start == following
@@ -297,7 +259,7 @@ def test_chunks_hold_every_row_once_in_order(name: str, sample: int | None) -> N
 
 
 DATASETS = st.builds(
-    Computed,
+    ComputedDataset,
     name=st.just("uniform"),
     seed=st.integers(0, 2**32 - 1),
     zones=st.builds(lambda low, more: Range(low, low + more), st.integers(2, 6), st.integers(0, 5)),
@@ -310,7 +272,7 @@ DATASETS = st.builds(
 
 @examples(100)
 @given(DATASETS, st.integers(1, 50))
-def test_rows_are_the_same_in_chunks_of_any_size(dataset: Computed, size: int) -> None:
+def test_rows_are_the_same_in_chunks_of_any_size(dataset: ComputedDataset, size: int) -> None:
     whole = listed(dataset)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "ROWS_PER_CHUNK", size)
@@ -328,7 +290,7 @@ def test_rows_are_the_same_in_chunks_of_any_size(dataset: Computed, size: int) -
 def test_a_row_is_the_same_alone_as_among_others(name: str) -> None:
     inputs = sampled(name, 200)
     for row, number in enumerate(inputs.numbers.tolist()):
-        alone = at(Computed(name, seed=2004), [number])
+        alone = at(ComputedDataset(name, seed=2004), [number])
         assert alone.demand.tolist() == [inputs.demand[row].tolist()]
         assert alone.supply.tolist() == [inputs.supply[row].tolist()]
 
@@ -338,7 +300,7 @@ def test_a_row_is_the_same_alone_as_among_others(name: str) -> None:
 
 @examples(200)
 @given(DATASETS)
-def test_a_sample_has_one_row_from_each_of_equal_stretches(dataset: Computed) -> None:
+def test_a_sample_has_one_row_from_each_of_equal_stretches(dataset: ComputedDataset) -> None:
     """So its rows are in order, and none comes twice; they are rows of the whole."""
     whole = listed(replace(dataset, sample=None))
     found = listed(dataset)
@@ -363,21 +325,9 @@ def test_a_sample_of_kep_is_spread_over_all_of_it() -> None:
 
 
 def test_the_seed_decides_about_the_sample() -> None:
-    assert (sampled("kep", 10_000).numbers == together(Computed("kep", seed=2004, sample=10_000)).numbers).all()
+    assert (sampled("kep", 10_000).numbers == together(ComputedDataset("kep", seed=2004, sample=10_000)).numbers).all()
     same = float((sampled("kep", 10_000).numbers == sampled("kep", 10_000, seed=2005).numbers).mean())
     assert same < 0.01
-
-
-def test_a_sample_of_everything_is_everything() -> None:
-    dataset = replace(UNIFORM, inputs=1000)
-    assert listed(replace(dataset, sample=1000)) == listed(replace(dataset, sample=5000)) == listed(dataset)
-    assert [
-        (each.rows, each.whole) for each in (dataset, replace(dataset, sample=5000), replace(dataset, sample=7))
-    ] == [
-        (1000, 1000),
-        (1000, 1000),
-        (7, 1000),
-    ]
 
 
 # --- memory and sending -----------------------------------------------------------------------------------------------
@@ -396,15 +346,15 @@ def test_a_million_million_rows_take_no_more_memory_than_a_chunk(sample: int | N
         tracemalloc.stop()
     assert len(inputs.numbers) == ROWS_PER_CHUNK
     assert peak < 32 * 1024**2
-    last = Stretch(dataset, 3, 25 * 10**10 - 2, 25 * 10**10).inputs()
+    last = RowRange(dataset, 3, 25 * 10**10 - 2, 25 * 10**10).inputs()
     assert last.numbers.tolist() == [10**12 - 2, 10**12 - 1]
     assert last.demand.shape == (2, 5)
 
 
-@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("name", COMPUTED_DATASETS)
 def test_a_chunk_that_is_sent_elsewhere_is_small_and_gives_the_same_rows(name: str) -> None:
     """Also after rows of it have been computed here."""
-    dataset = Computed(name, seed=3)
+    dataset = ComputedDataset(name, seed=3)
     chunk = next(iter(dataset.chunks()))
     here = chunk.inputs()
     assert dataset.rows > 0
@@ -416,25 +366,4 @@ def test_a_chunk_that_is_sent_elsewhere_is_small_and_gives_the_same_rows(name: s
     assert (there.numbers == here.numbers).all()
 
 
-def test_datasets_with_the_same_fields_are_the_same() -> None:
-    assert replace(UNIFORM) == UNIFORM
-    assert hash(replace(UNIFORM)) == hash(UNIFORM)
-    assert replace(UNIFORM, sample=3) != UNIFORM
-
-
 # --- what is held -----------------------------------------------------------------------------------------------------
-
-
-def test_a_few_named_inputs_are_a_chunk_of_themselves() -> None:
-    inputs = Inputs(np.arange(2), np.array([[1, 2], [3, 4]]), np.array([[5, 6], [7, 8]]), ["shop/cart", "shop/web"])
-    dataset = Named("cluster", inputs)
-    (chunk,) = dataset.chunks()
-    assert isinstance(chunk, Held)
-    assert chunk.inputs() is inputs
-    assert (dataset.name, dataset.rows, dataset.whole) == ("cluster", 2, 2)
-
-
-def test_a_row_without_a_name_is_called_by_its_number() -> None:
-    inputs = sampled("kep", 10)
-    assert inputs.name(3) == str(inputs.numbers[3])
-    assert Inputs(inputs.numbers, inputs.demand, inputs.supply, list("abcdefghij")).name(3) == "d"

@@ -14,24 +14,24 @@ from tests.reference import kep_2004
 from tests.reference.kep_2004 import allocate, score
 
 from zoneward.lab import scoring
-from zoneward.lab.contenders import ALGORITHMS, Contender, contenders_for
-from zoneward.lab.datasets import Computed, Inputs, Integers
+from zoneward.lab.contenders import ALGORITHMS, Contender, parse_contenders
+from zoneward.lab.datasets import ComputedDataset, Inputs, Integers
 from zoneward.lab.scoring import (
     COLUMNS,
     FATE,
     FELL_BACK,
     SCORED,
     UNSCORED,
-    Reals,
+    Floats,
+    Scratch,
+    compile_kernels,
     kernel,
     machine_code_directory,
-    prepare,
-    scores,
+    score_columns,
     slices_share,
     totals,
 )
-from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL
-from zoneward.routing.algorithms.results import REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
+from zoneward.routing.algorithms.signature import REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEAN_SQUARE, MEASURES, SLICES
 
 SAMPLE: Final = 200_000
@@ -43,13 +43,13 @@ Group = tuple[tuple[int, ...], tuple[float, ...]]
 
 
 def only(written: str) -> Contender:
-    (one,) = contenders_for([written])
+    (one,) = parse_contenders([written])
     return one
 
 
 def columns(written: str, demand: list[int], supply: list[int]) -> list[float]:
     """What is known of one input."""
-    found: list[float] = scores(only(written), np.array([demand]), np.array([supply]))[:, 0].tolist()
+    found: list[float] = score_columns(only(written), np.array([demand]), np.array([supply]))[:, 0].tolist()
     return found
 
 
@@ -58,7 +58,7 @@ def columns(written: str, demand: list[int], supply: list[int]) -> list[float]:
 
 @cache
 def sample() -> Inputs:
-    return together(Computed("kep", seed=SEED, sample=SAMPLE))
+    return together(ComputedDataset("kep", seed=SEED, sample=SAMPLE))
 
 
 class OneByOne:
@@ -70,17 +70,19 @@ class OneByOne:
         self.results = np.empty((COLUMNS, 1))
         self.given = (
             np.array(contender.parameters, np.int64),
-            float(contender.starting),
-            contender.per_slice,
-            np.zeros(9, np.int64),
-            self.composition.reshape(-1),
-            self.weights.reshape(-1),
-            np.full(3 * SCRATCH_PER_ZONE, 7),
-            np.full(3 * REALS_PER_ZONE, 7.0),
-            np.empty(MEASURES),
+            float(contender.starting_threshold),
+            contender.max_endpoints_per_slice,
+            Scratch(
+                previous=np.zeros(9, np.int64),
+                composition=self.composition.reshape(-1),
+                weights=self.weights.reshape(-1),
+                integers=np.full(3 * SCRATCH_PER_ZONE, 7),
+                reals=np.full(3 * REALS_PER_ZONE, 7.0),
+                measures=np.empty(MEASURES),
+            ),
             self.results,
         )
-        assert most_groups(3) == 8
+        assert max_groups(3) == 8
 
     def groups(self, demand: Integers, supply: Integers) -> list[Group]:
         """Of a row (two arrays of shape (1, 3)): those that have endpoints, sorted."""
@@ -92,14 +94,14 @@ class OneByOne:
 @pytest.mark.parametrize(("turn", "algorithm"), list(enumerate(kep_2004.ALGORITHMS)))
 def test_a_sample_of_kep_is_scored_as_by_the_literal_implementation(turn: int, algorithm: str) -> None:
     """200,000 inputs, which the five algorithms take in turns, exactly: every group has the same endpoints and the same
-    weights to the last bit, and there are as many slices. The scores made of them are doubles that the literal adds in
-    another order, zone by zone instead of group by group: they are equal up to 1e-9, of 100."""
+    weights to the last bit, and there are as many slices. The scores made of them are doubles that the literal adds
+    in another order, zone by zone instead of group by group: they are equal up to 1e-9, of 100."""
     inputs = sample()
     assert len(inputs.numbers) == SAMPLE
     demand, supply = (each[turn :: len(kep_2004.ALGORITHMS)].copy() for each in (inputs.demand, inputs.supply))
     contender = only(algorithm)
     one_by_one = OneByOne(contender)
-    found = scores(contender, demand, supply)
+    found = score_columns(contender, demand, supply)
     credits_ = credited(contender, found, supply)
     wrong = []
     for row, (nodes, endpoints) in enumerate(zip(demand.tolist(), supply.tolist(), strict=True)):
@@ -126,7 +128,7 @@ def test_a_sample_of_kep_is_scored_as_by_the_literal_implementation(turn: int, a
     assert not wrong, "\n".join([f"seed {SEED}: {len(wrong)} of {len(demand)} inputs differ", *wrong[:3]])
 
 
-def credited(contender: Contender, found: Reals, supply: Integers) -> list[list[float]]:
+def credited(contender: Contender, found: Floats, supply: Integers) -> list[list[float]]:
     """Of each row the total, and the credits that it is made of."""
     slices = slices_share(contender, found, supply.sum(axis=1))
     rows = [
@@ -158,28 +160,22 @@ def drawn(zones: int, rows: int) -> tuple[Integers, Integers]:
 def test_compiled_and_plain_python_give_the_same_bits(written: str) -> None:
     """Over 2,100 random inputs of two to eight zones."""
     contender = only(written)
-    plainly = replace(contender, plain=True)
+    plainly = replace(contender, interpreted=True)
     for zones in range(2, 9):
         demand, supply = drawn(zones, 300)
-        found = scores(contender, demand, supply)
+        found = score_columns(contender, demand, supply)
         assert found.shape == (COLUMNS, 300)
-        assert found.tobytes() == scores(plainly, demand, supply).tobytes(), zones
+        assert found.tobytes() == score_columns(plainly, demand, supply).tobytes(), zones
         assert {SCORED, UNSCORED} <= {*found[FATE].tolist()}
 
 
 def test_a_row_is_scored_alike_whatever_stands_before_it() -> None:
     """Nothing of a row is left in the room for the next one."""
     demand, supply = drawn(4, 300)
-    for contender in contenders_for(["all"]):
-        found = scores(contender, demand, supply)
-        backwards = scores(contender, demand[::-1].copy(), supply[::-1].copy())[:, ::-1]
+    for contender in parse_contenders(["all"]):
+        found = score_columns(contender, demand, supply)
+        backwards = score_columns(contender, demand[::-1].copy(), supply[::-1].copy())[:, ::-1]
         assert found.tobytes() == backwards.tobytes(), contender.label
-
-
-def test_every_algorithm_of_the_lab_is_one_of_the_registry() -> None:
-    assert {contender.rule for contender in contenders_for(["all"])} <= {
-        each.allocate for each in (*HEURISTICS.values(), LOCAL_KEP_TOOL)
-    }
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------
@@ -259,24 +255,9 @@ def test_the_threshold_is_that_of_the_contender() -> None:
     assert strict[MAX_OVERLOAD] < 0.01
 
 
-@pytest.mark.parametrize(("per_slice", "slices"), [(100, 2), (10, 11), (1, 101), (1000, 1)])
-def test_slices_hold_as_many_endpoints_as_the_contender_says(per_slice: int, slices: int) -> None:
-    assert columns(f"random:maxEndpointsPerSlice={per_slice}", [1, 1], [100, 1])[SLICES] == slices
-
-
-def test_the_share_of_slices_is_what_would_do_over_what_there_is() -> None:
-    contender = only("PreferSameZone:maxEndpointsPerSlice=10")
-    supply = np.array([[10, 10], [11, 1], [5, 5], [0, 0]])
-    found = scores(contender, np.ones((4, 2), np.int64), supply)
-    assert found[SLICES].tolist() == [2, 3, 2, 0]
-    assert slices_share(contender, found, supply.sum(axis=1)).tolist() == [1, 2 / 3, 1 / 2, 0]
-
-
-def test_totals_are_the_weighted_sum_of_credits() -> None:
-    found = np.zeros((COLUMNS, 2))
-    found[IN_ZONE], found[MAX_OVERLOAD], found[MEAN_OVERLOAD] = (0.5, 1), (0, 2), (0.25, 1)
-    assert totals(found, np.array([1.0, 0.5])).tolist() == [22.5 + 20 + 15 + 15, 45 - 20 + 0 + 7.5]
-    assert totals(found, 1.0).tolist() == [22.5 + 20 + 15 + 15, 45 - 20 + 0 + 15]
+@pytest.mark.parametrize(("max_endpoints_per_slice", "slices"), [(100, 2), (10, 11), (1, 101), (1000, 1)])
+def test_slices_hold_as_many_endpoints_as_the_contender_says(max_endpoints_per_slice: int, slices: int) -> None:
+    assert columns(f"random:maxEndpointsPerSlice={max_endpoints_per_slice}", [1, 1], [100, 1])[SLICES] == slices
 
 
 # --- machine code -----------------------------------------------------------------------------------------------------
@@ -286,15 +267,11 @@ def test_a_rule_is_compiled_once_whatever_its_parameters_and_rows() -> None:
     """For any number of rows and zones there is one version of it."""
     contender = only("PreferSameZone")
     compiled = kernel(contender)
-    prepare([contender])
+    compile_kernels([contender])
     demand, supply = drawn(7, 20)
-    scores(contender, demand, supply)
+    score_columns(contender, demand, supply)
     assert kernel(only("PreferSameZone:maxEndpointsPerSlice=7")) is compiled
     assert len(compiled.signatures) == 1  # type: ignore[attr-defined]
-
-
-def test_a_plain_rule_is_not_compiled() -> None:
-    assert kernel(replace(only("random"), plain=True)).__code__ is scoring.score_rows.__code__
 
 
 @pytest.fixture
@@ -325,7 +302,8 @@ def test_the_same_sources_have_the_same_directory_wherever_they_are(
 
 
 @pytest.mark.parametrize(
-    "changed", ["routing/algorithms/same_zone.py", "routing/algorithms/heap.py", "routing/score.py", "lab/scoring.py"]
+    "changed",
+    ["routing/algorithms/same_zone.py", "routing/algorithms/zone_heaps.py", "routing/score.py", "lab/scoring.py"],
 )
 def test_a_changed_source_has_another_directory(copied: Path, changed: str) -> None:
     """Machine code of before would go on doing what it did; with the change undone, it does the right thing again."""

@@ -12,19 +12,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.random_clusters import examples
 
-from zoneward.lab.contenders import contenders_for
+from zoneward.lab.contenders import parse_contenders
 from zoneward.lab.datasets import Inputs
-from zoneward.lab.scoring import scores, slices_share, totals
-from zoneward.lab.tally import QUANTILE_BINS, Tally, Wanted, Worst, _histogram, credit_of, merged, tally
-from zoneward.routing.scores import ENCODINGS, HINTS, SLICE_GROUPS
+from zoneward.lab.scoring import score_columns, slices_share, totals
+from zoneward.lab.tally import (
+    QUANTILE_BINS,
+    SimulationSpec,
+    Tally,
+    WorstInputs,
+    _histogram,
+    bin_credit,
+    merge_tallies,
+    tally_chunk,
+)
+from zoneward.routing.simulation_results import ENCODINGS, HINTS, SLICE_GROUPS
 
-CONTENDERS = contenders_for(["random,local,PreferSameZone,local-weighted:maxEndpointsPerSlice=10"])
-EVERYTHING = Wanted(contenders=CONTENDERS, encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=7)
+CONTENDERS = parse_contenders(["random,local,PreferSameZone,local-weighted:maxEndpointsPerSlice=10"])
+EVERYTHING = SimulationSpec(
+    contenders=CONTENDERS, encodings=ENCODINGS, by="endpoints", quantiles=True, plots=True, worst=7
+)
 
 
 def drawn(rows: int, *, zones: int = 3, seed: object = 0, first: int = 0) -> Inputs:
     """Inputs by chance, with many alike, some without endpoints and some without nodes."""
-    rng = random.Random(f"tally {zones} {seed}")
+    rng = random.Random(f"tally_chunk {zones} {seed}")
     demand = [[rng.randint(1, 3) for _ in range(zones)] for _ in range(rows)]
     supply = []
     for _ in range(rows):
@@ -44,8 +55,8 @@ def cut(inputs: Inputs, *edges: int) -> list[Inputs]:
     ]
 
 
-def tallies(wanted: Wanted, pieces: Sequence[Inputs]) -> list[Tally]:
-    return [tally(wanted, each)[0] for each in pieces]
+def tallies(wanted: SimulationSpec, pieces: Sequence[Inputs]) -> list[Tally]:
+    return [tally_chunk(wanted, each)[0] for each in pieces]
 
 
 def same(one: Tally, other: Tally) -> bool:
@@ -60,7 +71,7 @@ def same(one: Tally, other: Tally) -> bool:
     )
 
 
-def as_rows(worst: Worst) -> list[tuple[float, int, str, tuple[int, ...], tuple[int, ...]]]:
+def as_rows(worst: WorstInputs) -> list[tuple[float, int, str, tuple[int, ...], tuple[int, ...]]]:
     return list(
         zip(worst.totals.tolist(), worst.numbers.tolist(), worst.names, worst.demand, worst.supply, strict=True)
     )
@@ -72,31 +83,27 @@ def as_rows(worst: Worst) -> list[tuple[float, int, str, tuple[int, ...], tuple[
 def test_sums_kept_apart_and_added_up_later_are_those_added_up_at_once() -> None:
     """To the last bit, however they were gathered on the way."""
     each = tallies(EVERYTHING, cut(drawn(1000), 100, 101, 350, 800))
-    at_once = merged(EVERYTHING, each)
+    at_once = merge_tallies(EVERYTHING, each)
     assert len(at_once.sums) == 1
-    apart = merged(EVERYTHING, each, fold=False)
+    apart = merge_tallies(EVERYTHING, each, fold=False)
     assert len(apart.sums) == 5
-    assert same(merged(EVERYTHING, [apart]), at_once)
-    halves = [merged(EVERYTHING, each[:2], fold=False), merged(EVERYTHING, each[2:], fold=False)]
-    assert same(merged(EVERYTHING, halves), at_once)
-    nested = merged(EVERYTHING, halves, fold=False)
-    assert same(merged(EVERYTHING, [nested]), at_once)
+    assert same(merge_tallies(EVERYTHING, [apart]), at_once)
+    halves = [merge_tallies(EVERYTHING, each[:2], fold=False), merge_tallies(EVERYTHING, each[2:], fold=False)]
+    assert same(merge_tallies(EVERYTHING, halves), at_once)
+    nested = merge_tallies(EVERYTHING, halves, fold=False)
+    assert same(merge_tallies(EVERYTHING, [nested]), at_once)
     one_by_one = Tally()
     for one in each:
-        one_by_one = merged(EVERYTHING, [one_by_one, one])
+        one_by_one = merge_tallies(EVERYTHING, [one_by_one, one])
     assert same(one_by_one, at_once)
 
 
 def test_merging_leaves_what_is_merged_as_it_was() -> None:
     pieces = cut(drawn(300), 100, 200)
     each, untouched = tallies(EVERYTHING, pieces), tallies(EVERYTHING, pieces)
-    merged(EVERYTHING, each)
-    merged(EVERYTHING, [merged(EVERYTHING, each, fold=False)])
+    merge_tallies(EVERYTHING, each)
+    merge_tallies(EVERYTHING, [merge_tallies(EVERYTHING, each, fold=False)])
     assert all(same(one, other) for one, other in zip(each, untouched, strict=True))
-
-
-def test_nothing_merged_is_nothing() -> None:
-    assert same(merged(EVERYTHING, []), Tally())
 
 
 @pytest.mark.parametrize("by", ["", "endpoints", "zones"])
@@ -105,7 +112,7 @@ def test_pieces_add_up_to_the_whole(by: str) -> None:
     wanted = replace(EVERYTHING, by=by)
     inputs = drawn(1000)
     (whole,) = tallies(wanted, [inputs])
-    found = merged(wanted, tallies(wanted, cut(inputs, 1, 2, 17, 18, 400, 999)))
+    found = merge_tallies(wanted, tallies(wanted, cut(inputs, 1, 2, 17, 18, 400, 999)))
     assert {name: counts.tolist() for name, counts in found.counts.items()} == {
         name: counts.tolist() for name, counts in whole.counts.items()
     }
@@ -119,40 +126,20 @@ def test_pieces_add_up_to_the_whole(by: str) -> None:
 def test_a_piece_without_a_row_that_can_be_scored_adds_nothing_but_their_number() -> None:
     empty = Inputs(np.arange(2), np.array([[1, 1, 1], [0, 0, 0]]), np.array([[0, 0, 0], [1, 2, 3]]), ["a", "b"])
     each = tallies(EVERYTHING, [drawn(100, first=10), empty])
-    both = merged(EVERYTHING, each)
+    both = merge_tallies(EVERYTHING, each)
     assert both.counts.pop("unscored").tolist() == [each[0].counts["unscored"].item() + 2]
     each[0].counts.pop("unscored")
-    assert same(both, merged(EVERYTHING, each[:1]))
+    assert same(both, merge_tallies(EVERYTHING, each[:1]))
 
 
 # --- one chunk --------------------------------------------------------------------------------------------------------
 
 
-def test_the_columns_of_every_row_are_given_too() -> None:
-    """Also of those that could not be scored."""
-    inputs = drawn(200)
-    _, columns = tally(EVERYTHING, inputs)
-    for contender, found in zip(CONTENDERS, columns, strict=True):
-        assert found.tobytes() == scores(contender, inputs.demand, inputs.supply).tobytes()
-
-
 def test_only_what_is_wanted_is_counted() -> None:
-    wanted = Wanted(contenders=CONTENDERS)
-    found = tally(wanted, drawn(100))[0]
+    wanted = SimulationSpec(contenders=CONTENDERS)
+    found = tally_chunk(wanted, drawn(100))[0]
     assert {*found.counts} == {"rows", "unscored", "wins", "fell back"}
     assert not found.worst
-
-
-def test_a_tally_takes_no_more_room_for_more_rows() -> None:
-    """So any number of them can be sent and put together."""
-    few, many = (tally(EVERYTHING, drawn(rows))[0] for rows in (100, 5000))
-    assert {name: counts.shape for name, counts in few.counts.items()} == {
-        name: counts.shape for name, counts in many.counts.items()
-    }
-    assert [{name: values.shape for name, values in each.sums[0].items()} for each in (few,)] == [
-        {name: values.shape for name, values in each.sums[0].items()} for each in (many,)
-    ]
-    assert {len(worst.totals) for worst in many.worst.values()} == {7}
 
 
 # --- what is wanted ---------------------------------------------------------------------------------------------------
@@ -160,15 +147,11 @@ def test_a_tally_takes_no_more_room_for_more_rows() -> None:
 
 def test_hints_can_not_say_weights() -> None:
     """local-weighted, the last of four, is shown for slice groups alone."""
-    assert EVERYTHING.shown == (
+    assert EVERYTHING.encoded_contenders == (
         *((number, SLICE_GROUPS) for number in range(4)),
         *((number, HINTS) for number in range(3)),
     )
-    assert [EVERYTHING.can_say(3, encoding) for encoding in (SLICE_GROUPS, HINTS)] == [True, False]
-
-
-def test_every_two_are_a_pair_once() -> None:
-    assert EVERYTHING.pairs == ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+    assert [EVERYTHING.can_encode(3, encoding) for encoding in (SLICE_GROUPS, HINTS)] == [True, False]
 
 
 # --- worst rows -------------------------------------------------------------------------------------------------------
@@ -180,10 +163,10 @@ def test_the_worst_rows_are_the_first_of_all_by_total_and_number(most: int, edge
     """Many rows have the same total here, and those with the lowest numbers come first: as sorted in plain Python."""
     wanted = replace(EVERYTHING, worst=most)
     inputs = drawn(1000, first=5000)
-    found = merged(wanted, tallies(wanted, cut(inputs, *edges)))
-    assert {*found.worst} == {*wanted.shown}
+    found = merge_tallies(wanted, tallies(wanted, cut(inputs, *edges)))
+    assert {*found.worst} == {*wanted.encoded_contenders}
     for (contender, encoding), worst in found.worst.items():
-        columns = scores(CONTENDERS[contender], inputs.demand, inputs.supply)
+        columns = score_columns(CONTENDERS[contender], inputs.demand, inputs.supply)
         endpoints = inputs.supply.sum(axis=1)
         slices = slices_share(CONTENDERS[contender], columns, endpoints) if encoding == SLICE_GROUPS else 1.0
         rows = sorted(
@@ -213,13 +196,13 @@ def bin_of(credit: float) -> int:
 @examples(500)
 @given(st.floats(-99.99, 100))
 def test_a_credit_is_in_the_bin_of_its_hundredth(credit: float) -> None:
-    assert credit_of(bin_of(credit)) == pytest.approx(credit, abs=0.005 + 1e-9, rel=0)
+    assert bin_credit(bin_of(credit)) == pytest.approx(credit, abs=0.005 + 1e-9, rel=0)
 
 
 @examples(500)
 @given(st.floats(-500_000, -99.99))
 def test_a_very_low_credit_is_in_the_bin_of_its_thousandth(credit: float) -> None:
-    assert credit_of(bin_of(credit)) == pytest.approx(credit, abs=0.001 * (100 - credit), rel=0)
+    assert bin_credit(bin_of(credit)) == pytest.approx(credit, abs=0.001 * (100 - credit), rel=0)
 
 
 @examples(200)
@@ -233,7 +216,7 @@ def test_no_credit_is_left_out_and_bins_go_down(credits_: list[float]) -> None:
 
 
 def test_bins_stand_in_order_down_to_half_a_million_below_nothing() -> None:
-    middles = [credit_of(number) for number in range(QUANTILE_BINS)]
+    middles = [bin_credit(number) for number in range(QUANTILE_BINS)]
     assert all(one > other for one, other in pairwise(middles))
     assert middles[0] == 100
     assert middles[-1] < -500_000
@@ -243,8 +226,8 @@ def test_bins_stand_in_order_down_to_half_a_million_below_nothing() -> None:
 
 def test_the_lowest_total_that_there_may_be_is_in_a_bin_of_its_size() -> None:
     """All nodes but one in a zone with one endpoint of a million and one."""
-    (contender,) = contenders_for(["PreferSameZone"])
-    columns = scores(contender, np.array([[1, 1_000_000]]), np.array([[1_000_000, 1]]))
+    (contender,) = parse_contenders(["PreferSameZone"])
+    columns = score_columns(contender, np.array([[1, 1_000_000]]), np.array([[1_000_000, 1]]))
     (total,) = totals(columns, 1.0).tolist()
     assert total < -19_000_000
-    assert credit_of(bin_of(total)) == pytest.approx(total, rel=0.001)
+    assert bin_credit(bin_of(total)) == pytest.approx(total, rel=0.001)

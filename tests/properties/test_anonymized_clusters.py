@@ -18,10 +18,10 @@ from zoneward.kube.adoption import SELECTOR_ANNOTATION, as_mark
 from zoneward.kube.names import APPROACH_ANNOTATION
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
 from zoneward.kube.reading import read
-from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.events import NOT_ACCEPTED
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
+from zoneward.routing.service_events import NOT_ACCEPTED
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 from zoneward.snapshots import pseudonyms
 from zoneward.snapshots.anonymizing import anonymized

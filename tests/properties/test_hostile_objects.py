@@ -24,8 +24,8 @@ from zoneward.proxy.model.node_options import layout_options
 from zoneward.proxy.model.served import Served
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
-from zoneward.report.decisions import decisions_document
-from zoneward.routing.configuration import Configuration, Gates
+from zoneward.report.plan_json import decisions_document
+from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.slices.planned import ServicePlan
 
 GOOD: Key = ("default", "good")
@@ -145,7 +145,7 @@ def listed(plans: Sequence[ServicePlan]) -> list[str]:
 
 async def proxied(plural: str, bad: Sequence[Object]) -> None:
     server = server_with(plural, bad)
-    known = Known("good", zone="a", gates=Gates())
+    known = Known("good", zone="a", gates=FeatureGates())
     await follow(server, known, known.resources)
     found: dict[Family, dict[Key, Served]] = {family: {} for family in FAMILIES}
     for key in list(known.keys()):

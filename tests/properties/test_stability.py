@@ -31,7 +31,7 @@ from tests.properties.random_clusters import BALANCED, CPUS, MOST_NODES, cluster
 
 from zoneward.kube import names
 from zoneward.kube.objects import Allocatable, EndpointSlice, Node, NodeStatus
-from zoneward.routing.configuration import Algorithm, Configuration, SubsettingSettings
+from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 NOW = "2026-11-21T08:00:00Z"
@@ -76,7 +76,7 @@ def from_a_file(cluster: Cluster) -> Cluster:
     return cluster.with_(service=replace(cluster.service, metadata=replace(cluster.service.metadata, uid="")))
 
 
-def subsetting(algorithm: Algorithm) -> Configuration:
+def subsetting(algorithm: str) -> Configuration:
     """Settings with which a few endpoints are enough to start, and an update is made whatever it costs."""
     settings = SubsettingSettings(
         algorithm=algorithm, starting_threshold=Fraction(1), padding=0, in_zone_tolerance=Fraction(1)
@@ -270,7 +270,7 @@ def test_the_order_of_the_input_does_not_matter(cluster: Cluster, random: Random
             that.decision.reason,
         )
         assert (this.decision.hints, this.decision.groups) == (that.decision.hints, that.decision.groups)
-    assert (one.events, one.surplus, one.speaker) == (other.events, other.surplus, other.speaker)
+    assert (one.events, one.surplus, one.worst_family) == (other.events, other.surplus, other.worst_family)
 
 
 @examples(80)

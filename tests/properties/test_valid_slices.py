@@ -7,7 +7,7 @@ from tests.properties.random_clusters import clusters, examples
 
 from zoneward.kube.objects import EndpointSlice
 from zoneward.kube.validation import validate_endpoint_slice
-from zoneward.report.manifests import slice_document
+from zoneward.report.slice_manifests import slice_document
 
 
 @examples(150)

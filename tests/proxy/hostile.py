@@ -19,8 +19,8 @@ from zoneward.proxy.model.served import Served, served
 from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.proxy.ruleset.ruleset import Ruleset
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 T = TypeVar("T")
 SETTINGS: Final = ProxyConfiguration(cluster_cidrs=("10.244.0.0/16", "fd00:244::/64"), service_cidrs=("10.96.0.0/12",))
@@ -172,7 +172,7 @@ def rulesets(document: Mapping[str, Any]) -> dict[Family, Ruleset]:
             for each in slices
             if (each.metadata.labels or {}).get(SERVICE_NAME_LABEL) in (service.metadata.name, "cart")
         ]
-        for each in served(service, own, node=This(name="n1", zone="a"), consumer=ZONEWARD, gates=Gates()):
+        for each in served(service, own, node=This(name="n1", zone="a"), consumer=ZONEWARD, gates=FeatureGates()):
             asked[each.family].append(each)
     return {family: _whole(family, some, options, node) for family, some in asked.items()}
 

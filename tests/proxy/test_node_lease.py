@@ -16,10 +16,10 @@ from zoneward.client.resources import LEASES, Lease
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import OwnerReference
 from zoneward.proxy.node_lease import LEAST, NodeLease
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.registry import Deletion, Registry
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import Deletion, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 NAMESPACE, NAME = "kube-system", "zoneward-proxy-n1"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -69,9 +69,9 @@ class Place:
 
 def on_a_node(work: Callable[[Place], Awaitable[None]], *faults: str, **options: Any) -> None:
     async def run() -> None:
-        registry = begun()
-        found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
-        async with Serving(registry, faults=found) as server, transport(access_to(server.address)) as link:
+        registry = new_registry()
+        found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
+        async with SandboxServer(registry, faults=found) as server, transport(access_to(server.address)) as link:
             place = Place(registry, Writer(link))
             registry.store.listeners.append(place.note)
             lease = NodeLease(

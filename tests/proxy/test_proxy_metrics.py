@@ -16,7 +16,7 @@ from zoneward.daemon.metrics import MetricsPage
 from zoneward.proxy.measure.measured import Total
 from zoneward.proxy.model.served import Served, ServedPort, Target
 from zoneward.proxy.proxy_metrics import OURS, UPSTREAM, ProxyMetrics
-from zoneward.routing.selection.selection import SelectionRule
+from zoneward.routing.selection.endpoint_selection import SelectionRule
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "metrics-and-events.md").read_text()

@@ -20,8 +20,7 @@ from zoneward.proxy.telling import (
     QUIET,
     Teller,
 )
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -157,10 +156,10 @@ def test_what_a_server_refuses_is_logged_and_given_up() -> None:
 
 def test_an_event_of_a_namespace_that_is_being_deleted_is_given_up_with_the_servers_words() -> None:
     async def work(scene: Scene) -> None:
-        store, namespaces = InProcess(scene.registry), scene.registry.kinds["namespaces"]
-        store.create(namespaces, "", {"metadata": {"name": "doomed"}}, manager="test")
+        store, namespaces = LocalClient(scene.registry), scene.registry.kinds["namespaces"]
+        store.create(namespaces, "", {"metadata": {"name": "doomed"}})
         held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}, "spec": {"ports": [{"port": 80}]}}
-        store.create(scene.registry.kinds["services"], "doomed", held, manager="test")
+        store.create(scene.registry.kinds["services"], "doomed", held)
         store.delete(namespaces, "", "doomed")
         ends = replace(a_service(1), metadata=replace(a_service(1).metadata, namespace="doomed"))
         scene.teller.tell(ends, NOT_PROGRAMMED, "no")

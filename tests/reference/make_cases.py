@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from tests.reference.kep_2004 import ALGORITHMS, allocate, score
@@ -30,12 +31,12 @@ def inputs() -> list[Input]:
         (_empty_zones, 30),
         (_tiny_shares, 30),
         (_large, 20),
-        (_two_zones, 25),
-        (_four_zones, 25),
-        (_five_zones, 20),
-        (_eight_zones, 15),
-        (_twelve_zones, 8),
-        (_thirty_zones, 4),
+        (partial(_any, zones=2), 25),
+        (partial(_any, zones=4), 25),
+        (partial(_any, zones=5), 20),
+        (partial(_any, zones=8), 15),
+        (partial(_any, zones=12), 8),
+        (partial(_any, zones=30), 4),
     ):
         before = len(found)
         while len(found) < before + wanted:
@@ -81,30 +82,6 @@ def _large(rng: random.Random) -> tuple[list[int], list[int]]:
     """Those of the dataset with 30 nodes in each zone, half of them permuted."""
     endpoints = [rng.randrange(100, 1001, 7) for _ in range(3)]
     return [30, 30, 30], sorted(endpoints) if rng.random() < 0.5 else endpoints
-
-
-def _two_zones(rng: random.Random) -> tuple[list[int], list[int]]:
-    return _any(rng, 2)
-
-
-def _four_zones(rng: random.Random) -> tuple[list[int], list[int]]:
-    return _any(rng, 4)
-
-
-def _five_zones(rng: random.Random) -> tuple[list[int], list[int]]:
-    return _any(rng, 5)
-
-
-def _eight_zones(rng: random.Random) -> tuple[list[int], list[int]]:
-    return _any(rng, 8)
-
-
-def _twelve_zones(rng: random.Random) -> tuple[list[int], list[int]]:
-    return _any(rng, 12)
-
-
-def _thirty_zones(rng: random.Random) -> tuple[list[int], list[int]]:
-    return _any(rng, 30)
 
 
 def _any(rng: random.Random, zones: int) -> tuple[list[int], list[int]]:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from msgspec.structs import replace
 
-from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
-from zoneward.report.decisions import DecisionView, SlicesView, ZoneView
+from zoneward.report.decision_changes import DecisionChange, change_json, change_text, synced_json
+from zoneward.report.plan_json import DecisionView, SlicesView, ZoneView
 from zoneward.routing.rules import Rule
 
 NOW = datetime(2026, 6, 1, 12, 0, 0, 123_456, tzinfo=UTC)
@@ -40,7 +40,7 @@ CART = DecisionView(
 
 def test_a_line_has_the_type_the_time_in_utc_and_the_decision_of_a_plan() -> None:
     later = NOW.astimezone(timezone(timedelta(hours=2)))
-    line = as_line(DecisionChange(None, CART), now=later)
+    line = change_json(DecisionChange(None, CART), now=later)
     assert line.endswith(b"}\n")
     assert line.count(b"\n") == 1
     document = json.loads(line)
@@ -57,7 +57,7 @@ def test_the_types_follow_from_what_was_and_what_is() -> None:
 
 
 def test_the_end_of_the_beginning_has_numbers() -> None:
-    assert json.loads(synced_line(services=3, decisions=4, now=NOW)) == {
+    assert json.loads(synced_json(services=3, decisions=4, now=NOW)) == {
         "type": "SYNCED",
         "time": "2026-06-01T12:00:00.123Z",
         "services": 3,
@@ -98,4 +98,4 @@ ZONES = {"b": ZoneView(demand=1.0, located=6, consumed=6, expected=6.0, overload
     ids=["gone", "gone IPv6", "new", "numbers", "dropped", "unknown", "slices", "reason", "zones", "the rest"],
 )
 def test_a_log_says_what_is_different(old: DecisionView | None, new: DecisionView | None, told: str) -> None:
-    assert in_words(DecisionChange(old, new), now=NOW) == f"2026-06-01 12:00:00 {told}"
+    assert change_text(DecisionChange(old, new), now=NOW) == f"2026-06-01 12:00:00 {told}"

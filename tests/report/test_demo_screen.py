@@ -5,15 +5,16 @@ import re
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
-from tests.report.test_screen import REVERSE, plain, planned
+from tests.report.test_screens import REVERSE, plain, planned
 
-from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen, log_text, sum_of
+from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text, total_traffic
+from zoneward.report.terminal_text import Terminal
 from zoneward.routing.configuration import Configuration
 
 ZONES = (
-    ZoneNow("eu-central-1a", 0.6, nodes=3, ready_nodes=3, pods=9, ready_pods=8),
-    ZoneNow("eu-central-1b", 0.0, nodes=2, ready_nodes=0, pods=5, ready_pods=0),
-    ZoneNow("eu-central-1c", 0.4, nodes=2, ready_nodes=2, pods=4, ready_pods=4),
+    ZoneStatus("eu-central-1a", 0.6, nodes=3, ready_nodes=3, pods=9, ready_pods=8),
+    ZoneStatus("eu-central-1b", 0.0, nodes=2, ready_nodes=0, pods=5, ready_pods=0),
+    ZoneStatus("eu-central-1c", 0.4, nodes=2, ready_nodes=2, pods=4, ready_pods=4),
 )
 LOG = [
     LogLine(float(number), "shop/cart", f"{number} slices updated: {number} pods ready; " + "so " * (number % 40))
@@ -39,9 +40,7 @@ def shown(
         log=log,
         demand=demand,
         configuration=Configuration(),
-        width=width,
-        height=height,
-        color=color,
+        terminal=Terminal(width, height, color),
     )
 
 
@@ -96,4 +95,4 @@ def test_a_line_of_the_log_has_its_time_its_service_and_what_was_done() -> None:
 
 
 def test_nothing_is_known_of_no_service() -> None:
-    assert (sum_of(()).in_zone, sum_of(()).worst) == (None, None)
+    assert (total_traffic(()).in_zone, total_traffic(()).worst) == (None, None)

@@ -9,7 +9,7 @@ import pytest
 from tests.report.simulated import NASTY, plots_of
 
 from zoneward.report.plots import MOST_PAIRS, against, count_key, curve_plot, joint_plot, pairs_to_show, spread_plot
-from zoneward.routing.scores import BOUND, Curve, Joint, Plots, Spread
+from zoneward.routing.simulation_results import BOUND, Curve, Plots, ScoreHistogram
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = ("random", "local", "local-shared")
@@ -87,12 +87,6 @@ def test_every_algorithm_is_named_once(draw: Callable[[], str]) -> None:
     assert [each for each in texts(draw()) if each in NAMES] == list(NAMES)
 
 
-def test_algorithms_differ_in_more_than_colour() -> None:
-    lines = re.findall(r"stroke-dasharray: [^;]*; stroke-dashoffset: 0; stroke: (#[0-9a-f]+)", curves())
-    assert {"#d55e00", "#009e73"} <= set(lines)
-    assert "#0072b2" not in lines
-
-
 def test_the_bound_is_drawn_where_it_is_there() -> None:
     bound = Curve(algorithm=BOUND, encoding="slice-groups", points=((1.0, 90.0), (100.0, 92.0)))
     drawn = Plots(curves=(*PLOTS.curves, bound))
@@ -115,7 +109,7 @@ def test_a_curve_of_one_point_is_drawn() -> None:
 def test_nothing_to_draw_is_an_empty_picture(draw: Callable[[Plots], str]) -> None:
     empty = Plots(
         curves=(Curve(algorithm="local", encoding="hints", points=()),),
-        spreads=(Spread(algorithm="local", encoding="hints", width=0.5, bins=()),),
+        spreads=(ScoreHistogram(algorithm="local", encoding="hints", width=0.5, bins=()),),
     )
     for each in (Plots(), empty):
         ElementTree.fromstring(draw(each))
@@ -135,20 +129,11 @@ def test_a_name_with_an_underscore_or_a_dollar_is_written_as_it_is() -> None:
     assert "a$b$c" in texts(curves(plots_of("a$b$c")))
 
 
-def test_many_algorithms_have_a_look_each() -> None:
-    many = tuple(f"local:startingThreshold={number}" for number in range(20))
-    assert [each for each in texts(curves(plots_of(*many), many)) if each in many] == list(many)
-
-
 def test_one_algorithm_far_below_does_not_push_the_others_together() -> None:
-    far = Spread(algorithm="PreferSameZone", encoding="slice-groups", width=0.5, bins=((0.0, 30), (85.0, 70)))
+    far = ScoreHistogram(algorithm="PreferSameZone", encoding="slice-groups", width=0.5, bins=((0.0, 30), (85.0, 70)))
     drawn = texts(spreads(Plots(spreads=(*PLOTS.spreads, far))))
     assert "0" not in drawn
     assert "\u25c2 30.0% below 65" in drawn
-
-
-def test_the_description_tells_the_median() -> None:
-    assert "random: half of the inputs above 85.8" in spreads()
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -157,17 +142,6 @@ def test_the_description_tells_the_median() -> None:
 def test_a_pair_tells_how_often_each_is_ahead() -> None:
     assert against(PLOTS.joints[0]) == "Above the line 30.0% of the inputs, below it 20.0%, on it 50.0%"
     assert {"local", "random"} <= set(texts(pair()))
-
-
-def test_a_pair_without_rows_is_drawn() -> None:
-    nothing = Joint(algorithm="a", other="b", encoding="hints", width=1.0, cells=())
-    ElementTree.fromstring(joint_plot(nothing, most=1, key="pair"))
-
-
-def test_few_pairs_are_all_shown() -> None:
-    joints = plots_of(*"abcde").joints
-    assert len(joints) == MOST_PAIRS
-    assert pairs_to_show(joints, {}) == joints
 
 
 def test_of_many_pairs_the_best_is_shown_against_the_first_others() -> None:

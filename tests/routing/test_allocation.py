@@ -2,8 +2,8 @@
 
 from fractions import Fraction
 
-from zoneward.routing.algorithms.registry import PREFER_SAME_ZONE, PROPORTIONAL_ZONE_CPU, REQUIRE_ZONE, Heuristic
-from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS as SUBSETTING
+from zoneward.routing.algorithms.heuristics import PREFER_SAME_ZONE, PROPORTIONAL_ZONE_CPU, REQUIRE_ZONE, Heuristic
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS as SUBSETTING
 from zoneward.routing.allocation import Allocation, allocate, allocation_of
 from zoneward.routing.placement.groups import Group, own_group
 

@@ -6,10 +6,10 @@ from typing import Final
 import pytest
 from tests.clusters import Cluster, a_node, a_pod, a_service, hinted_zones, nodes_in, only_family, pods_in
 
-from zoneward.routing.configuration import Configuration, Gates, HintsSettings, SubsettingSettings
+from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 
 AUTO: Final = Cluster(service=a_service("Auto"), nodes=nodes_in({"a": 4, "b": 4}), pods=pods_in({"a": 3, "b": 1}))
 AS_HINTS: Final = Configuration(subsetting=SubsettingSettings(encoding="hints"))
@@ -34,7 +34,7 @@ OUTCOMES: Final[Mapping[Reason, tuple[Cluster, str]]] = {
         "service.kubernetes.io/topology-mode: 'Banana' is not a known value",
     ),
     Reason.FEATURE_GATE_OFF: (
-        AUTO.with_(configuration=Configuration(gates=Gates(topology_aware_hints=False))),
+        AUTO.with_(configuration=Configuration(gates=FeatureGates(topology_aware_hints=False))),
         "the feature gate TopologyAwareHints is off",
     ),
     Reason.TOPOLOGY_KEYS: (

@@ -13,12 +13,12 @@ from zoneward.cli.route import route_of
 from zoneward.controller.status.telling import CONTROLLER
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Endpoint, EndpointSlice, Node, Pod, Service, is_ready, zone_of
-from zoneward.report.routes import PortRoute
-from zoneward.routing.conditions import condition_of
-from zoneward.routing.configuration import Configuration, Gates
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.selection.selection import CONSUMERS
-from zoneward.routing.selection.slice_groups import group_of_slice
+from zoneward.report.route_report import PortRoute
+from zoneward.routing.configuration import Configuration, FeatureGates
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
+from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.routing.service_conditions import find_condition
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
@@ -59,7 +59,7 @@ class Observed:
     @cached_property
     def surroundings(self) -> Surroundings:
         return Surroundings(
-            demand=demand_of(self.snapshot.nodes, missing_cpu=self.configuration.hints.missing_cpu),
+            demand=compute_demand(self.snapshot.nodes, missing_cpu=self.configuration.hints.missing_cpu),
             node_zones=self.snapshot.node_zones,
             configuration=self.configuration,
         )
@@ -85,7 +85,7 @@ class Observed:
 
     def condition(self, name: str, type_: str) -> Condition | None:
         status = self.service(name).status
-        return condition_of((status.conditions or ()) if status is not None else (), type_)
+        return find_condition((status.conditions or ()) if status is not None else (), type_)
 
     # --- slices in figures --------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Observed:
         nodes = sorted(self.snapshot.nodes, key=lambda node: node.metadata.name)
         return next(node.metadata.name for node in nodes if place in (node.metadata.name, zone_of(node)))
 
-    def route(self, name: str, consumer: str, place: str, gates: Gates) -> PortRoute:
+    def route(self, name: str, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
         """What `zoneward route --as-is` says of the only port of a Service."""
         plan = self.plans[name]
         surroundings = Surroundings(

@@ -9,8 +9,8 @@ from tests.contract.api import Api
 from tests.scenarios.playing import Server, play
 from tests.scenarios.scenario import FOLDER, Scenario, read_scenario, scenarios
 
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 SCENARIOS = scenarios()
 
@@ -22,7 +22,7 @@ def test_what_a_scenario_expects_holds_after_each_step(name: str, shared_server:
 
 
 async def _on_a_sandbox(scenario: Scenario) -> None:
-    async with Serving(begun(), ends_pods=True) as server:
+    async with SandboxServer(new_registry(), ends_pods=True) as server:
         await play(scenario, Server(Api(server.address, token=""), access_to(server.address), is_shared=False))
 
 

@@ -8,7 +8,7 @@ from tests.clusters import Cluster, a_service, a_slice, an_endpoint, nodes_in, o
 from zoneward.kube import names
 from zoneward.routing import score
 from zoneward.routing.configuration import Configuration, SubsettingSettings
-from zoneward.routing.request.approach import WHAT_IF_VALUES, as_if_asked
+from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
 from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
 
 
@@ -41,7 +41,7 @@ def test_everything_that_can_be_asked_for_is_compared_once() -> None:
 def test_a_candidate_is_what_plan_says(approach: str) -> None:
     cluster = a_cluster(a=8, b=4, c=3)
     found = by_name(compare(cluster))[approach]
-    family = only_family(cluster.with_(service=as_if_asked(cluster.service, approach)).plan())
+    family = only_family(cluster.with_(service=as_if_requested(cluster.service, approach)).plan())
     assert (found.decision, found.traffic) == (family.decision, family.traffic)
     assert (found.slices, found.created) == (len(family.changes.after), len(family.changes.create))
 

@@ -43,7 +43,7 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceStatus,
 )
-from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.slices.kept import KeptService

@@ -7,7 +7,7 @@ from tests.clusters import DUAL_STACK, a_pod, a_service, hints, nodes_in
 from zoneward.kube.objects import ContainerPort, Endpoint, Identity, ServicePort
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.deciding import decide_for
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.groups import Group, own_group
 from zoneward.slices.endpoints import Recipe
@@ -42,7 +42,7 @@ def decided(family: KeptFamily, mode: str | None = None, *, subsetting: str | No
     decision = decide_for(
         a_service(mode, subsetting=subsetting),
         family.crowd,
-        demand=demand_of(nodes_in({"a": 1, "b": 2})),
+        demand=compute_demand(nodes_in({"a": 1, "b": 2})),
         in_force=None,
         configuration=SMALL,
     )

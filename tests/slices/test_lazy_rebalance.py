@@ -21,7 +21,7 @@ from tests.properties.random_clusters import examples
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Pod
-from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.slices.plan import FamilyPlan
 

@@ -31,8 +31,7 @@ from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, ServicePort
 from zoneward.routing.configuration import Configuration, HintsSettings
-from zoneward.routing.reasons import Reason
-from zoneward.routing.rules import Rule
+from zoneward.routing.rules import Reason, Rule
 from zoneward.slices.plan import ServicePlan
 
 AUTO: Final = "Hints/ProportionalZoneCPU"
@@ -278,7 +277,7 @@ def test_an_external_name_has_no_slices() -> None:
     ours = CLUSTER.settled().slices
     cluster = CLUSTER.with_(service=a_service("Auto", type_="ExternalName"), slices=(*BUILT_IN, *ours))
     plan = cluster.plan()
-    assert (plan.families, plan.conditions, plan.events, plan.surplus, plan.speaker) == ((), (), (), ours, None)
+    assert (plan.families, plan.conditions, plan.events, plan.surplus, plan.worst_family) == ((), (), (), ours, None)
 
 
 MANUAL: Final = a_slice(
@@ -418,8 +417,8 @@ def test_the_speaker_is_the_family_with_the_graver_outcome() -> None:
     pods = (*pods_in({"a": 1}, dual_stack=True), *CLUSTER.pods[1:])
     plan = CLUSTER.with_(service=a_service("Auto", families=DUAL_STACK), pods=pods).plan()
     assert [family.decision.active for family in plan.families] == [True, False]
-    assert plan.speaker == "IPv6"
-    assert CLUSTER.plan().speaker == "IPv4"
+    assert plan.worst_family == "IPv6"
+    assert CLUSTER.plan().worst_family == "IPv4"
 
 
 def test_conditions_of_others_and_of_ours_do_not_change_a_plan() -> None:

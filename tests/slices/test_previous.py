@@ -9,7 +9,7 @@ from tests.clusters import a_service, a_slice, an_endpoint, hints
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Hints, identity
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.hysteresis import Previous
+from zoneward.routing.deciding import PreviousDecision
 from zoneward.routing.placement.groups import EVERY_ZONE, Group, own_group
 from zoneward.slices.kept_slices import KeptSlices
 from zoneward.slices.previous import agreed
@@ -20,7 +20,7 @@ TWO = an_endpoint("10.0.0.2", "b", hinted=hints("b"), pod="q")
 BARE = an_endpoint("10.0.0.3", "a", pod="r")
 
 
-def previous_of(own: Iterable[EndpointSlice], theirs: Iterable[EndpointSlice] = ()) -> Previous:
+def previous_of(own: Iterable[EndpointSlice], theirs: Iterable[EndpointSlice] = ()) -> PreviousDecision:
     """What our slices, and those that they replace, tell of before."""
     slices = KeptSlices(a_service(), Configuration())
     for rank, each in enumerate(own):
@@ -28,7 +28,7 @@ def previous_of(own: Iterable[EndpointSlice], theirs: Iterable[EndpointSlice] = 
     for rank, each in enumerate(theirs, start=100):
         labels = {**(each.metadata.labels or {}), names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
         slices.put(replace(each, metadata=replace(each.metadata, labels=labels)), rank)
-    return Previous(agreed(slices.said), slices.placement())
+    return PreviousDecision(agreed(slices.said), slices.placement())
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import replace
 from zoneward.kube.names import ZONE_LABEL
 from zoneward.kube.objects import Allocatable, Node, NodeCondition, NodeMeta, NodeStatus
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.selection.selection import CONSUMERS
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.plan import Surroundings
 from zoneward.slices.shared_changes import concerns_all
 
@@ -18,11 +18,11 @@ def a_node(name: str, zone: str, cpu: str = "4") -> Node:
 
 
 NODES = [a_node("n1", "a"), a_node("n2", "b")]
-HERE = Surroundings(demand=demand_of(NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
+HERE = Surroundings(demand=compute_demand(NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
 
 
 def test_the_same_concerns_none() -> None:
-    again = Surroundings(demand=demand_of(NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
+    again = Surroundings(demand=compute_demand(NODES), node_zones={"n1": "a", "n2": "b"}, configuration=Configuration())
     assert not concerns_all(HERE, again)
 
 
@@ -33,8 +33,8 @@ def test_a_node_that_does_not_count_concerns_only_services_with_pods_there() -> 
 def test_demand_the_first_node_and_settings_concern_all() -> None:
     """Where no Node is known, Pods count without one."""
     others = [
-        replace(HERE, demand=demand_of([a_node("n1", "a", "8"), NODES[1]])),
-        replace(HERE, demand=demand_of([*NODES, a_node("n3", "a")])),
+        replace(HERE, demand=compute_demand([a_node("n1", "a", "8"), NODES[1]])),
+        replace(HERE, demand=compute_demand([*NODES, a_node("n3", "a")])),
         replace(HERE, node_zones={}),
         replace(HERE, configuration=Configuration(max_endpoints_per_slice=7)),
         replace(HERE, pods_known=False),

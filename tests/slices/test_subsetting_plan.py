@@ -38,22 +38,22 @@ from tests.properties.random_clusters import examples
 from zoneward.kube import names
 from zoneward.kube.objects import ContainerPort, Endpoint, EndpointSlice, Number, Pod, Service, ServicePort, is_ready
 from zoneward.kube.validation import MAX_ZONE_HINTS, validate_endpoint_slice
-from zoneward.report.manifests import slice_document
-from zoneward.routing.algorithms.registry import SUBSETTING_ALGORITHMS
+from zoneward.report.slice_manifests import slice_document
+from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration, Encoding, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.reasons import Reason
-from zoneward.routing.selection.selection import (
+from zoneward.routing.rules import Reason
+from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     SelectionRule,
     endpoints_of_all_ports,
     endpoints_of_port,
-    select,
+    select_endpoints,
     slice_groups,
 )
-from zoneward.routing.selection.slice_groups import zone_label, zones_annotation
-from zoneward.routing.selection.traffic import Traffic, predict
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
+from zoneward.routing.selection.group_labels import zone_label, zones_annotation
 from zoneward.slices.plan import FamilyPlan
 
 REQUIRE: Final = "Require"
@@ -113,10 +113,10 @@ def decision_of(cluster: Cluster) -> Decision:
 def use(family: FamilyPlan, consumer: str, zone: str) -> tuple[SelectionRule, Used]:
     """What a proxy of some kind uses in a zone."""
     slices = family.slices
-    selection = select(
+    selection = select_endpoints(
         endpoints_of_all_ports(slices),
         policies=CLUSTER,
-        heeded=ALL_HINTS,
+        honored=ALL_HINTS,
         node="",
         zone=zone,
         groups=slice_groups(slices, CONSUMERS[consumer], Configuration().gates),
@@ -147,13 +147,13 @@ def decided_for(decision: Decision, zone: str) -> Used:
     return dict(found)
 
 
-def traffic(cluster: Cluster, consumer: str) -> Traffic:
+def traffic(cluster: Cluster, consumer: str) -> ExpectedTraffic:
     family = only_family(cluster.plan())
-    found = predict(
+    found = predict_traffic(
         endpoints_of_all_ports(family.slices),
         demand=cluster.surroundings.demand,
         policies=CLUSTER,
-        heeded=ALL_HINTS,
+        honored=ALL_HINTS,
         groups=slice_groups(family.slices, CONSUMERS[consumer], cluster.configuration.gates),
     )
     assert found is not None

@@ -39,9 +39,9 @@ from zoneward.kube.objects import (
 )
 from zoneward.kube.reading import read
 from zoneward.kube.validation import validate_endpoint_slice
-from zoneward.routing.algorithms.registry import HEURISTICS
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 from zoneward.sample import cluster
 from zoneward.snapshots import impersonal
 from zoneward.snapshots.anonymizing import anonymized

@@ -19,20 +19,20 @@ OBJECTS = [
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def as_yaml(objects: Any) -> str:
+def to_yaml(objects: Any) -> str:
     stream = BytesIO()
     write_yaml(objects, stream)
     return stream.getvalue().decode()
 
 
-def as_json(objects: Any) -> str:
+def to_json(objects: Any) -> str:
     stream = BytesIO()
     write_json(objects, stream)
     return stream.getvalue().decode()
 
 
 def test_yaml_has_items_at_column_0_and_sorted_keys() -> None:
-    assert as_yaml(OBJECTS) == (
+    assert to_yaml(OBJECTS) == (
         "apiVersion: v1\n"
         "items:\n"
         "- apiVersion: v1\n"
@@ -57,7 +57,7 @@ def test_yaml_has_items_at_column_0_and_sorted_keys() -> None:
 
 
 def test_json_has_one_object_on_a_line_and_sorted_keys() -> None:
-    assert as_json(OBJECTS) == (
+    assert to_json(OBJECTS) == (
         '{"apiVersion":"v1","items":[\n'
         '{"apiVersion":"v1","kind":"Service","spec":{"clusterIPs":["None"],"ports":[{"name":"http","port":80}]}},\n'
         '{"apiVersion":"v1","kind":"Pod","status":{"conditions":[],"labels":{},"probe":null,"ready":"True"}}\n'
@@ -67,15 +67,15 @@ def test_json_has_one_object_on_a_line_and_sorted_keys() -> None:
 
 def test_a_list_without_objects_reads_back_as_one() -> None:
     empty = {"apiVersion": "v1", "items": [], "kind": "List", "metadata": {"resourceVersion": ""}}
-    assert yaml.load(as_yaml([]), Loader=LOADER) == empty
-    assert json.loads(as_json([])) == empty
+    assert yaml.load(to_yaml([]), Loader=LOADER) == empty
+    assert json.loads(to_json([])) == empty
 
 
 @pytest.mark.parametrize("realistic", [True, False])
 def test_a_synthetic_cluster_reads_back_the_same_from_either(realistic: bool) -> None:
     objects = list(synthetic_cluster(seed=9, pods=60, nodes=6, services=12, realistic=realistic))
-    assert yaml.load(as_yaml(objects), Loader=LOADER)["items"] == objects
-    assert json.loads(as_json(objects))["items"] == objects
+    assert yaml.load(to_yaml(objects), Loader=LOADER)["items"] == objects
+    assert json.loads(to_json(objects))["items"] == objects
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_a_synthetic_cluster_reads_back_the_same_from_either(realistic: bool) ->
      ".inf", "-.Inf", ".nan", "1:20", "2026-10-20", "2026-10-20T09:14:00Z", "<<"],
 )  # fmt: skip
 def test_text_that_someone_reads_as_something_else_is_in_double_quotes(text: str) -> None:
-    assert f'key: "{text}"\n' in as_yaml([{"key": text}])
-    assert yaml.load(as_yaml([{"key": text}]), Loader=LOADER)["items"] == [{"key": text}]
+    assert f'key: "{text}"\n' in to_yaml([{"key": text}])
+    assert yaml.load(to_yaml([{"key": text}]), Loader=LOADER)["items"] == [{"key": text}]
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_text_that_someone_reads_as_something_else_is_in_double_quotes(text: str
      "$(POD_IP)", "1f3a", "3920m", "4.12.1"],
 )  # fmt: skip
 def test_text_that_needs_no_quotes_has_none(text: str) -> None:
-    assert f"key: {text}\n" in as_yaml([{"key": text}])
+    assert f"key: {text}\n" in to_yaml([{"key": text}])
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "- a", "a: b", "a:", "a #b", "*", "&a", "[x]", "{}", "%", "@", "`", "|", ">", "!", "~"]
 )
 def test_text_that_means_something_in_yaml_is_quoted(text: str) -> None:
-    line = as_yaml([{"key": text}]).splitlines()[2]
+    line = to_yaml([{"key": text}]).splitlines()[2]
     assert line in {f"- key: '{text}'", f'- key: "{text}"'}
 
 
@@ -114,5 +114,5 @@ JSON = st.recursive(
 
 @given(st.lists(st.dictionaries(st.text(max_size=8), JSON, max_size=4), max_size=3))
 def test_any_objects_read_back_the_same(objects: list[dict[str, Any]]) -> None:
-    assert yaml.load(as_yaml(objects), Loader=LOADER)["items"] == objects
-    assert json.loads(as_json(objects))["items"] == objects
+    assert yaml.load(to_yaml(objects), Loader=LOADER)["items"] == objects
+    assert json.loads(to_json(objects))["items"] == objects

@@ -19,13 +19,12 @@ from zoneward.kube.objects import (
     ServiceStatus,
     zone_of,
 )
-from zoneward.routing.conditions import conditions_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.deciding import decide
+from zoneward.routing.deciding import NO_PREVIOUS_DECISION, decide
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.events import Event, upstream_events_of
-from zoneward.routing.hysteresis import NOTHING_BEFORE
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.service_conditions import conditions_of
+from zoneward.routing.service_events import ServiceEvent, upstream_events_of
 from zoneward.slices import upstream
 from zoneward.slices.packing import Packed
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
@@ -34,7 +33,7 @@ UPSTREAM: Final = Configuration().as_upstream()
 
 
 def upstream_demand(nodes: Iterable[Node]) -> Demand:
-    return demand_of(nodes, missing_cpu="disable")
+    return compute_demand(nodes, missing_cpu="disable")
 
 
 def plan(
@@ -72,7 +71,7 @@ class Hinted:
 
     packed: Packed
     decision: Decision
-    events: tuple[Event, ...]
+    events: tuple[ServiceEvent, ...]
     told: tuple[Condition, ...]
 
 
@@ -102,7 +101,7 @@ def set_hints(
     return Hinted(
         packed=upstream.set_hints(packed, decision),
         decision=decision,
-        events=upstream_events_of(decisions, told=told),
+        events=upstream_events_of(decisions, conditions=told),
         told=conditions_of(decisions),
     )
 
@@ -113,7 +112,7 @@ def decision_for(service: Service, packed: Packed, *, nodes: Iterable[Node]) -> 
         service,
         [_strict(endpoint) for each in slices for endpoint in each.endpoints or ()],
         demand=upstream_demand(nodes),
-        previous=NOTHING_BEFORE,
+        previous=NO_PREVIOUS_DECISION,
         configuration=UPSTREAM,
     )
 

@@ -25,10 +25,9 @@ from zoneward.controller.sync.trigger_time import TriggerTimes
 from zoneward.kube.names import NODE_EXCLUDED_LABELS, SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import EndpointSlice, Node, ObjectMeta, PodIP, Service, ServiceSpec
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.demand import Demand, changes_demand, compute_demand
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 
 SERVICE: Final[Key] = ("ns", "svc")
 
@@ -268,7 +267,7 @@ def node_change_requeue(case: Case) -> None:
     ]
 
     def requeued(configuration: Configuration) -> int:
-        old, new = (demand_of(each, missing_cpu=configuration.hints.missing_cpu) for each in (fair, nodes))
+        old, new = (compute_demand(each, missing_cpu=configuration.hints.missing_cpu) for each in (fair, nodes))
         return len(services_to_requeue(services, old=old, new=new, configuration=configuration))
 
     assert requeued(UPSTREAM) == expected

@@ -13,16 +13,16 @@ from tests.sandbox.server.asking import Asked, asked
 from tests.vectors import test_validation
 from tests.vectors.cases import Case, load
 
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.catalog import GATES, Gates, parse_gates
+from zoneward.sandbox.server.catalog import GATES, ServerGates, parse_gates
+from zoneward.sandbox.server.persistence import new_registry
 
 Object = dict[str, Any]
-Sandboxes = Callable[[Gates], Asked]
+Sandboxes = Callable[[ServerGates], Asked]
 """One for each set of gates."""
 
 SLICES: Final = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 SERVICES: Final = "/api/v1/namespaces/default/services"
-CURRENT: Final = Gates()
+CURRENT: Final = ServerGates()
 
 
 def slice_hints(case: Case, sandboxes: Sandboxes) -> None:
@@ -63,7 +63,7 @@ def service_traffic_distribution_scope(case: Case, sandboxes: Sandboxes) -> None
 
 def service_update_with_switch_off(case: Case, sandboxes: Sandboxes) -> None:
     given = case["input"]
-    sandbox = sandboxes(Gates(service_traffic_distribution=given["switch_ServiceTrafficDistribution"]))
+    sandbox = sandboxes(ServerGates(service_traffic_distribution=given["switch_ServiceTrafficDistribution"]))
     assert given["update"] == "selector only"
     stored = restored(sandbox, "services", a_service("cart", traffic_distribution=given["stored"]))
     stored["spec"]["selector"] = {"app": "cart"}
@@ -138,7 +138,7 @@ def feature_switch_stages(case: Case, sandboxes: Sandboxes) -> None:
     """The sandbox is Kubernetes 1.36: all of them are on, whether they can be off or not."""
     served = sandboxes(CURRENT).api.get("/version")
     now = (int(served["major"]), int(served["minor"]))
-    assert {GATES[name] for name in case["expected"]} == {field.name for field in fields(Gates)}
+    assert {GATES[name] for name in case["expected"]} == {field.name for field in fields(ServerGates)}
     for name, stages in case["expected"].items():
         since = stages.get("beta_on") or stages.get("on_by_default") or stages["ga"]
         assert getattr(CURRENT, GATES[name]) == (now >= tuple(map(int, since.split("."))))
@@ -175,11 +175,11 @@ def test_every_case_is_run_here_or_cannot_be() -> None:
 @pytest.fixture(scope="module")
 def sandboxes() -> Iterator[Sandboxes]:
     with ExitStack() as stack:
-        found: dict[Gates, Asked] = {}
+        found: dict[ServerGates, Asked] = {}
 
-        def sandbox(gates: Gates) -> Asked:
+        def sandbox(gates: ServerGates) -> Asked:
             if gates not in found:
-                found[gates] = stack.enter_context(asked(begun(gates=gates)))
+                found[gates] = stack.enter_context(asked(new_registry(gates=gates)))
             return found[gates]
 
         yield sandbox
@@ -214,7 +214,7 @@ def wrong(answer: Answer) -> list[tuple[str, str]]:
     return [(each["reason"], each["field"]) for each in answer.object.get("details", {}).get("causes", ())]
 
 
-def of(switches: Mapping[str, bool]) -> Gates:
+def of(switches: Mapping[str, bool]) -> ServerGates:
     """As the option ``--feature-gates`` gives them."""
     return parse_gates(f"{name}={str(is_on).lower()}" for name, is_on in switches.items())
 

@@ -41,19 +41,19 @@ def command(*, options: Options, only: tuple[str, ...], sort: str, output: str) 
     compared = compare_for(options, only=only, sort=sort)
     tell(options, compared.notes)
     if output == "table":
-        from zoneward.report.comparisons import comparison_table
-        from zoneward.report.tables import print_table
+        from zoneward.report.comparison_report import comparison_table
+        from zoneward.report.terminal_text import render_text
 
         width = table_width()
-        text = print_table(comparison_table(compared.comparisons, width=width), color=wants_color(options), width=width)
+        text = render_text(comparison_table(compared.comparisons, width=width), color=wants_color(options), width=width)
         click.echo(text, nl=False, color=True)
     elif output == "json":
-        from zoneward.report.comparisons import comparison_document
-        from zoneward.report.decisions import as_json
+        from zoneward.report.comparison_report import comparison_document
+        from zoneward.report.plan_json import to_json
 
-        sys.stdout.buffer.write(as_json(comparison_document(compared.comparisons)))
+        sys.stdout.buffer.write(to_json(comparison_document(compared.comparisons)))
     else:
-        from zoneward.report.comparisons import comparison_csv
+        from zoneward.report.comparison_report import comparison_csv
 
         sys.stdout.buffer.write(comparison_csv(compared.comparisons).encode())
 

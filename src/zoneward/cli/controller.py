@@ -150,7 +150,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
     from zoneward.daemon.program import run_program
 
     async def work(stop: "asyncio.Event") -> None:
-        from zoneward.report.decisions import as_json, decisions_document
+        from zoneward.report.plan_json import decisions_document, to_json
 
         program = module.ControllerProgram(
             access,
@@ -159,7 +159,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
             lease=(lease_namespace(access, settings.lease_namespace), settings.lease_name),
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
             log=log,
-            as_json=lambda plan: as_json(decisions_document([plan])),
+            to_json=lambda plan: to_json(decisions_document([plan])),
         )
         await program.run(stop)
 

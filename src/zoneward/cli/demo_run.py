@@ -27,19 +27,17 @@ from zoneward.daemon.metrics import counter_total
 from zoneward.kube.gc_tuning import frozen_objects
 from zoneward.kube.input_error import InputError
 from zoneward.kube.objects import zone_of
-from zoneward.report.comparisons import totals
+from zoneward.report.comparison_report import totals
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.request.approach import NO_APPROACH
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.request.what_if import NO_APPROACH
 from zoneward.routing.rules import counted
 from zoneward.sandbox.play.driver import play as perform
-from zoneward.sandbox.play.plays import Outage, Play
-from zoneward.sandbox.play.reading import play_from
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.saving import write_all
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.play.play_file import play_from
+from zoneward.sandbox.play.play_model import Outage, Play
+from zoneward.sandbox.server.persistence import new_registry, save_objects
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.slices.comparison import compare_service
 from zoneward.slices.planned import Surroundings
 
@@ -75,7 +73,7 @@ def show(*, speed: float, plain: bool, save: Path | None) -> int:
 
 
 def _show(play: Play, *, plain: bool, save: Path | None) -> int:
-    registry, story = begun(), Story()
+    registry, story = new_registry(), Story()
     with ExitStack() as stack:
         # A name that cannot be written is told before anybody has waited.
         stream = None if save is None else stack.enter_context(whole_file(save, option="--save", private=True))
@@ -86,7 +84,7 @@ def _show(play: Play, *, plain: bool, save: Path | None) -> int:
         except CallFailed as error:
             raise InputError("the sandbox", f"expected an answer, got: {error}") from error
         if stream is not None:
-            write_all(registry, stream)
+            save_objects(registry, stream)
     return 0
 
 
@@ -94,7 +92,7 @@ async def _run(play: Play, registry: Registry, story: Story, *, plain: bool) -> 
     end = _end_of(play)
     async with AsyncExitStack() as stack:
         try:
-            serving = await stack.enter_async_context(Serving(registry, ends_pods=False))
+            serving = await stack.enter_async_context(SandboxServer(registry, ends_pods=False))
         except OSError as error:
             raise InputError("127.0.0.1", f"expected a port that is free, got: {error.strerror}") from error
         access = Access(cluster=Cluster(server=serving.address), user=User())
@@ -132,7 +130,7 @@ def _moments(play: Play) -> Iterator[float]:
     """When something begins that is to be seen on its own."""
     for step in play.steps:
         yield step.at
-        outage = step.happening
+        outage = step.action
         if isinstance(outage, Outage):
             noticed = step.at + outage.noticed_after
             yield from (noticed, noticed + outage.evicted_after)
@@ -159,7 +157,7 @@ async def _perform(play: Play, registry: Registry, controller: Controller, story
 
     await perform(
         play,
-        InProcess(registry),
+        LocalClient(registry),
         kinds={(kind.api, kind.kind): kind for kind in registry.kinds.values()},
         clock=WaitingClock([moment / play.speed for moment in _moments(play)], is_done=is_done),
         sleep=sleep,
@@ -170,10 +168,10 @@ async def _perform(play: Play, registry: Registry, controller: Controller, story
 
 async def _follow(controller: Controller, story: Story) -> None:
     """Where traffic starts may change what becomes of a Service that needs no write for it."""
-    known = demand_of(controller.cache.nodes)
+    known = compute_demand(controller.cache.nodes)
     while True:
         await asyncio.sleep(_LOOK)
-        demand = demand_of(controller.cache.nodes)
+        demand = compute_demand(controller.cache.nodes)
         if demand != known and controller.is_settled:
             known = demand
             _look(controller, story)
@@ -190,7 +188,7 @@ def _summary(controller: Controller, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
     writes, cache = controller.metrics.writes, controller.cache
     surroundings = Surroundings(
-        demand=demand_of(cache.nodes),
+        demand=compute_demand(cache.nodes),
         node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
         configuration=Configuration(),
     )

@@ -16,16 +16,16 @@ from zoneward.client.cache import Cache
 from zoneward.client.resources import Key
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.kube.objects import says_ready
-from zoneward.report.demo_screen import LogLine, ZoneNow, demo_screen, log_text, sum_of
-from zoneward.report.writes import Written, told, written
+from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text, total_traffic
+from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of, is_ready
+from zoneward.routing.demand import compute_demand, is_node_ready
 from zoneward.slices.planned import ServicePlan
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from zoneward.report.text import Text
+    from zoneward.report.terminal_text import Text
 
 _REDRAW: Final = 0.1
 """Seconds between two looks at whether there is something new to draw."""
@@ -40,7 +40,7 @@ class Story:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._begin = clock, clock()
         self._plans: dict[Key, ServicePlan] = {}
-        self._written: dict[Key, Written] = {}
+        self._written: dict[Key, WrittenPlan] = {}
         self._changed: dict[Key, float] = {}
         self.log: Final[list[LogLine]] = []
         self.events = 0
@@ -66,20 +66,20 @@ class Story:
 
     def wrote(self, plan: ServicePlan) -> None:
         """All that a plan asks for is written, if it asks for anything."""
-        self._tell(plan, written(plan))
+        self._tell(plan, record_plan(plan))
 
     def looked(self, plan: ServicePlan) -> None:
         """A Service was planned anew. What has to be written is told when it is, and so are its Events."""
-        now = replace(written(plan), events=())
+        now = replace(record_plan(plan), events=())
         if not now.writes:
             self._tell(plan, now)
 
-    def _tell(self, plan: ServicePlan, now: Written) -> None:
+    def _tell(self, plan: ServicePlan, now: WrittenPlan) -> None:
         key = plan.service.metadata.namespace, plan.service.metadata.name
         before = self._written.get(key)
         # What becomes of traffic may change though nothing has to be written.
         if now.writes or now.events or (before is not None and now.demand != before.demand):
-            self.log.append(LogLine(self.seconds, "/".join(key), told(before, now)))
+            self.log.append(LogLine(self.seconds, "/".join(key), describe_write(before, now)))
         if now.writes or now.events:
             self._changed[key] = self.seconds
         self.events += len(now.events)
@@ -142,12 +142,12 @@ class Lines:
     async def end(self) -> None:
         from rich.console import Group
 
-        from zoneward.report.tables import print_table
+        from zoneward.report.terminal_text import render_text
 
         await self._tell()
         width = table_width()
         table = Group(*_table(self._story, self._cache, width))
-        await self._stream.write(f"\n{print_table(table, color=wants_color(Options()), width=width)}\n".encode())
+        await self._stream.write(f"\n{render_text(table, color=wants_color(Options()), width=width)}\n".encode())
 
     async def _tell(self) -> None:
         while self._told < len(self._story.log):
@@ -175,15 +175,17 @@ class Drawn:
 
     async def end(self) -> None:
         """The last picture stays in the terminal's own history, with room below it for what is said at the end."""
-        from zoneward.report.tables import print_table
+        from zoneward.report.terminal_text import render_text
 
         with suppress(OSError):
             width, height = Screen().size
             click.echo("\n".join(self.picture(width, height - 7, is_last=True)), color=True)
             legend = _table(self._story, self._cache, width)[-1]
-            click.echo(print_table(legend, color=wants_color(Options()), width=width), color=True)
+            click.echo(render_text(legend, color=wants_color(Options()), width=width), color=True)
 
     def picture(self, width: int, height: int, *, is_last: bool = False) -> list[str]:
+        from zoneward.report.terminal_text import Terminal
+
         story = self._story
         return demo_screen(
             story.plans,
@@ -191,11 +193,9 @@ class Drawn:
             zones=zones_now(self._cache),
             status=self._status(is_last=is_last),
             log=story.log,
-            demand=demand_of(self._cache.nodes),
+            demand=compute_demand(self._cache.nodes),
             configuration=Configuration(),
-            width=width,
-            height=height,
-            color=wants_color(Options()),
+            terminal=Terminal(width, height, wants_color(Options())),
         )
 
     def _state(self) -> object:
@@ -204,9 +204,9 @@ class Drawn:
         return int(story.seconds), len(story.log), story.marked(_MARKED), zones_now(self._cache)
 
     def _status(self, *, is_last: bool) -> "Text":
-        from zoneward.report.text import Text
+        from zoneward.report.terminal_text import Text
 
-        everything = sum_of(self._story.plans)
+        everything = total_traffic(self._story.plans)
         text = Text().append("zoneward demo", "bold")
         seconds = f"{self._story.seconds:.0f}" + ("" if is_last else f" of {self._length:.0f}")
         text.append(f"  {seconds} s", "dim")
@@ -220,30 +220,30 @@ def _table(story: Story, cache: Cache, width: int) -> Sequence["RenderableType"]
     """The table as other commands print it, in parts; without the last line, which speaks of their options."""
     from rich.console import Group
 
-    from zoneward.report.tables import plan_table
-    from zoneward.report.text import AnyText, lines
+    from zoneward.report.plan_table import plan_table
+    from zoneward.report.terminal_text import StyledText, join_lines
 
-    table = plan_table(story.plans, demand=demand_of(cache.nodes), configuration=Configuration(), width=width)
+    table = plan_table(story.plans, demand=compute_demand(cache.nodes), configuration=Configuration(), width=width)
     assert isinstance(table, Group)
     *above, legend = table.renderables
-    assert isinstance(legend, AnyText)
-    return *above, lines(legend.split("\n")[:-1])
+    assert isinstance(legend, StyledText)
+    return *above, join_lines(legend.split("\n")[:-1])
 
 
-def zones_now(cache: Cache) -> Sequence[ZoneNow]:
+def zones_now(cache: Cache) -> Sequence[ZoneStatus]:
     """Every zone that has a Node, with what is ready there."""
-    demand = demand_of(cache.nodes)
+    demand = compute_demand(cache.nodes)
     return tuple(_zone_now(cache, zone, demand.share(zone)) for zone in cache.zones())
 
 
-def _zone_now(cache: Cache, zone: str, share: float) -> ZoneNow:
+def _zone_now(cache: Cache, zone: str, share: float) -> ZoneStatus:
     nodes = cache.nodes_in(zone)
     pods = [pod for node in nodes for pod in cache.pods_on(node.metadata.name)]
-    return ZoneNow(
+    return ZoneStatus(
         zone=zone,
         share=share,
         nodes=len(nodes),
-        ready_nodes=sum(map(is_ready, nodes)),
+        ready_nodes=sum(map(is_node_ready, nodes)),
         pods=len(pods),
         ready_pods=sum(pod.metadata.deletion_timestamp is None and says_ready(pod.status.conditions) for pod in pods),
     )

@@ -142,7 +142,7 @@ async def _show(adopting: "Adopting", way: Way, name: str) -> None:
 def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
     """A step as a comment, and what it writes as YAML documents behind it."""
     from zoneward.controller.handover.adoption import Await, ChangeService, DeleteSlices, WriteSlices
-    from zoneward.report.manifests import as_yaml, slice_document
+    from zoneward.report.slice_manifests import slice_document, to_yaml
 
     lines = [f"{number}. {'wait for ' if isinstance(step, Await) else ''}{step.about}"]
     documents: list[object] = []
@@ -155,9 +155,9 @@ def _shown(number: int, step: "Step", name: str) -> Iterator[str]:
         lines += _named("delete", step.delete)
     elif isinstance(step, DeleteSlices):
         lines += _named("delete", step.slices)
-    yield as_yaml(documents[0], lines) if documents else "".join(f"# {visible(line)}\n" for line in lines)
+    yield to_yaml(documents[0], lines) if documents else "".join(f"# {visible(line)}\n" for line in lines)
     for each in documents[1:]:
-        yield "---\n" + as_yaml(each, ())
+        yield "---\n" + to_yaml(each, ())
     if documents:
         yield "---\n"
 

@@ -13,9 +13,9 @@ from zoneward.client.resources import Key, LiveNode, key_of
 from zoneward.kube.objects import Service, zone_of
 from zoneward.kube.selector import parse_selector
 from zoneward.report.decision_changes import DecisionChange
-from zoneward.report.decisions import DecisionView, decisions_document
+from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand_changes import changes_demand
+from zoneward.routing.demand import changes_demand
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.slices.shared_changes import concerns_all
 

@@ -49,30 +49,31 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
 
         return watch_for(options, output)
     from zoneward.cli.planned_services import plan_for
-    from zoneward.routing.selection.measured import measurements
+    from zoneward.routing.selection.traffic_measurements import combine_measurements
 
-    measured = measurements(_documents(measured_in))
+    measured = combine_measurements(_documents(measured_in))
     planned = plan_for(options)
     plans, configuration, demand = planned.plans, planned.configuration, planned.surroundings.demand
     tell(options, planned.notes)
     if output == "json":
-        from zoneward.report.decisions import as_json, decisions_document
+        from zoneward.report.plan_json import decisions_document, to_json
 
-        _write(as_json(decisions_document(plans, measured=measured, zones=demand.zones)))
+        _write(to_json(decisions_document(plans, measured=measured, zones=demand.zones)))
     elif output in ("table", "wide"):
-        from zoneward.report.tables import plan_table, print_table
+        from zoneward.report.plan_table import plan_table
+        from zoneward.report.terminal_text import render_text
 
         wide = output == "wide"
         width = table_width(wide=wide)
         table = plan_table(plans, demand=demand, configuration=configuration, width=width, wide=wide, measured=measured)
-        click.echo(print_table(table, color=wants_color(options), width=width), nl=False, color=True)
+        click.echo(render_text(table, color=wants_color(options), width=width), nl=False, color=True)
     else:
-        from zoneward.report.decisions import as_json
-        from zoneward.report.manifests import as_yaml, slices_document, warning
+        from zoneward.report.plan_json import to_json
+        from zoneward.report.slice_manifests import slices_document, to_yaml, warn_before_applying
 
         document: Any = slices_document(plans)
-        lines = list(warning(plans, configuration=configuration))
-        text = as_json(document) if output == "slices-json" else as_yaml(document, lines).encode()
+        lines = list(warn_before_applying(plans, configuration=configuration))
+        text = to_json(document) if output == "slices-json" else to_yaml(document, lines).encode()
         _write(text)
         tell(options, map(Note, lines))
     return 0

@@ -24,13 +24,13 @@ from zoneward.client.unreadable import Unreadable, left_out
 from zoneward.client.watch_health import Standing
 from zoneward.kube.gc_tuning import freeze_objects, restore_gc, without_gc
 from zoneward.kube.visible import visible
-from zoneward.report.decision_changes import DecisionChange, as_line, in_words, synced_line
+from zoneward.report.decision_changes import DecisionChange, change_json, change_text, synced_json
 from zoneward.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from zoneward.client.access import Access
     from zoneward.client.resources import Key
-    from zoneward.report.text import Text
+    from zoneward.report.terminal_text import Text
 
 WATCHABLE: Final = ("table", "wide", "json")
 _SETTLING: Final = 0.1
@@ -227,10 +227,10 @@ class Lines(_Printed):
     async def told(self, changes: Sequence[DecisionChange]) -> None:
         now = datetime.now(UTC)
         self._decisions += sum((change.old is None) - (change.new is None) for change in changes)
-        await self._stream.write(b"".join(as_line(change, now=now) for change in changes))
+        await self._stream.write(b"".join(change_json(change, now=now) for change in changes))
 
     async def complete(self) -> None:
-        line = synced_line(services=len(self._plans.order), decisions=self._decisions, now=datetime.now(UTC))
+        line = synced_json(services=len(self._plans.order), decisions=self._decisions, now=datetime.now(UTC))
         await self._stream.write(line)
 
 
@@ -244,10 +244,11 @@ class LogView(_Printed):
     async def told(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
             now = datetime.now().astimezone()
-            await self._print("".join(f"{visible(in_words(change, now=now))}\n" for change in changes))
+            await self._print("".join(f"{visible(change_text(change, now=now))}\n" for change in changes))
 
     async def complete(self) -> None:
-        from zoneward.report.tables import plan_table, print_table
+        from zoneward.report.plan_table import plan_table
+        from zoneward.report.terminal_text import render_text
 
         plans, width = self._plans, table_width(wide=self._wide)
         table = plan_table(
@@ -258,7 +259,7 @@ class LogView(_Printed):
             wide=self._wide,
         )
         self._is_complete = True
-        await self._print(print_table(table, color=wants_color(self._options), width=width))
+        await self._print(render_text(table, color=wants_color(self._options), width=width))
 
     async def _print(self, text: str) -> None:
         await self._stream.write(text.encode())
@@ -328,26 +329,25 @@ class Drawn:
         return frozenset(key for key, then in self._changed.items() if now - then < _MARKED)
 
     def picture(self, width: int, height: int, *, marked: Collection["Key"]) -> list[str]:
-        from zoneward.report.screen import screen
+        from zoneward.report.screens import watch_screen
+        from zoneward.report.terminal_text import Terminal
 
         plans = self._plans
         known = set(plans.order)
         self._changed = {key: then for key, then in self._changed.items() if key in known}
-        return screen(
+        return watch_screen(
             [plans[key] for key in plans.order],
             latest=[*reversed(self._changed)],
             marked=marked,
             status=self._status(),
             demand=plans.surroundings.demand,
             configuration=plans.surroundings.configuration,
-            width=width,
-            height=height,
+            terminal=Terminal(width, height, wants_color(self._options)),
             wide=self._wide,
-            color=wants_color(self._options),
         )
 
     def _status(self) -> "Text":
-        from zoneward.report.text import Text
+        from zoneward.report.terminal_text import Text
 
         services, pods = len(self._plans.order), len(self._cache.pods)
         counts = f"{services:,} Service{'' if services == 1 else 's'}, {pods:,} Pod{'' if pods == 1 else 's'}"

@@ -9,9 +9,9 @@ from zoneward.cli.output import Note
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import Node, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.request.approach import as_if_asked
-from zoneward.routing.selection.selection import CONSUMERS
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.request.what_if import as_if_requested
+from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
@@ -61,7 +61,7 @@ def plan_for(options: Options) -> Planned:
 
 def as_asked(service: Service, options: Options) -> Service:
     """The Service, or what it would be with ``--what-if``."""
-    return as_if_asked(service, options.what_if) if options.what_if else service
+    return as_if_requested(service, options.what_if) if options.what_if else service
 
 
 def surroundings_of(
@@ -74,7 +74,7 @@ def surroundings_of(
 ) -> Surroundings:
     """What all Services of a cluster share, from its Nodes and the options."""
     return Surroundings(
-        demand=demand_of(nodes, missing_cpu=configuration.hints.missing_cpu),
+        demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
         node_zones=node_zones,
         configuration=configuration,
         pods_known=pods_known,

@@ -29,7 +29,7 @@ from zoneward.proxy.ruleset.large_services import TooLarge, served_within
 from zoneward.proxy.ruleset.quoting import comment
 from zoneward.proxy.ruleset.text import text
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 from zoneward.snapshots.snapshot import Snapshot
 
 

@@ -12,7 +12,7 @@ from zoneward.cli.output import table_width, tell, wants_color
 if TYPE_CHECKING:
     from zoneward.cli.planned_services import Planned
     from zoneward.kube.objects import Endpoint, EndpointSlice
-    from zoneward.report.routes import Route
+    from zoneward.report.route_report import NodeRoutes
     from zoneward.slices.plan import ServicePlan
 
 
@@ -29,36 +29,36 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     zoneward route -f cluster.json --node n1 --what-if PreferSameNode --consumer zone-hints
     """
     from zoneward.cli.planned_services import plan_for
-    from zoneward.report.decisions import as_json
-    from zoneward.report.routes import route_table
+    from zoneward.report.plan_json import to_json
+    from zoneward.report.route_report import route_table
 
     planned = plan_for(options)
     route = route_of(planned, node=node, as_is=as_is)
     tell(options, planned.notes)
     if output == "json":
-        sys.stdout.buffer.write(as_json(route))
+        sys.stdout.buffer.write(to_json(route))
     else:
-        from zoneward.report.tables import print_table
+        from zoneward.report.terminal_text import render_text
 
         width = table_width()
-        text = print_table(route_table(route, width=width), color=wants_color(options), width=width)
+        text = render_text(route_table(route, width=width), color=wants_color(options), width=width)
         click.echo(text, nl=False, color=True)
 
 
-def route_of(planned: "Planned", *, node: str, as_is: bool) -> "Route":
+def route_of(planned: "Planned", *, node: str, as_is: bool) -> "NodeRoutes":
     """What the proxy on ``node`` selects for every port of every planned Service. Raises InputError for a node unknown.
 
     With ``as_is`` it reads the slices of the snapshot, else those that the plan leaves.
     """
     from zoneward.cli.cluster_input import node_in
     from zoneward.kube.objects import zone_of
-    from zoneward.report.routes import PortRoute, Route
-    from zoneward.routing.selection.selection import (
+    from zoneward.report.route_report import NodeRoutes, PortRoute
+    from zoneward.routing.selection.endpoint_selection import (
         endpoints_of_port,
-        hints_heeded,
+        honored_hints,
         is_proxied,
         policies_of,
-        select,
+        select_endpoints,
         slice_groups,
     )
 
@@ -69,16 +69,16 @@ def route_of(planned: "Planned", *, node: str, as_is: bool) -> "Route":
         if not is_proxied(plan.service):
             continue
         policies = policies_of(plan.service, gates)
-        heeded = hints_heeded(plan.service, consumer, gates)
+        honored = honored_hints(plan.service, consumer, gates)
         for address_type, slices in _slices(planned, plan, as_is=as_is):
             groups = slice_groups(slices, consumer, gates)
             for port in plan.service.spec.ports or ():
                 found = endpoints_of_port(slices, port.name, protocol=port.protocol, node=node)
                 addresses = {id(endpoint): address for address, endpoint in found.items()}
-                selection = select(
+                selection = select_endpoints(
                     tuple(found.values()),
                     policies=policies,
-                    heeded=heeded,
+                    honored=honored,
                     node=node,
                     zone=zone,
                     groups=groups,
@@ -101,7 +101,7 @@ def route_of(planned: "Planned", *, node: str, as_is: bool) -> "Route":
                         weights=selection.weights,
                     )
                 )
-    return Route(node=node, zone=zone, ports=tuple(ports))
+    return NodeRoutes(node=node, zone=zone, ports=tuple(ports))
 
 
 def _slices(

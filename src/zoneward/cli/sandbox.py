@@ -34,7 +34,7 @@ import click
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="An address of this machine. Whoever reaches another than a loopback address needs only the token.",
+    help="An address of this machine. A client that reaches another than a loopback address needs only the token.",
 )
 @click.option("--write-kubeconfig", "kubeconfig", metavar="FILE", help="Write a kubeconfig as soon as it is ready.")
 @click.option(
@@ -42,7 +42,7 @@ import click
 )
 @click.option("--tls-key", metavar="FILE", help="The private key of that certificate, PEM.")
 @click.option(
-    "--play", metavar="FILE", help="Play cluster: workloads whose pods come, get ready and go, as told there."
+    "--play", metavar="FILE", help="Play cluster: workloads whose pods come, get ready and go, as the file describes."
 )
 @click.option(
     "--fault", "faults", multiple=True, metavar="FAULT", help="Go wrong on purpose, as in 503@0.01. May be repeated."
@@ -81,7 +81,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Run an API server in memory that kubectl and every command of Zoneward can talk to: Services, Nodes, Pods,
-    EndpointSlices, Events, Leases and Namespaces. Ctrl-C or SIGTERM ends it.
+    EndpointSlices, Endpoints, Events, Leases and Namespaces. Ctrl-C or SIGTERM ends it.
 
     \b
     zoneward sandbox --sample --write-kubeconfig sandbox.kubeconfig

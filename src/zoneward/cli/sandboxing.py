@@ -21,16 +21,14 @@ from zoneward.kube.gc_tuning import freeze_objects, without_gc
 from zoneward.kube.input_error import InputError
 from zoneward.kube.malformed import Malformed
 from zoneward.kube.yaml_documents import whole_documents
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.catalog import Gates, parse_gates
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.filling import fill
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.saving import write_all
-from zoneward.sandbox.server.serving import CONTEXT, Serving
+from zoneward.sandbox.server.catalog import ServerGates, parse_gates
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
+from zoneward.sandbox.server.persistence import load_objects, new_registry, save_objects
+from zoneward.sandbox.server.resource_registry import Registry
+from zoneward.sandbox.server.sandbox_server import CONTEXT, SandboxServer
 
 if TYPE_CHECKING:
-    from zoneward.sandbox.play.plays import Play
+    from zoneward.sandbox.play.play_model import Play
 
 _SAVING: Final = 5.0
 """Seconds between two saves while objects change; longer where a save takes long."""
@@ -68,7 +66,7 @@ def run(asked: Asked) -> None:
         _refuse_another(asked.kubeconfig)
     play = None if asked.play is None else _play(asked.play)
     with without_gc():
-        registry = begun(gates=gates)
+        registry = new_registry(gates=gates)
         notes = list(_filled(registry, asked))
     # What is there now mostly stays: looking through it again and again would be in vain.
     freeze_objects()
@@ -79,14 +77,16 @@ def run(asked: Asked) -> None:
 
 
 async def _serve(
-    registry: Registry, asked: Asked, faults: Faults | None, trust: ssl.SSLContext | None, play: "Play | None"
+    registry: Registry, asked: Asked, faults: FaultInjector | None, trust: ssl.SSLContext | None, play: "Play | None"
 ) -> None:
     end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end.set)
     async with AsyncExitStack() as last, AsyncExitStack() as stack:
         ends_pods = play is None  # otherwise those who play end them
-        serving = Serving(registry, host=asked.listen, port=asked.port, trust=trust, faults=faults, ends_pods=ends_pods)
+        serving = SandboxServer(
+            registry, host=asked.listen, port=asked.port, trust=trust, faults=faults, ends_pods=ends_pods
+        )
         try:
             await stack.enter_async_context(serving)
         except (OSError, UnicodeError) as error:
@@ -110,13 +110,13 @@ async def _serve(
 async def _played(play: "Play", registry: Registry, asked: Asked, end: asyncio.Event) -> None:
     """Until cancelled. A play that the server refuses ends the sandbox."""
     from zoneward.sandbox.play.driver import play as perform
-    from zoneward.sandbox.server.in_process import InProcess
+    from zoneward.sandbox.server.resource_registry import LocalClient
 
     kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     try:
         await perform(
             play,
-            InProcess(registry),
+            LocalClient(registry),
             kinds=kinds,
             clock=lambda: registry.now,
             sleep=asyncio.sleep,
@@ -151,17 +151,17 @@ async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> N
 # --- what was asked for -----------------------------------------------------------------------------------------------
 
 
-def _faults(asked: Asked) -> Faults | None:
+def _faults(asked: Asked) -> FaultInjector | None:
     found = []
     for text in asked.faults:
         try:
             found.append(parse_fault(text))
         except ValueError as error:
             raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
-    return Faults(tuple(found), seed=asked.fault_seed) if found else None
+    return FaultInjector(tuple(found), seed=asked.fault_seed) if found else None
 
 
-def _gates(asked: Asked) -> Gates:
+def _gates(asked: Asked) -> ServerGates:
     try:
         return parse_gates(asked.gates)
     except ValueError as error:
@@ -170,7 +170,7 @@ def _gates(asked: Asked) -> Gates:
 
 def _play(file: str) -> "Play":
     # Only who plays waits for the import.
-    from zoneward.sandbox.play.reading import read_play
+    from zoneward.sandbox.play.play_file import read_play
 
     return read_play(file)
 
@@ -200,7 +200,7 @@ def _filled(registry: Registry, asked: Asked) -> Iterator[str]:
     for file in expand(asked.files) if asked.files else ():
         data = load(file, stdin=sys.stdin.buffer)
         files.append((STDIN_NAME if file == "-" else file, data))
-    skipped = fill(registry, files)
+    skipped = load_objects(registry, files)
     for name, number in sorted(skipped.items()):
         yield f"{number} {name} skipped: the sandbox has no such kind"
 
@@ -225,7 +225,7 @@ def _refuse_another(file: Path) -> None:
     file.unlink(missing_ok=True)
 
 
-def _write_kubeconfig(file: Path, serving: Serving, asked: Asked) -> None:
+def _write_kubeconfig(file: Path, serving: SandboxServer, asked: Asked) -> None:
     authority = None
     if asked.tls_certificate is not None:
         authority = base64.b64encode(Path(asked.tls_certificate).read_bytes()).decode()
@@ -235,7 +235,7 @@ def _write_kubeconfig(file: Path, serving: Serving, asked: Asked) -> None:
         stream.write(text.encode())
 
 
-def _announce(serving: Serving, asked: Asked) -> None:
+def _announce(serving: SandboxServer, asked: Asked) -> None:
     how = f"--server={serving.address}" if asked.kubeconfig is None else f"--kubeconfig={asked.kubeconfig}"
     print_line(f"The sandbox is ready: kubectl {how} get services -A")
     sys.stdout.flush()
@@ -252,7 +252,7 @@ def _tell(asked: Asked, *notes: str) -> None:
 
 def _save(registry: Registry, file: Path) -> None:
     with whole_file(file, option="--save", private=True) as stream, _packed(stream, file) as packed:
-        write_all(registry, packed)
+        save_objects(registry, packed)
 
 
 @contextmanager

@@ -16,13 +16,13 @@ from zoneward.cli.interrupts import INTERRUPTED, Interrupts
 from zoneward.cli.options import Color, Options
 from zoneward.cli.output import Note, tell
 from zoneward.kube.input_error import InputError, show
-from zoneward.routing.scores import ENCODINGS
+from zoneward.routing.simulation_results import ENCODINGS
 
 if TYPE_CHECKING:
-    from zoneward.lab.datasets import Computed, Dataset
-    from zoneward.lab.own_rules import Source
-    from zoneward.lab.running import Runner
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.algorithm_file import AlgorithmFile
+    from zoneward.lab.datasets import ComputedDataset, Dataset
+    from zoneward.lab.simulation import Runner
+    from zoneward.lab.tally import SimulationSpec
 
 _OF_THE_PROPOSAL: Final = "random,local,local-kep-tool,local-shared,local-weighted,local-opt"
 CLUSTER: Final = "cluster"
@@ -247,10 +247,10 @@ def _check_usage(options: SimulationOptions) -> None:
 
 def _check_extra(options: SimulationOptions) -> None:
     """Raises `InputError` where something that the simulation needs is not installed."""
-    from zoneward.lab.names import COMPUTED
+    from zoneward.lab import COMPUTED_DATASETS
 
     needed = ["numpy", "numba", *_NEEDED.get(options.form, ())]
-    if options.inputs.partition(":")[0] not in (*COMPUTED, CLUSTER):
+    if options.inputs.partition(":")[0] not in (*COMPUTED_DATASETS, CLUSTER):
         needed.append("polars")
     for module in needed:
         if find_spec(module) is None:
@@ -272,15 +272,15 @@ def _simulate(options: SimulationOptions) -> int:
 
     shares = options.shares
     runner = _runner(options)
-    from zoneward.lab.contenders import contenders_for
-    from zoneward.lab.running import simulate
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.contenders import parse_contenders
+    from zoneward.lab.simulation import simulate
+    from zoneward.lab.tally import SimulationSpec
 
     source = _source(options)
-    own = source.untried if source else None
+    own = source.unchecked if source else None
     asked = (*options.contenders, *((own.name,) if own else ()))
-    wanted = Wanted(
-        contenders=contenders_for(asked, sweeps=options.sweeps, own=own),
+    wanted = SimulationSpec(
+        contenders=parse_contenders(asked, sweeps=options.sweeps, own=own),
         encodings=options.encodings,
         by=options.by or "",
         quantiles=bool(shares),
@@ -296,8 +296,8 @@ def _simulate(options: SimulationOptions) -> int:
         # Most files have no more rows than a chunk, and what is wrong with those is told before anything is compiled.
         next(iter(dataset.chunks()), None)
         if source is not None:
-            tried = source.tried()
-            wanted = replace(wanted, contenders=contenders_for(asked, sweeps=options.sweeps, own=tried.rule))
+            tried = source.check()
+            wanted = replace(wanted, contenders=parse_contenders(asked, sweeps=options.sweeps, own=tried.rule))
             if tried.note:
                 tell(options.shared, [Note(tried.note)])
         if options.scheduler is None:
@@ -327,40 +327,40 @@ def _simulate(options: SimulationOptions) -> int:
     return INTERRUPTED if simulation.partial else 0
 
 
-def _source(options: SimulationOptions) -> "Source | None":
+def _source(options: SimulationOptions) -> "AlgorithmFile | None":
     if options.algorithm_file is None:
         return None
-    from zoneward.lab.own_rules import source
+    from zoneward.lab.algorithm_file import load_algorithm_file
 
-    return source(options.algorithm_file)
+    return load_algorithm_file(options.algorithm_file)
 
 
 # --- what to score ----------------------------------------------------------------------------------------------------
 
 
 def _dataset(options: SimulationOptions) -> "Dataset":
-    from zoneward.lab.names import COMPUTED
+    from zoneward.lab import COMPUTED_DATASETS
 
     written = options.inputs
     if written == CLUSTER:
         from zoneward.cli.planned_services import plan_for
-        from zoneward.lab.cluster import services
+        from zoneward.lab.datasets import cluster_dataset
 
         planned = plan_for(options.shared)
-        return services(planned.plans, planned.surroundings.demand)
+        return cluster_dataset(planned.plans, planned.surroundings.demand)
     name, _, rest = written.partition(":")
-    if name in COMPUTED:
+    if name in COMPUTED_DATASETS:
         return _computed(name, rest, options)
-    from zoneward.lab.csv_files import CsvFile
+    from zoneward.lab.csv_dataset import CsvDataset
 
     if not Path(written).exists() and os.sep not in written and not written.endswith(".csv"):
-        known = ", ".join((*COMPUTED, CLUSTER))
+        known = ", ".join((*COMPUTED_DATASETS, CLUSTER))
         raise InputError("--dataset", f"expected one of {known}, or a CSV file, got {show(written)}")
-    return CsvFile(Path(written), skip_invalid=options.skip_invalid, sample=options.sample_size, seed=options.seed)
+    return CsvDataset(Path(written), skip_invalid=options.skip_invalid, sample=options.sample_size, seed=options.seed)
 
 
-def _computed(name: str, written: str, options: SimulationOptions) -> "Computed":
-    from zoneward.lab.datasets import MOST_PER_ZONE, MOST_ZONES, Computed, Range
+def _computed(name: str, written: str, options: SimulationOptions) -> "ComputedDataset":
+    from zoneward.lab.datasets import MOST_PER_ZONE, MOST_ZONES, ComputedDataset, Range
 
     bounds = {"zones": (2, MOST_ZONES), "nodes": (0, MOST_PER_ZONE), "endpoints": (0, MOST_PER_ZONE)}
     ranges: dict[str, Range] = {}
@@ -381,7 +381,7 @@ def _computed(name: str, written: str, options: SimulationOptions) -> "Computed"
             inputs = first
         else:
             ranges[key] = Range(first, last)
-    return Computed(name, seed=options.seed, sample=options.sample_size, inputs=inputs, **ranges)
+    return ComputedDataset(name, seed=options.seed, sample=options.sample_size, inputs=inputs, **ranges)
 
 
 # --- who works --------------------------------------------------------------------------------------------------------
@@ -389,28 +389,28 @@ def _computed(name: str, written: str, options: SimulationOptions) -> "Computed"
 
 def _runner(options: SimulationOptions) -> "Runner":
     if options.scheduler is not None:
-        from zoneward.lab.on_dask import Dask
+        from zoneward.lab.dask_runner import DaskRunner
 
-        return Dask(options.scheduler)
-    from zoneward.lab.running import Threads
+        return DaskRunner(options.scheduler)
+    from zoneward.lab.simulation import ThreadRunner
 
-    return Threads(options.jobs or os.cpu_count() or 1)
+    return ThreadRunner(options.jobs or os.cpu_count() or 1)
 
 
-def _compile(options: SimulationOptions, wanted: "Wanted", interrupts: Interrupts) -> None:
+def _compile(options: SimulationOptions, wanted: "SimulationSpec", interrupts: Interrupts) -> None:
     """Nothing to wait for but the first time; then a terminal shows that something goes on."""
-    from zoneward.lab.scoring import kept_in, prepare
+    from zoneward.lab.scoring import compile_kernels, machine_code_cache
 
     start = perf_counter()
     with ExitStack() as stack:
-        directory = kept_in()
+        directory = machine_code_cache()
         if _shows_progress(options) and not (directory and any(Path(directory).iterdir())):
             from rich.console import Console
 
             waiting = "compiling, once for this version: some 10 to 20 s"
             stack.enter_context(Console(stderr=True).status(waiting))
         for contender in wanted.contenders:
-            prepare([contender])
+            compile_kernels([contender])
             # An exception that is raised while LLVM calls back goes no further.
             interrupts.check()
     took = perf_counter() - start
@@ -434,7 +434,7 @@ def _progress(options: SimulationOptions, dataset: "Dataset") -> Iterator[Callab
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-    from zoneward.report.progress import RateColumn
+    from zoneward.report.simulation_report import RateColumn
 
     columns = (BarColumn(), TaskProgressColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

@@ -15,15 +15,15 @@ import click
 
 from zoneward.cli.interrupts import Interrupts
 from zoneward.cli.output import Note, tell, wants_color, whole_file
-from zoneward.report.simulations import heading, simulation_csv, simulation_document, simulation_table
-from zoneward.routing.scores import Simulation
+from zoneward.report.simulation_report import heading, simulation_csv, simulation_document, simulation_table
+from zoneward.routing.simulation_results import Simulation
 
 if TYPE_CHECKING:
     from zoneward.cli.simulate import SimulationOptions
     from zoneward.lab.datasets import Inputs
-    from zoneward.lab.running import Sink
-    from zoneward.lab.scoring import Reals
-    from zoneward.lab.tally import Wanted
+    from zoneward.lab.scoring import Floats
+    from zoneward.lab.simulation import RowSink
+    from zoneward.lab.tally import SimulationSpec
 
 _WIDEST: Final = 200
 
@@ -32,40 +32,40 @@ _WIDEST: Final = 200
 class Delivery:
     """Who writes rows down while they are scored, if anybody, and what to do when all are there."""
 
-    sink: "Sink | None"
+    sink: "RowSink | None"
     finish: Callable[[Simulation], None]
 
 
-_WRITERS: Final = {"parquet": "zoneward.lab.parquet", "like": "zoneward.lab.like_topology_simulator"}
+_WRITES_ROWS: Final = ("parquet", "like")
 
 
 def import_writer(options: "SimulationOptions") -> None:
     """Import what writes rows. To be called before `Interrupts`: polars takes SIGINT when it is imported, and would
     abort what it writes; whoever asks for the signal later has it.
     """
-    if options.form in _WRITERS:
-        import_module(_WRITERS[options.form])
+    if options.form in _WRITES_ROWS:
+        import_module("zoneward.lab.row_writers")
 
 
 @contextmanager
-def delivery(options: "SimulationOptions", wanted: "Wanted", interrupts: Interrupts) -> Iterator[Delivery]:
+def delivery(options: "SimulationOptions", wanted: "SimulationSpec", interrupts: Interrupts) -> Iterator[Delivery]:
     """Everything that is to be written is open from here on: what can't be written is told before the work begins."""
     if options.form == "parquet":
-        from zoneward.lab.parquet import ParquetDirectory
+        from zoneward.lab.row_writers import ParquetWriter
 
-        with ParquetDirectory(Path(options.to or ""), wanted.contenders) as directory:
+        with ParquetWriter(Path(options.to or ""), wanted.contenders) as directory:
             interrupts.at_once(directory.discard)
 
             def finish(simulation: Simulation) -> None:
-                directory.finished(partial=heading(simulation) if simulation.partial else "")
+                directory.finish(partial=heading(simulation) if simulation.partial else "")
                 _tell_partial(options, simulation)
 
             yield Delivery(_held(directory.write, interrupts), finish)
     elif options.form == "like":
-        from zoneward.lab.like_topology_simulator import LikeTopologySimulator
+        from zoneward.lab.row_writers import TopologySimulatorWriter
 
         with _copied() if options.to is None else whole_file(Path(options.to), at_once=interrupts.at_once) as file:
-            sink = LikeTopologySimulator(file, wanted.contenders[0]).write
+            sink = TopologySimulatorWriter(file, wanted.contenders[0]).write
             yield Delivery(_held(sink, interrupts), lambda simulation: _tell_partial(options, simulation))
     elif options.to is None:
         yield Delivery(None, lambda simulation: click.echo(_text(options, simulation), nl=False, color=True))
@@ -74,10 +74,10 @@ def delivery(options: "SimulationOptions", wanted: "Wanted", interrupts: Interru
             yield Delivery(None, lambda simulation: _write(file, _text(options, simulation)))
 
 
-def _held(sink: "Sink", interrupts: Interrupts) -> "Sink":
+def _held(sink: "RowSink", interrupts: Interrupts) -> "RowSink":
     """Ctrl-C waits until rows are written and counted: what is written down is what the result says."""
 
-    def held(inputs: "Inputs", columns: "list[Reals]") -> None:
+    def held(inputs: "Inputs", columns: "list[Floats]") -> None:
         interrupts.hold()
         sink(inputs, columns)
 
@@ -110,17 +110,17 @@ def _copied() -> Iterator[IO[bytes]]:
 
 def _text(options: "SimulationOptions", simulation: Simulation) -> str:
     if options.form == "table":
-        from zoneward.report.tables import print_table
+        from zoneward.report.terminal_text import render_text
 
         if not options.differences:
             simulation = replace(simulation, differences=())
         # As wide as it takes: numbers that are cut say nothing.
         table = simulation_table(simulation, width=_WIDEST)
-        return print_table(table, color=wants_color(options.shared) and options.to is None, width=_WIDEST)
+        return render_text(table, color=wants_color(options.shared) and options.to is None, width=_WIDEST)
     if options.form == "json":
-        from zoneward.report.decisions import as_json
+        from zoneward.report.plan_json import to_json
 
-        return as_json(simulation_document(simulation)).decode()
+        return to_json(simulation_document(simulation)).decode()
     if options.form == "csv":
         return simulation_csv(simulation)
     from zoneward.report.simulation_page import simulation_page

@@ -56,9 +56,9 @@ def command(*, options: Options, to: str, anonymize: bool) -> None:
                 notes.append(no_services(snapshot))
             snapshot = snapshot.only(services)
         if anonymize:
-            from zoneward.routing.algorithms.registry import HEURISTICS
-            from zoneward.routing.reasons import Reason
-            from zoneward.routing.request.asked import Approach
+            from zoneward.routing.algorithms.heuristics import HEURISTICS
+            from zoneward.routing.request.approach import Approach
+            from zoneward.routing.rules import Reason
             from zoneward.snapshots.anonymizing import anonymized
 
             snapshot = anonymized(snapshot, words={*HEURISTICS, *Approach, *Reason})

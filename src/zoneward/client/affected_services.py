@@ -1,6 +1,6 @@
 """Which Services a change of the cluster concerns: those have to be planned again, and no others.
 
-What all Services share, demand, is not known here: `zoneward.routing.demand.demand_changes` tells whether a Node
+What all Services share, demand, is not known here: `zoneward.routing.demand` tells whether a Node
 changes it.
 """
 

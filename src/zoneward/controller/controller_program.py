@@ -56,7 +56,7 @@ class _ReadWriteLink(Standing):
 
 class ControllerProgram:
     """`run` it once. ``lease`` is the Lease's namespace and name, ``instance`` the name of this process among its kind,
-    ``as_json`` what `/debug/decisions` shows of a plan.
+    ``to_json`` what `/debug/decisions` shows of a plan.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class ControllerProgram:
         lease: Key,
         instance: str,
         log: Log,
-        as_json: Callable[[ServicePlan], bytes],
+        to_json: Callable[[ServicePlan], bytes],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         assert settings.mode is not None
         self._access, self._configuration, self._settings, self._mode = access, configuration, settings, settings.mode
-        self._lease, self._instance, self._log, self._as_json, self._clock = lease, instance, log, as_json, clock
+        self._lease, self._instance, self._log, self._as_json, self._clock = lease, instance, log, to_json, clock
         self._stepped_down, self._refused = asyncio.Event(), asyncio.Event()
         self._refusal: CallFailed | None = None
         self._has_seen_lease = False

@@ -42,7 +42,7 @@ from zoneward.daemon.unreadable_objects import log_unreadable_object
 from zoneward.kube.adoption import Course, with_selector
 from zoneward.kube.objects import EndpointSlice, Service, has_address, says_ready
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.selection.selection import ZONEWARD, Consumer
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
 from zoneward.slices.plan import ServicePlan, plan_service
 
 WORKERS: Final = 4

@@ -20,10 +20,10 @@ from zoneward.client.resources import Key
 from zoneward.kube import names
 from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
-from zoneward.routing.algorithms.registry import PROPORTIONAL_ZONE_CPU
+from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.decision import Decision
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
 from zoneward.slices.planned import FamilyPlan
 
 # --- labels -----------------------------------------------------------------------------------------------------------

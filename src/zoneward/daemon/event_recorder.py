@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from zoneward.client.resources import Event, EventSeries, Regarding, micro_time
 from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.kube.objects import ObjectMeta, Service
-from zoneward.routing import events
+from zoneward.routing import service_events as events
 
 MAX_NOTE_BYTES: Final = 1024
 """Of UTF-8; an API server refuses longer notes."""
@@ -62,7 +62,7 @@ class EventRecorder:
         return len(self._recent) + len(self._limiters)
 
     def record(
-        self, service: Service, event: events.Event, *, api_version: str = "v1", kind: str = "Service"
+        self, service: Service, event: events.ServiceEvent, *, api_version: str = "v1", kind: str = "Service"
     ) -> Event | None:
         """The Event to create or, where it has a series, to update; None: it is over the limit.
 
@@ -103,7 +103,7 @@ class EventRecorder:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _new(
-        self, service: Service, event: events.Event, note: str, now: datetime, *, api_version: str, kind: str
+        self, service: Service, event: events.ServiceEvent, note: str, now: datetime, *, api_version: str, kind: str
     ) -> Event:
         metadata = service.metadata
         return Event(

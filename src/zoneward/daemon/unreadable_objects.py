@@ -7,7 +7,7 @@ from typing import Final
 from zoneward.client.unreadable import Unreadable
 from zoneward.daemon.log import Log
 from zoneward.kube.objects import ObjectMeta, Service
-from zoneward.routing.events import Event
+from zoneward.routing.service_events import ServiceEvent
 
 UNREADABLE: Final = "ObjectUnreadable"
 """The reason of the Event."""
@@ -22,8 +22,10 @@ def log_unreadable_object(log: Log, found: Unreadable) -> None:
     )
 
 
-def unreadable_event(found: Unreadable) -> Event:
-    return Event("Warning", UNREADABLE, f"This {found.resource.kind} cannot be read and is set aside: {found.problem}")
+def unreadable_event(found: Unreadable) -> ServiceEvent:
+    return ServiceEvent(
+        "Warning", UNREADABLE, f"This {found.resource.kind} cannot be read and is set aside: {found.problem}"
+    )
 
 
 def reference_to(found: Unreadable) -> Service:

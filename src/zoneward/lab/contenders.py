@@ -1,16 +1,19 @@
-"""What takes part in a simulation: a rule of the decision core with its parameters, under a label of its own."""
+"""The algorithms that take part in a simulation, each with its parameters: what ``-a`` and ``--sweep`` ask for.
+
+A subsetting algorithm of the registry needs no line in this file, unless it has parameters.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Final
 
 from zoneward.kube.input_error import InputError, show
-from zoneward.routing.algorithms.registry import HEURISTICS, LOCAL_KEP_TOOL, Heuristic
-from zoneward.routing.algorithms.results import Allocate
-from zoneward.routing.request.approach import NO_APPROACH
+from zoneward.routing.algorithms.heuristics import HEURISTICS, LOCAL_KEP_TOOL, SUBSETTING_ALGORITHMS, Heuristic
+from zoneward.routing.algorithms.signature import AllocateFunction
+from zoneward.routing.request.what_if import NO_APPROACH
 
 STARTING: Final = "startingThreshold"
 OVERLOAD: Final = "overloadThreshold"
@@ -41,8 +44,10 @@ _ALIASES: Final = {
 }
 """The names of the proposal's tool, and that of `compare`."""
 _HEURISTICS: Final[Mapping[str, Heuristic]] = {**HEURISTICS, LOCAL_KEP_TOOL.name: LOCAL_KEP_TOOL}
+_FIRST: Final = ("random", "local", LOCAL_KEP_TOOL.name)
 ALGORITHMS: Final = (
-    *("random", "local", LOCAL_KEP_TOOL.name, "local-shared", "local-weighted", "local-opt"),
+    *_FIRST,
+    *(name for name in SUBSETTING_ALGORITHMS if name not in _FIRST),
     *("ProportionalZoneCPU", "PreferSameZone", _CLUSTER_WIDE),
 )
 """What ``--algorithm all`` means, in the proposal's order."""
@@ -50,68 +55,64 @@ ALGORITHMS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A rule with its parameters.
+    """An algorithm with its parameters, under a label that no other contender has.
 
-    ``starting`` is in endpoints a zone: with fewer, all zones use all endpoints, and the rule is not asked.
-    ``overload`` is the threshold in force, a share above fair. ``weighs``: its groups have weights, which hints can't
-    say.
-    Machine code is kept under ``key``; without one it is not kept.
+    ``starting_threshold`` is in endpoints a zone: with fewer, all zones use all endpoints, and ``rule`` is not called.
+    ``overload_threshold`` is a share above fair. ``weighs``: its groups have weights, which hints can't express.
+    Machine code is kept under ``key``; without one it is not kept. ``interpreted``: numba can't compile it, so that it
+    runs as plain Python.
     """
 
     label: str
-    rule: Allocate
+    rule: AllocateFunction
     key: str
-    starting: Fraction = Fraction(0)
-    overload: Fraction = Fraction(1, 2)
-    per_slice: int = 100
+    starting_threshold: Fraction = Fraction(0)
+    overload_threshold: Fraction = Fraction(1, 2)
+    max_endpoints_per_slice: int = 100
     weighs: bool = False
-    plain: bool = field(default=False)
-    """Runs as plain Python, because numba can't compile it."""
+    interpreted: bool = False
 
     @property
     def parameters(self) -> tuple[int, int, int, int]:
-        """As a rule takes them: the threshold in force, then that to start with, each as numerator and denominator."""
-        return (self.overload.numerator, self.overload.denominator) * 2
+        """As rules take them: the threshold to keep and that to start, each as numerator and denominator."""
+        return (self.overload_threshold.numerator, self.overload_threshold.denominator) * 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnRule:
-    """A rule that is not in the registry: its name, and what `Contender` needs to know."""
+class CustomAlgorithm:
+    """An algorithm that is not in the registry, from a user's own file: what `Contender` needs to know."""
 
     name: str
-    rule: Allocate
+    rule: AllocateFunction
     key: str
-    plain: bool = False
+    interpreted: bool = False
 
 
-def contenders_for(
-    written: Iterable[str], *, sweeps: Iterable[str] = (), own: OwnRule | None = None
+def parse_contenders(
+    written: Iterable[str], *, sweeps: Iterable[str] = (), own: CustomAlgorithm | None = None
 ) -> tuple[Contender, ...]:
     """The contenders that ``-a`` and ``--sweep`` ask for; raises `InputError`.
 
     ``written`` are ``name``, ``name:parameter=value,parameter=value``, several with commas between, or ``all``. A sweep
     is ``parameter=value,value``; each multiplies the contenders that have the parameter.
     """
-    asked = [each for one in written for each in _split(one)]
-    if not asked and own is not None:
-        asked = [own.name]
-    expanded: list[str] = []
-    for each in asked:
-        expanded.extend(ALGORITHMS if each == "all" else (each,))
+    names = [each for one in written for each in _split(one)]
+    if not names and own is not None:
+        names = [own.name]
+    expanded = [name for each in names for name in (ALGORITHMS if each == "all" else (each,))]
     grid: dict[str, list[Fraction]] = {}
     for each in sweeps:
-        parameter, values = _sweep(each)
+        parameter, values = _parse_sweep(each)
         grid.setdefault(parameter, []).extend(values)
     found: dict[str, Contender] = {}
     swept: set[str] = set()
     for each in expanded:
-        name, given = _named(each, own)
-        known = _parameters_of(name, own)
-        mine = [(parameter, values) for parameter, values in grid.items() if parameter in known]
-        swept.update(parameter for parameter, _ in mine)
-        for values in product(*(values for _, values in mine)):
-            more = dict(zip((parameter for parameter, _ in mine), values, strict=True))
-            contender = _contender(name, {**given, **more}, own)
+        name, given = _parse_algorithm(each, own)
+        known = _parameters(name, own)
+        mine = {parameter: values for parameter, values in grid.items() if parameter in known}
+        swept.update(mine)
+        for values in product(*mine.values()):
+            contender = _make_contender(name, {**given, **dict(zip(mine, values, strict=True))}, own)
             found.setdefault(contender.label, contender)
     for parameter in grid:
         if parameter not in swept:
@@ -130,7 +131,7 @@ def _split(written: str) -> list[str]:
     return parts
 
 
-def _named(written: str, own: OwnRule | None) -> tuple[str, dict[str, Fraction]]:
+def _parse_algorithm(written: str, own: CustomAlgorithm | None) -> tuple[str, dict[str, Fraction]]:
     name, _, rest = written.partition(":")
     if own is None or name != own.name:
         name = _ALIASES.get(name, name)
@@ -139,24 +140,24 @@ def _named(written: str, own: OwnRule | None) -> tuple[str, dict[str, Fraction]]
     given = {}
     for pair in filter(None, rest.split(",")):
         parameter, equals, value = pair.partition("=")
-        if not equals or parameter not in _parameters_of(name, own):
-            known = ", ".join(f"{each}=NUMBER" for each in _parameters_of(name, own))
+        if not equals or parameter not in _parameters(name, own):
+            known = ", ".join(f"{each}=NUMBER" for each in _parameters(name, own))
             raise InputError("--algorithm", name, f"expected {known}, got {show(pair)}")
         if parameter in given:
             raise InputError("--algorithm", name, f"expected {parameter} once, got it twice")
-        given[parameter] = _number("--algorithm", parameter, value)
+        given[parameter] = _parse_number("--algorithm", parameter, value)
     return name, given
 
 
-def _sweep(written: str) -> tuple[str, tuple[Fraction, ...]]:
+def _parse_sweep(written: str) -> tuple[str, tuple[Fraction, ...]]:
     parameter, equals, values = written.partition("=")
     if not equals or parameter not in PARAMETERS:
         known = ", ".join(f"{each}=NUMBER[,NUMBER...]" for each in PARAMETERS)
         raise InputError("--sweep", f"expected {known}, got {show(written)}")
-    return parameter, tuple(_number("--sweep", parameter, value) for value in values.split(","))
+    return parameter, tuple(_parse_number("--sweep", parameter, value) for value in values.split(","))
 
 
-def _number(option: str, parameter: str, written: str) -> Fraction:
+def _parse_number(option: str, parameter: str, written: str) -> Fraction:
     most = _MOST[parameter]
     try:
         number = Fraction(written) if _NUMBER.fullmatch(written) else None
@@ -169,35 +170,35 @@ def _number(option: str, parameter: str, written: str) -> Fraction:
     return number
 
 
-def _parameters_of(name: str, own: OwnRule | None) -> Sequence[str]:
+def _parameters(name: str, own: CustomAlgorithm | None) -> Sequence[str]:
     if own is not None and name == own.name:
         return PARAMETERS
     return (*_DEFAULTS.get(name, ()), PER_SLICE)
 
 
-def _contender(name: str, given: Mapping[str, Fraction], own: OwnRule | None) -> Contender:
+def _make_contender(name: str, given: Mapping[str, Fraction], own: CustomAlgorithm | None) -> Contender:
     label = name
     if given:
-        label += ":" + ",".join(f"{key}={_plainly(given[key])}" for key in PARAMETERS if key in given)
+        label += ":" + ",".join(f"{key}={_format_number(given[key])}" for key in PARAMETERS if key in given)
     if own is not None and name == own.name:
         settings: Mapping[str, Fraction] = given
-        rule, key, weighs, plain = own.rule, own.key, False, own.plain
+        rule, key, weighs, interpreted = own.rule, own.key, False, own.interpreted
     else:
         settings = {**_DEFAULTS.get(name, {}), **given}
         heuristic = _HEURISTICS[_RANDOM if name == _CLUSTER_WIDE else name]
-        rule, key, weighs, plain = heuristic.allocate, heuristic.allocate.__name__, heuristic.weighs, False
+        rule, key, weighs, interpreted = heuristic.allocate, heuristic.allocate.__name__, heuristic.weighs, False
     return Contender(
         label=label,
         rule=rule,
         key=key,
-        starting=settings.get(STARTING, Fraction(0)),
-        overload=settings.get(OVERLOAD, Fraction(1, 2)),
-        per_slice=int(settings.get(PER_SLICE, 100)),
+        starting_threshold=settings.get(STARTING, Fraction(0)),
+        overload_threshold=settings.get(OVERLOAD, Fraction(1, 2)),
+        max_endpoints_per_slice=int(settings.get(PER_SLICE, 100)),
         weighs=weighs,
-        plain=plain,
+        interpreted=interpreted,
     )
 
 
-def _plainly(number: Fraction) -> str:
-    """As short as tells it from every other number."""
+def _format_number(number: Fraction) -> str:
+    """The shortest text that no other number has."""
     return str(float(number)).removesuffix(".0")

@@ -4,7 +4,7 @@ A dataset is a sequence of rows with numbers from 0 on. Nothing is held in memor
 are computed from their numbers, so any row can be had on any machine, in any order, and is the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations_with_replacement, pairwise
@@ -12,6 +12,11 @@ from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from zoneward.kube.input_error import InputError
+from zoneward.routing.demand import Demand
+from zoneward.routing.placement.homes import neediest
+from zoneward.slices.plan import ServicePlan
 
 Integers = NDArray[np.int64]
 
@@ -36,7 +41,7 @@ class Inputs:
 
 
 class Chunk(Protocol):
-    """A stretch of a dataset that can be sent to whoever scores it."""
+    """A stretch of a dataset, which can be sent to another machine."""
 
     def inputs(self) -> Inputs: ...
 
@@ -55,7 +60,7 @@ class Dataset(Protocol):
     def chunks(self) -> Iterator[Chunk]: ...
 
 
-class Part(Protocol):
+class DatasetPart(Protocol):
     """Rows of a computed dataset that have the same number of zones."""
 
     @property
@@ -66,40 +71,31 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
-    """Every row of ``nodes`` with every row of ``endpoints``, the latter running faster."""
+class InputTable:
+    """Each row of ``nodes`` with each row of ``endpoints``, the latter running faster.
+
+    With ``row_by_row`` each row of nodes stands beside its own row of endpoints.
+    """
 
     nodes: Integers
     endpoints: Integers
+    row_by_row: bool = False
 
     @property
     def rows(self) -> int:
-        return len(self.nodes) * len(self.endpoints)
+        return len(self.nodes) * (1 if self.row_by_row else len(self.endpoints))
 
     def at(self, numbers: Integers) -> tuple[Integers, Integers]:
+        if self.row_by_row:
+            return self.nodes[numbers], self.endpoints[numbers]
         return self.nodes[numbers // len(self.endpoints)], self.endpoints[numbers % len(self.endpoints)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listed:
-    """Rows that are written down, one by one."""
-
-    nodes: Integers
-    endpoints: Integers
-
-    @property
-    def rows(self) -> int:
-        return len(self.nodes)
-
-    def at(self, numbers: Integers) -> tuple[Integers, Integers]:
-        return self.nodes[numbers], self.endpoints[numbers]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Permuted:
+class PermutedEndpoints:
     """Another part's rows with their endpoints in any order over the zones, each order as likely as the others."""
 
-    part: Part
+    part: DatasetPart
     seed: int
     first: int
     """The number of the part's first row in the dataset."""
@@ -111,7 +107,7 @@ class Permuted:
     def at(self, numbers: Integers) -> tuple[Integers, Integers]:
         demand, supply = self.part.at(numbers)
         zones = supply.shape[1]
-        keys = np.stack([_chance(self.seed, numbers + self.first, zone) for zone in range(zones)], axis=1)
+        keys = np.stack([_random_bits(self.seed, numbers + self.first, zone) for zone in range(zones)], axis=1)
         return demand, np.take_along_axis(supply, np.argsort(keys, axis=1, kind="stable"), axis=1)
 
 
@@ -128,8 +124,8 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
-    """Nodes and endpoints of each zone by chance."""
+class RandomInputs:
+    """Random nodes and endpoints of each zone."""
 
     zones: int
     rows: int
@@ -139,13 +135,13 @@ class Uniform:
     first: int
 
     def at(self, numbers: Integers) -> tuple[Integers, Integers]:
-        draws = [_chance(self.seed, numbers + self.first, draw) for draw in range(2 * self.zones)]
+        draws = [_random_bits(self.seed, numbers + self.first, draw) for draw in range(2 * self.zones)]
         demand = np.stack([self.nodes.by(draw) for draw in draws[: self.zones]], axis=1)
         supply = np.stack([self.endpoints.by(draw) for draw in draws[self.zones :]], axis=1)
         return demand, supply
 
 
-def _chance(seed: int, numbers: Integers, draw: int) -> NDArray[np.uint64]:
+def _random_bits(seed: int, numbers: Integers, draw: int) -> NDArray[np.uint64]:
     """64 random bits for each row, by its number: SplitMix64's finaliser over a counter."""
     with np.errstate(over="ignore"):
         state = numbers.astype(np.uint64) * np.uint64(64) + np.uint64(draw)
@@ -156,26 +152,26 @@ def _chance(seed: int, numbers: Integers, draw: int) -> NDArray[np.uint64]:
     return mixed
 
 
-def stratified(whole: int, rows: int, *, seed: int, start: int, stop: int) -> Integers:
-    """A sample of ``rows`` of the numbers below ``whole``, one by chance from each of as many stretches of equal
+def stratified_sample(whole: int, rows: int, *, seed: int, start: int, stop: int) -> Integers:
+    """A sample of ``rows`` of the numbers below ``whole``, a random one from each of as many stretches of equal
     length: those of the stretches from ``start`` to before ``stop``, in order. No number comes twice.
     """
     # In Python's integers: the products pass 64 bits for a thousand million rows.
     bounds = np.array([each * whole // rows for each in range(start, stop + 1)], np.int64)
     room = (bounds[1:] - bounds[:-1]).astype(np.uint64)
     strata = np.arange(start, stop, dtype=np.int64)
-    return bounds[:-1] + (_chance(seed + 1, strata, 0) % room).astype(np.int64)
+    return bounds[:-1] + (_random_bits(seed + 1, strata, 0) % room).astype(np.int64)
 
 
 # --- computed datasets ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedDataset:
     """A dataset of parts, whole or a sample of it; two with the same fields have the same rows.
 
-    ``name`` is one of `zoneward.lab.names.COMPUTED`; the ranges and ``inputs`` are for ``uniform`` alone. A sample
-    takes one row by chance from each of ``sample`` stretches of equal length, so that it is spread evenly and holds no
+    ``name`` is one of `zoneward.lab.COMPUTED_DATASETS`; the ranges and ``inputs`` are for ``uniform`` alone. A sample
+    takes a random row from each of ``sample`` stretches of equal length, so that it is spread evenly and holds no
     row twice.
     """
 
@@ -199,27 +195,29 @@ class Computed:
         if self.sample is not None:
             for start in range(0, self.rows, ROWS_PER_CHUNK):
                 stop = min(start + ROWS_PER_CHUNK, self.rows)
-                yield from self._pieces(stratified(self.whole, self.rows, seed=self.seed, start=start, stop=stop))
+                yield from self._chunks_of(
+                    stratified_sample(self.whole, self.rows, seed=self.seed, start=start, stop=stop)
+                )
             return
         for number, part in enumerate(_parts(self)):
             for start in range(0, part.rows, ROWS_PER_CHUNK):
-                yield Stretch(self, number, start, min(start + ROWS_PER_CHUNK, part.rows))
+                yield RowRange(self, number, start, min(start + ROWS_PER_CHUNK, part.rows))
 
-    def _pieces(self, numbers: Integers) -> Iterator[Chunk]:
+    def _chunks_of(self, numbers: Integers) -> Iterator[Chunk]:
         """Rows of the dataset by part, since those of a chunk have the same number of zones."""
         first = 0
         for number, part in enumerate(_parts(self)):
             low, high = np.searchsorted(numbers, [first, first + part.rows])
             if low < high:
-                yield Picked(self, number, numbers[low:high] - first)
+                yield RowSelection(self, number, numbers[low:high] - first)
             first += part.rows
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RowRange:
     """Consecutive rows of one part."""
 
-    dataset: Computed
+    dataset: ComputedDataset
     part: int
     start: int
     stop: int
@@ -229,10 +227,10 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picked:
+class RowSelection:
     """Some rows of one part."""
 
-    dataset: Computed
+    dataset: ComputedDataset
     part: int
     numbers: Integers
 
@@ -240,7 +238,7 @@ class Picked:
         return _inputs(self.dataset, self.part, self.numbers)
 
 
-def _inputs(dataset: Computed, number: int, numbers: Integers) -> Inputs:
+def _inputs(dataset: ComputedDataset, number: int, numbers: Integers) -> Inputs:
     parts = _parts(dataset)
     demand, supply = parts[number].at(numbers)
     first = sum(part.rows for part in parts[:number])
@@ -248,27 +246,32 @@ def _inputs(dataset: Computed, number: int, numbers: Integers) -> Inputs:
 
 
 @cache
-def _parts(dataset: Computed) -> tuple[Part, ...]:
+def _parts(dataset: ComputedDataset) -> tuple[DatasetPart, ...]:
     if dataset.name == "uniform":
         sizes = range(dataset.zones.low, dataset.zones.high + 1)
         bounds = [index * dataset.inputs // len(sizes) for index in range(len(sizes) + 1)]
         return tuple(
-            Uniform(zones, stop - start, dataset.nodes, dataset.endpoints, dataset.seed, start)
+            RandomInputs(zones, stop - start, dataset.nodes, dataset.endpoints, dataset.seed, start)
             for zones, (start, stop) in zip(sizes, pairwise(bounds), strict=True)
         )
     if dataset.name == "representative":
         rows = np.array(REPRESENTATIVE, np.int64)
-        return (Listed(rows[:, 0], rows[:, 1]),)
-    nodes = _triples(range(1, 11))
-    if dataset.name in MOST_IN_A_ZONE:
-        return (Product(nodes, _triples(range(MOST_IN_A_ZONE[dataset.name] + 1))[1:]),)
-    endpoints = _triples(range(101))[1:]
+        return (InputTable(rows[:, 0], rows[:, 1], row_by_row=True),)
+    nodes = _ascending_triples(range(1, 11))
+    if dataset.name in MOST_ENDPOINTS_IN_A_ZONE:
+        return (InputTable(nodes, _ascending_triples(range(MOST_ENDPOINTS_IN_A_ZONE[dataset.name] + 1))[1:]),)
+    endpoints = _ascending_triples(range(101))[1:]
     if dataset.name == "few":
-        return (Product(nodes, endpoints[endpoints.sum(axis=1) <= FEW]),)
-    kep = (Product(nodes, endpoints), Product(np.full((1, 3), 30, np.int64), _triples(range(100, 1001, 7))))
+        return (InputTable(nodes, endpoints[endpoints.sum(axis=1) <= FEW_ENDPOINTS]),)
+    kep = (
+        InputTable(nodes, endpoints),
+        InputTable(np.full((1, 3), 30, np.int64), _ascending_triples(range(100, 1001, 7))),
+    )
     if dataset.name == "kep":
         return kep
-    return tuple(Permuted(part, dataset.seed, first) for part, first in zip(kep, (0, kep[0].rows), strict=True))
+    return tuple(
+        PermutedEndpoints(part, dataset.seed, first) for part, first in zip(kep, (0, kep[0].rows), strict=True)
+    )
 
 
 REPRESENTATIVE: Final = (
@@ -294,14 +297,14 @@ REPRESENTATIVE: Final = (
 )
 """Nodes and endpoints of each zone: the inputs that come with the proposal's tool (``example/topology-sim-input.csv``),
 which the proposal calls representative data points."""
-MOST_IN_A_ZONE: Final = {"small": 20, "medium": 50}
+MOST_ENDPOINTS_IN_A_ZONE: Final = {"small": 20, "medium": 50}
 """The most endpoints of a zone. That of ``small`` is the one with which the proposal's table for it comes out; of
 ``medium`` the proposal says nothing but the name."""
-FEW: Final = 50
+FEW_ENDPOINTS: Final = 50
 """The most endpoints of an input in ``few``."""
 
 
-def _triples(values: range) -> Integers:
+def _ascending_triples(values: range) -> Integers:
     """Every ascending triple with repetition (docs/kep-2004-table.md § What the inputs are)."""
     return np.array(list(combinations_with_replacement(values, 3)), np.int64)
 
@@ -310,29 +313,58 @@ def _triples(values: range) -> Integers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
-    """Inputs that are there already: a chunk of themselves."""
+class InMemoryChunk:
+    """A chunk whose inputs are known already."""
 
-    held: Inputs
+    stored: Inputs
 
     def inputs(self) -> Inputs:
-        return self.held
+        return self.stored
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Named:
+class InMemoryDataset:
     """A few inputs with names, such as the Services of a cluster."""
 
     name: str
-    held: Inputs
+    stored: Inputs
 
     @property
     def rows(self) -> int:
-        return len(self.held.numbers)
+        return len(self.stored.numbers)
 
     @property
     def whole(self) -> int:
         return self.rows
 
     def chunks(self) -> Iterator[Chunk]:
-        yield Held(self.held)
+        yield InMemoryChunk(self.stored)
+
+
+def cluster_dataset(plans: Iterable[ServicePlan], demand: Demand) -> InMemoryDataset:
+    """A row for each Service and address family of a cluster whose traffic can be predicted.
+
+    Endpoints count in their own zone. One outside the zones where traffic starts counts where subsetting would put it:
+    in the zone in greatest need. Raises `InputError` where there is one zone, or no such Service.
+    """
+    if len(demand.zones) < 2:
+        raise InputError("--dataset cluster", f"expected ready nodes in two zones or more, got {len(demand.zones)}")
+    names, rows = [], []
+    for plan in plans:
+        meta = plan.service.metadata
+        for family in plan.families:
+            if family.traffic is None or not family.traffic.served:
+                continue
+            located = {zone: each.located for zone, each in family.traffic.zones.items()}
+            supply = [located.pop(zone, 0) for zone in demand.zones]
+            total = sum(supply) + sum(located.values())
+            for _ in range(sum(located.values())):
+                supply[neediest(demand.weights, supply, total)] += 1
+            suffix = f" {family.address_type[-1]}" if len(plan.families) > 1 else ""
+            names.append(f"{meta.namespace}/{meta.name}{suffix}")
+            rows.append(supply)
+    if not rows:
+        raise InputError("--dataset cluster", "expected Services whose traffic can be predicted, found none")
+    supplies = np.array(rows, np.int64)
+    demands = np.tile(np.array(demand.weights, np.int64), (len(rows), 1))
+    return InMemoryDataset("cluster", Inputs(np.arange(len(rows)), demands, supplies, names))

@@ -1,7 +1,7 @@
-"""Rows of inputs through a rule of the decision core, and through the proposal's measures.
+"""Scores rows of inputs: a rule of the decision core allocates, and the proposal's measures score the result.
 
-`score_rows` is compiled once for each rule, with the rule in it (`zoneward.routing.compiled`). It runs as plain Python
-too, over lists, for rules that can't be compiled.
+`score_rows` is compiled once for each rule, with the rule in it (`zoneward.routing.numba_compiler`). It runs as plain
+Python too, over lists, for rules that can't be compiled.
 """
 
 import hashlib
@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zoneward.lab.contenders import Contender
+from zoneward.lab.datasets import Integers
 from zoneward.routing.algorithms.one_group import one_group
-from zoneward.routing.algorithms.results import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, most_groups
-from zoneward.routing.compiled import compiled
+from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
+from zoneward.routing.numba_compiler import compile_function
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD, MEASURES, SLICES, measure, total
 
 FATE: Final = MEASURES
@@ -31,31 +32,41 @@ FELL_BACK: Final = 1.0
 UNSCORED: Final = 2.0
 """Nothing to score: there is no endpoint, or no node."""
 
-Integers = NDArray[np.int64]
-Reals = NDArray[np.float64]
+Floats = NDArray[np.float64]
 rule = one_group
-"""Stands for the rule of a contender: `compiled` puts it here."""
+"""Stands for the rule of a contender, which `compiled` puts in its place."""
+
+
+class Scratch(NamedTuple):
+    """Room for one row between the rule and the measures. The caller makes it, because compiled code makes no arrays.
+
+    Each is an array of numpy, or a list for rules that run as interpreted Python; a named tuple, because numba compiles
+    functions that take one. ``previous`` is all zero: rows have no history.
+    """
+
+    previous: Any
+    composition: Any
+    weights: Any
+    integers: Any
+    reals: Any
+    measures: Any
 
 
 def score_rows(
     demand: Sequence[Sequence[int]],
     supply: Sequence[Sequence[int]],
     parameters: Sequence[int],
-    starting: float,
-    per_slice: int,
-    previous: Sequence[int],
-    composition: MutableSequence[int],
-    weights: MutableSequence[float],
-    scratch: MutableSequence[int],
-    reals: MutableSequence[float],
-    measures: MutableSequence[float],
+    starting_threshold: float,
+    max_endpoints_per_slice: int,
+    scratch: Scratch,
     results: Sequence[MutableSequence[float]],
 ) -> None:
     """Score every row of ``demand`` and ``supply`` into ``results[column][row]``.
 
-    Rows with fewer than ``starting`` endpoints a zone, and those for which the rule finds nothing, get one group for
-    all, as the proposal downgrades. The arrays between are room for one row.
+    Rows with fewer than ``starting_threshold`` endpoints a zone, and those for which the rule finds nothing, get one
+    group for all, as the proposal downgrades.
     """
+    previous, composition, weights, integers, reals, measures = scratch
     for row in range(len(demand)):
         zones = len(demand[row])
         total = 0
@@ -72,15 +83,15 @@ def score_rows(
             composition[cell] = 0
             weights[cell] = 0.0
         groups = IMPOSSIBLE
-        if total >= starting * zones:
-            groups = rule(demand[row], supply[row], parameters, previous, composition, weights, scratch, reals)
+        if total >= starting_threshold * zones:
+            groups = rule(demand[row], supply[row], parameters, previous, composition, weights, integers, reals)
             if groups == IMPOSSIBLE:
                 for cell in range(len(composition)):
                     composition[cell] = 0
                     weights[cell] = 0.0
         if groups == IMPOSSIBLE:
-            groups = one_group(demand[row], supply[row], parameters, previous, composition, weights, scratch, reals)
-        measure(demand[row], groups, composition, weights, per_slice, measures, reals)
+            groups = one_group(demand[row], supply[row], parameters, previous, composition, weights, integers, reals)
+        measure(demand[row], groups, composition, weights, max_endpoints_per_slice, measures, reals)
         for column in range(MEASURES):
             results[column][row] = measures[column]
         fate = SCORED
@@ -90,57 +101,41 @@ def score_rows(
         results[FATE][row] = fate
 
 
-def scores(contender: Contender, demand: Integers, supply: Integers) -> Reals:
+def score_columns(contender: Contender, demand: Integers, supply: Integers) -> Floats:
     """The columns of every row, shape (`COLUMNS`, rows), from demand and supply of shape (rows, zones).
 
-    Releases the interpreter while it counts, unless the contender runs as plain Python.
+    Releases the interpreter while it counts, unless the contender runs as interpreted Python.
     """
     rows, zones = demand.shape
     results = np.empty((COLUMNS, rows))
-    cells = most_groups(zones) * zones
-    run = kernel(contender)
-    if contender.plain:
-        listed: list[list[float]] = [[0.0] * rows for _ in range(COLUMNS)]
-        run(
-            demand.tolist(),
-            supply.tolist(),
-            contender.parameters,
-            float(contender.starting),
-            contender.per_slice,
-            [0] * zones**2,
-            [0] * cells,
-            [0.0] * cells,
-            [0] * (zones * SCRATCH_PER_ZONE),
-            [0.0] * (zones * REALS_PER_ZONE),
-            [0.0] * MEASURES,
-            listed,
-        )
-        results[:] = listed
-        return results
-    run(
-        demand,
-        supply,
-        np.array(contender.parameters, np.int64),
-        float(contender.starting),
-        contender.per_slice,
-        np.zeros(zones**2, np.int64),
-        np.empty(cells, np.int64),
-        np.empty(cells),
-        np.empty(zones * SCRATCH_PER_ZONE, np.int64),
-        np.empty(zones * REALS_PER_ZONE),
-        np.empty(MEASURES),
-        results,
+    cells = max_groups(zones) * zones
+    scratch = Scratch(
+        previous=np.zeros(zones**2, np.int64),
+        composition=np.zeros(cells, np.int64),
+        weights=np.zeros(cells),
+        integers=np.zeros(zones * SCRATCH_PER_ZONE, np.int64),
+        reals=np.zeros(zones * REALS_PER_ZONE),
+        measures=np.zeros(MEASURES),
     )
+    thresholds = float(contender.starting_threshold), contender.max_endpoints_per_slice
+    run = kernel(contender)
+    if contender.interpreted:
+        listed = results.tolist()
+        lists = Scratch(*(array.tolist() for array in scratch))
+        run(demand.tolist(), supply.tolist(), contender.parameters, *thresholds, lists, listed)
+        results[:] = listed
+    else:
+        run(demand, supply, np.array(contender.parameters, np.int64), *thresholds, scratch, results)
     return results
 
 
-def slices_share(contender: Contender, columns: Reals, endpoints: Integers) -> Reals:
-    """Slices that would do over those that there are, for each row of `scores`."""
-    least: Reals = -(-endpoints // contender.per_slice) / np.maximum(columns[SLICES], 1)
+def slices_share(contender: Contender, columns: Floats, endpoints: Integers) -> Floats:
+    """Slices that would do over those that there are, for each row of `score_columns`."""
+    least: Floats = -(-endpoints // contender.max_endpoints_per_slice) / np.maximum(columns[SLICES], 1)
     return least
 
 
-def totals(columns: Reals, slices: Reals | float) -> Reals:
+def totals(columns: Floats, slices: Floats | float) -> Floats:
     """The score of each row; ``slices`` is what `slices_share` gives, or 1 for hints."""
     # The formula is the same for a number and for an array of them.
     found: Any = total(
@@ -152,15 +147,15 @@ def totals(columns: Reals, slices: Reals | float) -> Reals:
     return np.asarray(found)
 
 
-def prepare(contenders: Iterable[Contender]) -> None:
+def compile_kernels(contenders: Iterable[Contender]) -> None:
     """Compile what is not compiled yet, or get it from where it is kept."""
     for contender in contenders:
-        scores(contender, np.ones((1, 2), np.int64), np.ones((1, 2), np.int64))
+        score_columns(contender, np.ones((1, 2), np.int64), np.ones((1, 2), np.int64))
 
 
 def kernel(contender: Contender) -> Callable[..., None]:
-    """`score_rows` for the rule of a contender, compiled unless it runs as plain Python."""
-    if contender.plain:
+    """`score_rows` for the rule of a contender, compiled unless it runs as interpreted Python."""
+    if contender.interpreted:
         from types import FunctionType
 
         return FunctionType(score_rows.__code__, {**globals(), "rule": contender.rule})
@@ -170,18 +165,18 @@ def kernel(contender: Contender) -> Callable[..., None]:
 @cache
 def _kernel(rule: Any, key: str) -> Callable[..., None]:
     if not key:
-        return compiled(score_rows, allocates=True, rule=rule)
-    return compiled(score_rows, kept_in=kept_in(), kept_as=f"score_rows_{key}", rule=rule)
+        return compile_function(score_rows, allocates=True, rule=rule)
+    return compile_function(score_rows, cache_dir=machine_code_cache(), cache_name=f"score_rows_{key}", rule=rule)
 
 
-def kept_in() -> str:
+def machine_code_cache() -> str:
     """The directory where machine code is kept, made where it is missing; empty where nothing can be kept."""
     try:
         directory = machine_code_directory()
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
         # Without a home, or in a file system that can only be read. numba would then keep it beside our source, where
-        # it could not tell one version from another.
+        # it could not distinguish versions.
         return ""
     return str(directory) if os.access(directory, os.W_OK) else ""
 
@@ -189,7 +184,7 @@ def kept_in() -> str:
 def machine_code_directory() -> Path:
     """Where machine code would be kept between runs: apart for each version of the code that it was made from.
 
-    Raises RuntimeError where nothing says what the home is.
+    Raises RuntimeError where the home directory is unknown.
     """
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "zoneward" / source_digest()

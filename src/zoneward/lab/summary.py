@@ -1,4 +1,4 @@
-"""A tally as means, differences and all that people look at."""
+"""Makes the figures that people look at out of a tally: means, differences, quantiles, plots."""
 
 from math import sqrt
 from typing import Final
@@ -11,12 +11,12 @@ from zoneward.lab.tally import (
     JOINT_BINS,
     JOINT_WIDTH,
     Counts,
+    SimulationSpec,
     Tally,
-    Wanted,
-    credit_of,
+    bin_credit,
 )
 from zoneward.routing.score import total
-from zoneward.routing.scores import (
+from zoneward.routing.simulation_results import (
     BOUND,
     CREDITS,
     HINTS,
@@ -24,12 +24,12 @@ from zoneward.routing.scores import (
     Band,
     Curve,
     Difference,
-    Joint,
+    JointHistogram,
     Means,
     Plots,
     Quantiles,
+    ScoreHistogram,
     Simulation,
-    Spread,
     WorstRow,
 )
 
@@ -39,8 +39,8 @@ _CONFIDENT: Final = 1.959964
 _SPREAD_WIDTH: Final = 0.5
 
 
-def summary(
-    wanted: Wanted,
+def summarize(
+    spec: SimulationSpec,
     found: Tally,
     *,
     dataset: str,
@@ -51,14 +51,14 @@ def summary(
     bounds: bool = False,
     shares: tuple[float, ...] = (),
 ) -> Simulation:
-    """What a tally says. ``shares`` are the quantiles wanted; ``bounds`` adds what no algorithm can pass."""
+    """A tally as figures. ``shares`` are the quantiles wanted; ``bounds`` adds what no algorithm can pass."""
     if not found.sums:
         return Simulation(
             dataset=dataset,
             rows=0,
             of=of,
             whole=whole or of,
-            by=wanted.by,
+            by=spec.by,
             unscored=0,
             partial=partial,
             seed=seed,
@@ -74,23 +74,23 @@ def summary(
         unscored=int(found.counts["unscored"][0]),
         partial=partial,
         seed=seed,
-        means=_means(wanted, found, everything, bounds=bounds),
-        by=wanted.by,
-        bands=_bands(wanted, found, bounds=bounds),
-        quantiles=_quantiles(wanted, found, shares),
-        differences=_differences(wanted, found),
-        worst=_worst(wanted, found),
-        plots=_plots(wanted, found, bounds=bounds) if wanted.plots else Plots(),
+        means=_means(spec, found, everything, bounds=bounds),
+        by=spec.by,
+        bands=_bands(spec, found, bounds=bounds),
+        quantiles=_quantiles(spec, found, shares),
+        differences=_differences(spec, found),
+        worst=_worst(spec, found),
+        plots=_plots(spec, found, bounds=bounds) if spec.plots else Plots(),
     )
 
 
-def _means(wanted: Wanted, found: Tally, bands: slice | int, *, bounds: bool) -> tuple[Means, ...]:
+def _means(spec: SimulationSpec, found: Tally, bands: slice | int, *, bounds: bool) -> tuple[Means, ...]:
     rows = int(np.sum(found.counts["rows"][bands]))
     if rows == 0:
         return ()
     means = []
-    for number, encoding in enumerate(wanted.encodings):
-        for contender, each in enumerate(wanted.contenders):
+    for number, encoding in enumerate(spec.encodings):
+        for contender, each in enumerate(spec.contenders):
             wins = found.counts["wins"][number, :, contender, bands].reshape(2, -1).sum(axis=1)
             in_zone, most, mean, slices = (
                 float(np.sum(values[bands])) / rows for values in found.sums[0]["means"][contender]
@@ -100,7 +100,7 @@ def _means(wanted: Wanted, found: Tally, bands: slice | int, *, bounds: bool) ->
                     algorithm=each.label,
                     encoding=encoding,
                     credits=_credits(in_zone, most, mean, slices if encoding == SLICE_GROUPS else 1.0)
-                    if wanted.can_say(contender, encoding)
+                    if spec.can_encode(contender, encoding)
                     else None,
                     wins=int(wins[0]),
                     ties=int(wins[1]),
@@ -126,26 +126,26 @@ def _credits(in_zone: float, max_overload: float, mean_overload: float, slices: 
     return dict(zip(CREDITS, values, strict=True))
 
 
-def _bands(wanted: Wanted, found: Tally, *, bounds: bool) -> tuple[Band, ...]:
-    if not wanted.by:
+def _bands(spec: SimulationSpec, found: Tally, *, bounds: bool) -> tuple[Band, ...]:
+    if not spec.by:
         return ()
-    if wanted.by == "zones":
-        names = [f"{number} zones" for number in range(wanted.bands)]
+    if spec.by == "zones":
+        names = [f"{number} zones" for number in range(spec.bands)]
     else:
         edges = (0, *BANDS)
         names = [f"{low + 1} to {high}" for low, high in zip(edges, BANDS, strict=False)] + [f"over {BANDS[-1]}"]
     return tuple(
-        Band(name=names[band], rows=int(rows), means=_means(wanted, found, band, bounds=bounds))
+        Band(name=names[band], rows=int(rows), means=_means(spec, found, band, bounds=bounds))
         for band, rows in enumerate(found.counts["rows"])
         if rows
     )
 
 
-def _quantiles(wanted: Wanted, found: Tally, shares: tuple[float, ...]) -> tuple[Quantiles, ...]:
-    if not wanted.quantiles or not found.counts["rows"].any():
+def _quantiles(spec: SimulationSpec, found: Tally, shares: tuple[float, ...]) -> tuple[Quantiles, ...]:
+    if not spec.quantiles or not found.counts["rows"].any():
         return ()
     results = []
-    for contender, encoding in wanted.shown:
+    for contender, encoding in spec.encoded_contenders:
         histograms = {"total": found.counts[f"total {contender} {encoding}"]}
         for credit in CREDITS[1:]:
             histograms[credit] = found.counts[f"{credit} {contender}"]
@@ -157,7 +157,7 @@ def _quantiles(wanted: Wanted, found: Tally, shares: tuple[float, ...]) -> tuple
         if encoding == HINTS:
             for values in by_share.values():
                 values["slices"] = 100.0
-        results.append(Quantiles(algorithm=wanted.contenders[contender].label, encoding=encoding, by_share=by_share))
+        results.append(Quantiles(algorithm=spec.contenders[contender].label, encoding=encoding, by_share=by_share))
     return tuple(results)
 
 
@@ -165,23 +165,23 @@ def _quantile(counts: Counts, share: float) -> float:
     """The credit below which a share of the rows lies. Bins go from the best credit down."""
     above = np.cumsum(counts)
     number = int(np.searchsorted(above, (1 - share) * above[-1], side="left"))
-    return credit_of(min(number, len(counts) - 1))
+    return bin_credit(min(number, len(counts) - 1))
 
 
-def _differences(wanted: Wanted, found: Tally) -> tuple[Difference, ...]:
+def _differences(spec: SimulationSpec, found: Tally) -> tuple[Difference, ...]:
     rows = int(found.counts["rows"].sum())
     results = []
-    for number, encoding in enumerate(wanted.encodings):
-        for index, (one, other) in enumerate(wanted.pairs):
-            if rows and wanted.can_say(one, encoding) and wanted.can_say(other, encoding):
+    for number, encoding in enumerate(spec.encodings):
+        for index, (one, other) in enumerate(spec.pairs):
+            if rows and spec.can_encode(one, encoding) and spec.can_encode(other, encoding):
                 sum_, squares = map(float, found.sums[0]["pairs"][number, index])
                 mean = sum_ / rows
                 variance = max(squares / rows - mean * mean, 0.0) * rows / max(rows - 1, 1)
                 margin = _CONFIDENT * sqrt(variance / rows)
                 results.append(
                     Difference(
-                        algorithm=wanted.contenders[one].label,
-                        other=wanted.contenders[other].label,
+                        algorithm=spec.contenders[one].label,
+                        other=spec.contenders[other].label,
                         encoding=encoding,
                         mean=mean,
                         low=mean - margin,
@@ -191,10 +191,10 @@ def _differences(wanted: Wanted, found: Tally) -> tuple[Difference, ...]:
     return tuple(results)
 
 
-def _worst(wanted: Wanted, found: Tally) -> tuple[WorstRow, ...]:
+def _worst(spec: SimulationSpec, found: Tally) -> tuple[WorstRow, ...]:
     return tuple(
         WorstRow(
-            algorithm=wanted.contenders[contender].label,
+            algorithm=spec.contenders[contender].label,
             encoding=encoding,
             total=float(worst.totals[number]),
             row=int(worst.numbers[number]),
@@ -210,9 +210,9 @@ def _worst(wanted: Wanted, found: Tally) -> tuple[WorstRow, ...]:
 # --- plots ------------------------------------------------------------------------------------------------------------
 
 
-def _plots(wanted: Wanted, found: Tally, *, bounds: bool) -> Plots:
+def _plots(spec: SimulationSpec, found: Tally, *, bounds: bool) -> Plots:
     rows, endpoints = found.counts["curve rows"], found.counts["curve endpoints"]
-    label = [each.label for each in wanted.contenders]
+    label = [each.label for each in spec.contenders]
     curves = tuple(
         Curve(
             algorithm=label[contender],
@@ -223,20 +223,20 @@ def _plots(wanted: Wanted, found: Tally, *, bounds: bool) -> Plots:
                 if rows[point]
             ),
         )
-        for contender, encoding in wanted.shown
+        for contender, encoding in spec.encoded_contenders
         for sums in (found.sums[0][f"curve {contender} {encoding}"],)
     )
     spreads = tuple(
-        Spread(
+        ScoreHistogram(
             algorithm=label[contender],
             encoding=encoding,
             width=_SPREAD_WIDTH,
             bins=_coarser(found.counts[f"total {contender} {encoding}"]),
         )
-        for contender, encoding in wanted.shown
+        for contender, encoding in spec.encoded_contenders
     )
     joints = tuple(
-        Joint(
+        JointHistogram(
             algorithm=label[one],
             other=label[other],
             encoding=encoding,
@@ -246,9 +246,9 @@ def _plots(wanted: Wanted, found: Tally, *, bounds: bool) -> Plots:
                 for cell in np.flatnonzero(counts).tolist()
             ),
         )
-        for encoding in wanted.encodings
-        for one, other in wanted.pairs
-        if wanted.can_say(one, encoding) and wanted.can_say(other, encoding)
+        for encoding in spec.encodings
+        for one, other in spec.pairs
+        if spec.can_encode(one, encoding) and spec.can_encode(other, encoding)
         for counts in (found.counts[f"joint {one} {other} {encoding}"],)
     )
     if bounds:
@@ -258,7 +258,7 @@ def _plots(wanted: Wanted, found: Tally, *, bounds: bool) -> Plots:
             for point in range(CURVE_POINTS)
             if rows[point]
         )
-        curves += tuple(Curve(algorithm=BOUND, encoding=encoding, points=points) for encoding in wanted.encodings)
+        curves += tuple(Curve(algorithm=BOUND, encoding=encoding, points=points) for encoding in spec.encodings)
     return Plots(curves=curves, spreads=spreads, joints=joints)
 
 

@@ -1,7 +1,8 @@
-"""Scores of rows added up: small sums that can be merged in any order of work, always to the same bits.
+"""Adds up the scores of rows: small tallies that can be merged in any order of work, always to the same bits.
 
 A chunk of rows becomes one `Tally`. Counts are whole numbers; sums of doubles are kept chunk by chunk, and added in the
-order of the dataset, so that it does not matter how many workers there were.
+order of the dataset, so that it does not matter how many workers there were. Histograms have fixed bins, and numpy
+counts them: sketches of a library give other figures in another order of work.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,16 +16,16 @@ from numpy.typing import NDArray
 
 from zoneward.lab.contenders import Contender
 from zoneward.lab.datasets import MOST_ZONES, Inputs
-from zoneward.lab.scoring import FATE, FELL_BACK, Reals, scores, slices_share, totals
+from zoneward.lab.scoring import FATE, FELL_BACK, Floats, score_columns, slices_share, totals
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD, MEAN_OVERLOAD
-from zoneward.routing.scores import HINTS, SLICE_GROUPS
+from zoneward.routing.simulation_results import HINTS, SLICE_GROUPS
 
 BANDS: Final = (8, 20, 50, 100, 300, 1000)
 """The largest number of endpoints of each band but the last."""
 CURVE_POINTS: Final = 64
 JOINT_WIDTH: Final = 1.0
 JOINT_BINS: Final = 100
-_EQUAL: Final = 1e-9
+_TOLERANCE: Final = 1e-9
 """Totals that differ by less are the same, written down in another order."""
 
 MEASURED: Final = 4
@@ -38,8 +39,8 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What to add up. ``by`` splits rows into bands; ``quantiles`` and ``plots`` need histograms."""
+class SimulationSpec:
+    """What a simulation finds out. ``by`` splits rows into bands; ``quantiles`` and ``plots`` need histograms."""
 
     contenders: tuple[Contender, ...]
     encodings: tuple[str, ...] = (SLICE_GROUPS,)
@@ -56,26 +57,26 @@ class Wanted:
     def pairs(self) -> tuple[tuple[int, int], ...]:
         return tuple(combinations(range(len(self.contenders)), 2))
 
-    def can_say(self, contender: int, encoding: str) -> bool:
-        """Whether an encoding can say what a contender decides."""
+    def can_encode(self, contender: int, encoding: str) -> bool:
+        """Whether an encoding can express what a contender decides."""
         return encoding != HINTS or not self.contenders[contender].weighs
 
     @property
-    def shown(self) -> tuple[tuple[int, str], ...]:
-        """Every contender in every encoding that can say it."""
+    def encoded_contenders(self) -> tuple[tuple[int, str], ...]:
+        """Every contender with every encoding that can express it."""
         return tuple(
             (contender, encoding)
             for encoding in self.encodings
             for contender in range(len(self.contenders))
-            if self.can_say(contender, encoding)
+            if self.can_encode(contender, encoding)
         )
 
 
 @dataclass(slots=True)
-class Worst:
+class WorstInputs:
     """The rows with the lowest totals of one contender in one encoding, lowest first."""
 
-    totals: Reals
+    totals: Floats
     numbers: Counts
     names: list[str]
     demand: list[tuple[int, ...]]
@@ -84,20 +85,20 @@ class Worst:
 
 @dataclass(slots=True)
 class Tally:
-    """What is known of some chunks: ``counts`` of all of them, ``sums`` of each, in their order."""
+    """The scores of some chunks: ``counts`` of all of them together, ``sums`` of each, in their order."""
 
     counts: dict[str, Counts] = field(default_factory=dict)
-    sums: list[dict[str, Reals]] = field(default_factory=list)
-    worst: dict[tuple[int, str], Worst] = field(default_factory=dict)
+    sums: list[dict[str, Floats]] = field(default_factory=list)
+    worst: dict[tuple[int, str], WorstInputs] = field(default_factory=dict)
 
 
-def tally(wanted: Wanted, inputs: Inputs) -> tuple[Tally, list[Reals]]:
-    """Score a chunk with every contender; also gives the columns of each, for whoever writes rows down."""
-    rows = [scores(contender, inputs.demand, inputs.supply) for contender in wanted.contenders]
-    return _Adding(wanted, inputs, rows).tally(), rows
+def tally_chunk(spec: SimulationSpec, inputs: Inputs) -> tuple[Tally, list[Floats]]:
+    """Score a chunk with every contender; also returns the columns of each, for files of rows."""
+    rows = [score_columns(contender, inputs.demand, inputs.supply) for contender in spec.contenders]
+    return _ChunkTally(spec, inputs, rows).add_up(), rows
 
 
-def merged(wanted: Wanted, tallies: Iterable[Tally], *, fold: bool = True) -> Tally:
+def merge_tallies(spec: SimulationSpec, tallies: Iterable[Tally], *, fold: bool = True) -> Tally:
     """Tallies of chunks that follow each other as one; with ``fold`` their sums are added up, in order."""
     found = Tally()
     for each in tallies:
@@ -113,15 +114,15 @@ def merged(wanted: Wanted, tallies: Iterable[Tally], *, fold: bool = True) -> Ta
             else:
                 found.sums.append({name: values.copy() for name, values in sums.items()} if fold else sums)
         for key, worst in each.worst.items():
-            found.worst[key] = _lowest(wanted.worst, (*filter(None, [found.worst.get(key)]), worst))
+            found.worst[key] = _merge_worst(spec.worst, (*filter(None, [found.worst.get(key)]), worst))
     return found
 
 
-class _Adding:
-    """One chunk on its way into a tally. Arrays are over the rows that could be scored."""
+class _ChunkTally:
+    """Adds up one chunk. Arrays are over the rows that could be scored."""
 
-    def __init__(self, wanted: Wanted, inputs: Inputs, rows: Sequence[Reals]) -> None:
-        self.wanted = wanted
+    def __init__(self, spec: SimulationSpec, inputs: Inputs, rows: Sequence[Floats]) -> None:
+        self.spec = spec
         scored = (inputs.supply.sum(axis=1) > 0) & (inputs.demand.sum(axis=1) > 0)
         self.unscored = len(scored) - int(scored.sum())
         if self.unscored:
@@ -133,91 +134,90 @@ class _Adding:
         self.rows = rows
         self.endpoints = inputs.supply.sum(axis=1)
         self.slices = [
-            slices_share(contender, each, self.endpoints)
-            for contender, each in zip(wanted.contenders, rows, strict=True)
+            slices_share(contender, each, self.endpoints) for contender, each in zip(spec.contenders, rows, strict=True)
         ]
         self.totals = {
             (contender, encoding): totals(rows[contender], self.slices[contender] if encoding == SLICE_GROUPS else 1.0)
-            for contender, encoding in wanted.shown
+            for contender, encoding in spec.encoded_contenders
         }
 
-    def tally(self) -> Tally:
+    def add_up(self) -> Tally:
         found = Tally(sums=[{}])
         found.counts["unscored"] = np.array([self.unscored], np.int64)
-        self._means(found)
-        self._wins(found)
-        self._pairs(found)
-        if self.wanted.quantiles or self.wanted.plots:
-            self._histograms(found)
-        if self.wanted.plots:
-            self._plots(found)
-        if self.wanted.worst:
+        self._add_means(found)
+        self._add_wins(found)
+        self._add_pairs(found)
+        if self.spec.quantiles or self.spec.plots:
+            self._add_histograms(found)
+        if self.spec.plots:
+            self._add_plots(found)
+        if self.spec.worst:
             for key, values in self.totals.items():
-                found.worst[key] = self._worst(values)
+                found.worst[key] = self._find_worst(values)
         return found
 
     @cached_property
     def _bands(self) -> Counts | None:
-        if self.wanted.by == "endpoints":
+        if self.spec.by == "endpoints":
             bands: Counts = np.searchsorted(BANDS, self.endpoints)
             return bands
-        if self.wanted.by == "zones":
+        if self.spec.by == "zones":
             return np.full(len(self.endpoints), self.inputs.supply.shape[1])
         return None
 
-    def _means(self, found: Tally) -> None:
-        wanted = self.wanted
+    def _add_means(self, found: Tally) -> None:
+        spec = self.spec
         bands = self._bands
-        found.counts["rows"] = _by(bands, np.ones(len(self.endpoints)), wanted.bands).astype(np.int64)
-        found.sums[0]["possible"] = _by(bands, self._possible, wanted.bands)
-        means = np.empty((len(wanted.contenders), MEASURED, wanted.bands))
-        fell_back = np.empty((len(wanted.contenders), wanted.bands), np.int64)
+        found.counts["rows"] = _sum_by_band(bands, np.ones(len(self.endpoints)), spec.bands).astype(np.int64)
+        found.sums[0]["possible"] = _sum_by_band(bands, self._possible, spec.bands)
+        means = np.empty((len(spec.contenders), MEASURED, spec.bands))
+        fell_back = np.empty((len(spec.contenders), spec.bands), np.int64)
         for contender, rows in enumerate(self.rows):
             measured = (rows[IN_ZONE], 1 - rows[MAX_OVERLOAD], 1 - rows[MEAN_OVERLOAD], self.slices[contender])
             for column, values in enumerate(measured):
-                means[contender, column] = _by(bands, values, wanted.bands)
-            fell_back[contender] = _by(bands, (rows[FATE] == FELL_BACK).astype(float), wanted.bands)
+                means[contender, column] = _sum_by_band(bands, values, spec.bands)
+            fell_back[contender] = _sum_by_band(bands, (rows[FATE] == FELL_BACK).astype(float), spec.bands)
         found.sums[0]["means"] = means
         found.counts["fell back"] = fell_back
 
     @cached_property
-    def _possible(self) -> Reals:
+    def _possible(self) -> Floats:
         """As much traffic as can stay in its zone while everybody has a fair load (docs/lab.md § More tables)."""
         share = self.inputs.demand / self.inputs.demand.sum(axis=1, keepdims=True)
         located = self.inputs.supply / self.endpoints[:, None]
-        possible: Reals = np.minimum(share, located).sum(axis=1)
+        possible: Floats = np.minimum(share, located).sum(axis=1)
         return possible
 
-    def _wins(self, found: Tally) -> None:
-        wanted = self.wanted
+    def _add_wins(self, found: Tally) -> None:
+        spec = self.spec
         bands = self._bands
-        wins = np.zeros((len(wanted.encodings), 2, len(wanted.contenders), wanted.bands), np.int64)
-        for number, encoding in enumerate(wanted.encodings):
-            mine = [key for key in self.totals if key[1] == encoding]
-            if not mine:
+        wins = np.zeros((len(spec.encodings), 2, len(spec.contenders), spec.bands), np.int64)
+        for number, encoding in enumerate(spec.encodings):
+            keys = [key for key in self.totals if key[1] == encoding]
+            if not keys:
                 continue
-            best = np.maximum.reduce([self.totals[key] for key in mine]) - _EQUAL
-            reached = {key: self.totals[key] >= best for key in mine}
+            best = np.maximum.reduce([self.totals[key] for key in keys]) - _TOLERANCE
+            reached = {key: self.totals[key] >= best for key in keys}
             alone = np.add.reduce([each.astype(np.int8) for each in reached.values()]) == 1
             for key, each in reached.items():
-                wins[number, 0, key[0]] = _by(bands, (each & alone).astype(float), wanted.bands)
-                wins[number, 1, key[0]] = _by(bands, (each & ~alone).astype(float), wanted.bands)
+                wins[number, 0, key[0]] = _sum_by_band(bands, (each & alone).astype(float), spec.bands)
+                wins[number, 1, key[0]] = _sum_by_band(bands, (each & ~alone).astype(float), spec.bands)
         found.counts["wins"] = wins
 
-    def _pairs(self, found: Tally) -> None:
-        wanted = self.wanted
-        sums = np.zeros((len(wanted.encodings), len(wanted.pairs), 2))
-        for number, encoding in enumerate(wanted.encodings):
-            for index, (one, other) in enumerate(wanted.pairs):
-                if wanted.can_say(one, encoding) and wanted.can_say(other, encoding):
+    def _add_pairs(self, found: Tally) -> None:
+        spec = self.spec
+        sums = np.zeros((len(spec.encodings), len(spec.pairs), 2))
+        for number, encoding in enumerate(spec.encodings):
+            for index, (one, other) in enumerate(spec.pairs):
+                if spec.can_encode(one, encoding) and spec.can_encode(other, encoding):
                     difference = self.totals[one, encoding] - self.totals[other, encoding]
                     sums[number, index] = difference.sum(), np.square(difference).sum()
         found.sums[0]["pairs"] = sums
 
-    def _histograms(self, found: Tally) -> None:
+    def _add_histograms(self, found: Tally) -> None:
         for key, values in self.totals.items():
             found.counts[f"total {key[0]} {key[1]}"] = _histogram(values)
-        if self.wanted.quantiles:
+        if self.spec.quantiles:
             for contender, rows in enumerate(self.rows):
                 worst, mean = 100 * (1 - rows[MAX_OVERLOAD]), 100 * (1 - rows[MEAN_OVERLOAD])
                 found.counts[f"in_zone {contender}"] = _histogram(100 * rows[IN_ZONE])
@@ -226,22 +226,23 @@ class _Adding:
                 found.counts[f"overload {contender}"] = _histogram((worst + mean) / 2)
                 found.counts[f"slices {contender}"] = _histogram(100 * self.slices[contender])
 
-    def _plots(self, found: Tally) -> None:
+    def _add_plots(self, found: Tally) -> None:
         points = np.minimum(np.log2(self.endpoints) * 4, CURVE_POINTS - 1).astype(np.int64)
-        found.counts["curve rows"] = _by(points, np.ones(len(points)), CURVE_POINTS).astype(np.int64)
-        found.counts["curve endpoints"] = _by(points, self.endpoints.astype(float), CURVE_POINTS).astype(np.int64)
-        found.sums[0]["curve possible"] = _by(points, self._possible, CURVE_POINTS)
+        found.counts["curve rows"] = _sum_by_band(points, np.ones(len(points)), CURVE_POINTS).astype(np.int64)
+        endpoints = _sum_by_band(points, self.endpoints.astype(float), CURVE_POINTS)
+        found.counts["curve endpoints"] = endpoints.astype(np.int64)
+        found.sums[0]["curve possible"] = _sum_by_band(points, self._possible, CURVE_POINTS)
         for key, values in self.totals.items():
-            found.sums[0][f"curve {key[0]} {key[1]}"] = _by(points, values, CURVE_POINTS)
-        for encoding in self.wanted.encodings:
-            for one, other in self.wanted.pairs:
+            found.sums[0][f"curve {key[0]} {key[1]}"] = _sum_by_band(points, values, CURVE_POINTS)
+        for encoding in self.spec.encodings:
+            for one, other in self.spec.pairs:
                 if (one, encoding) in self.totals and (other, encoding) in self.totals:
-                    cells = _joint(self.totals[one, encoding]) * JOINT_BINS + _joint(self.totals[other, encoding])
-                    counts = np.bincount(cells, minlength=JOINT_BINS**2)
+                    up, across = (_joint_bins(self.totals[each, encoding]) for each in (one, other))
+                    counts = np.bincount(up * JOINT_BINS + across, minlength=JOINT_BINS**2)
                     found.counts[f"joint {one} {other} {encoding}"] = counts
 
-    def _worst(self, values: Reals) -> Worst:
-        inputs, most = self.inputs, self.wanted.worst
+    def _find_worst(self, values: Floats) -> WorstInputs:
+        inputs, most = self.inputs, self.spec.worst
         if len(values) > most:
             # All that are as low as the last one that counts, so that the first of equals are taken.
             edge = np.partition(values, most - 1)[most - 1]
@@ -249,7 +250,7 @@ class _Adding:
         else:
             rows = np.arange(len(values))
         rows = rows[np.argsort(values[rows], kind="stable")][:most]
-        return Worst(
+        return WorstInputs(
             values[rows],
             inputs.numbers[rows],
             [inputs.name(int(row)) for row in rows],
@@ -258,14 +259,14 @@ class _Adding:
         )
 
 
-def _lowest(most: int, found: Sequence[Worst]) -> Worst:
+def _merge_worst(most: int, found: Sequence[WorstInputs]) -> WorstInputs:
     totals = np.concatenate([each.totals for each in found])
     numbers = np.concatenate([each.numbers for each in found])
     order = np.lexsort((numbers, totals))[:most]
     names = [name for each in found for name in each.names]
     demand = [row for each in found for row in each.demand]
     supply = [row for each in found for row in each.supply]
-    return Worst(
+    return WorstInputs(
         totals[order],
         numbers[order],
         [names[number] for number in order],
@@ -274,19 +275,19 @@ def _lowest(most: int, found: Sequence[Worst]) -> Worst:
     )
 
 
-def _by(bands: Counts | None, values: Reals, number: int) -> Reals:
+def _sum_by_band(bands: Counts | None, values: Floats, number: int) -> Floats:
     """Sums of values by band; one sum without bands."""
     if bands is None:
         return np.array([values.sum()])
     return np.bincount(bands, weights=values, minlength=number).astype(np.float64)
 
 
-def _joint(credits_: Reals) -> Counts:
+def _joint_bins(credits_: Floats) -> Counts:
     bins: Counts = np.clip(credits_ / JOINT_WIDTH, 0, JOINT_BINS - 1).astype(np.int64)
     return bins
 
 
-def _histogram(credits_: Reals) -> Counts:
+def _histogram(credits_: Floats) -> Counts:
     """Rows by how far a credit is from 100."""
     lack = np.maximum(100 - credits_, 0)
     fine = np.rint(lack * 100).astype(np.int64)
@@ -295,7 +296,7 @@ def _histogram(credits_: Reals) -> Counts:
     return np.bincount(bins, minlength=QUANTILE_BINS)
 
 
-def credit_of(number: int) -> float:
+def bin_credit(number: int) -> float:
     """The middle of a bin."""
     if number < _FINE:
         return (10_000 - number) / 100

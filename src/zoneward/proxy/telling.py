@@ -23,7 +23,7 @@ from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Service
-from zoneward.routing.events import Event
+from zoneward.routing.service_events import ServiceEvent
 
 CONTROLLER: Final = f"{DOMAIN}/node-proxy"
 """As Events name it."""
@@ -72,7 +72,7 @@ class Teller:
 
     def tell(self, service: Service, reason: str, note: str) -> None:
         """At once, and without waiting for anything."""
-        self._tell(service, Event("Warning", reason, f"Node {self._node}: {note}"))
+        self._tell(service, ServiceEvent("Warning", reason, f"Node {self._node}: {note}"))
 
     def tell_unreadable(self, found: Unreadable) -> None:
         """As `tell`, of an object of any kind."""
@@ -80,7 +80,7 @@ class Teller:
         note = replace(event, message=f"Node {self._node}: {event.message}")
         self._tell(reference_to(found), note, **involved_kind(found))
 
-    def _tell(self, about: Service, event: Event, **kind: str) -> None:
+    def _tell(self, about: Service, event: ServiceEvent, **kind: str) -> None:
         uid = about.metadata.uid or f"{about.metadata.namespace}/{about.metadata.name}"
         now, told = self._clock(), (uid, event.reason)
         while self._told and now - next(iter(self._told.values())) >= QUIET:

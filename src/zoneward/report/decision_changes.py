@@ -1,4 +1,4 @@
-"""Changes of decisions, for scripts and for a log."""
+"""Changes of decisions, as JSON lines for scripts and as lines of a log."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -6,14 +6,14 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from zoneward.report.decisions import DecisionView
+from zoneward.report.plan_json import DecisionView
 
 _WORDS: Final = {"ADDED": "new", "CHANGED": "changed", "REMOVED": "gone"}
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionChange:
-    """Of one Service in one address family. ``old`` None: it is new; ``new`` None: it is gone."""
+    """The change of one decision. ``old`` is None where it is new, ``new`` where it is gone."""
 
     old: DecisionView | None
     new: DecisionView | None
@@ -26,23 +26,23 @@ class DecisionChange:
 
     @property
     def view(self) -> DecisionView:
-        """As it is now; of one that is gone, as it was last."""
+        """The decision as it is now; one that is gone, as it was last."""
         view = self.new or self.old
         assert view is not None
         return view
 
 
-def as_line(change: DecisionChange, *, now: datetime) -> bytes:
+def change_json(change: DecisionChange, *, now: datetime) -> bytes:
     """``{"type": ..., "time": ..., "decision": {...}}`` on one line."""
     return _line({"type": change.type, "time": _time(now), "decision": change.view})
 
 
-def synced_line(*, services: int, decisions: int, now: datetime) -> bytes:
-    """Says that everything there was at the beginning has been told."""
+def synced_json(*, services: int, decisions: int, now: datetime) -> bytes:
+    """The line after the decisions of all Services that were there at the beginning."""
     return _line({"type": "SYNCED", "time": _time(now), "services": services, "decisions": decisions})
 
 
-def in_words(change: DecisionChange, *, now: datetime) -> str:
+def change_text(change: DecisionChange, *, now: datetime) -> str:
     """One line for a log: the time, the Service, and what is different.
 
     ``12:00:00 changed shop/cart: endpoints 6 > 7, in zone 97% > 86%, slices ~1 =2``. Times as ``now`` has them.
@@ -52,11 +52,11 @@ def in_words(change: DecisionChange, *, now: datetime) -> str:
     head = f"{now:%Y-%m-%d %H:%M:%S} {_WORDS[change.type]} {view.namespace}/{view.service}{family}"
     if change.type == "REMOVED":
         return head
-    told = list(_different(change.old, view))
-    return f"{head}: {', '.join(told)}" if told else head
+    differences = _describe_differences(change.old, view)
+    return f"{head}: {', '.join(differences)}" if differences else head
 
 
-def _different(old: DecisionView | None, new: DecisionView) -> list[str]:
+def _describe_differences(old: DecisionView | None, new: DecisionView) -> list[str]:
     parts = [
         _step("endpoints", str(old.endpoints) if old else None, str(new.endpoints)),
         _step("in zone", _percent(old.in_zone_traffic) if old else None, _percent(new.in_zone_traffic)),
@@ -66,13 +66,13 @@ def _different(old: DecisionView | None, new: DecisionView) -> list[str]:
     ]
     if old is not None and old.endpoints == new.endpoints and _located(old) != _located(new):
         parts.append("endpoints in other zones")
-    if old is None or _why(old) != _why(new):
+    if old is None or _reason(old) != _reason(new):
         parts.append(f"{'active' if new.active else 'not active'}: {new.reason}")
-    told = [part for part in parts if part]
-    if old is not None and not told:
+    differences = [part for part in parts if part]
+    if old is not None and not differences:
         names = (name for name in DecisionView.__struct_fields__ if getattr(old, name) != getattr(new, name))
-        told = [f"other {name.replace('_', ' ')}" for name in names]
-    return told
+        differences = [f"other {name.replace('_', ' ')}" for name in names]
+    return differences
 
 
 def _step(name: str, old: str | None, new: str) -> str:
@@ -81,7 +81,7 @@ def _step(name: str, old: str | None, new: str) -> str:
     return f"{name} {new}" if old is None else f"{name} {old} > {new}"
 
 
-def _why(view: DecisionView) -> tuple[object, ...]:
+def _reason(view: DecisionView) -> tuple[object, ...]:
     return view.approach, view.heuristic, view.active, view.reason
 
 

@@ -1,16 +1,65 @@
-"""A simulation as one page: everything is in it, and it needs no script and no network."""
+"""A simulation as one HTML page: everything is in it, and it needs no script and no network."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, Protocol, TypeVar
 
-from zoneward.report.markup import Content, Markup, joined, name, page, tag
-from zoneward.report.score_tables import best_of, number
-from zoneward.report.simulation_sections import encoding_name, encodings_of, sections, within
-from zoneward.routing.scores import BOUND, Simulation
+from zoneward.report.html import Content, Markup, joined, name, page, table, tag
+from zoneward.report.simulation_report import find_best
+from zoneward.routing.simulation_results import (
+    BOUND,
+    CREDITS,
+    ENCODINGS,
+    HINTS,
+    SLICE_GROUPS,
+    Band,
+    Difference,
+    Means,
+    Quantiles,
+    Simulation,
+    WorstRow,
+)
+
+_NAMES: Final = {SLICE_GROUPS: "Slice groups", HINTS: "Hints"}
+_COLUMNS: Final = {
+    "total": "KEP-2004's score: 45% in-zone, 20% max overload, 20% mean overload, 15% slices.",
+    "in-zone": "The share of all requests that stay in the zone where they start, in percent.",
+    "max overload": "100 less the overload of the busiest endpoint in percent. 100: none has more than a fair load. "
+    "50: one has half as much again. Below 0: one has more than twice a fair load.",
+    "mean overload": "100 less what the loads of endpoints are away from a fair one on average, in percent.",
+    "overload": "The mean of those two.",
+    "slices": "As few EndpointSlices as would do, by those that there would be, in percent. With hints no more are "
+    "needed than without: 100.",
+}
+_WINS: Final = "Inputs for which no other algorithm here has as high a total."
+_TIES: Final = "Inputs for which it shares the highest total with others."
+_FELL_BACK: Final = "Inputs for which some zone reaches no endpoint of its groups, and uses all."
+_BOUND: Final = (
+    "What no algorithm can pass: as much in-zone traffic as there can be without overload, and not a slice too many."
+)
+_NO_WEIGHTS: Final = "The algorithm gives groups weights, which hints can't express."
+_DIFFERENCES: Final = (
+    "How much more the algorithm of the row scores in total than that of the column, on the same inputs. Below it the "
+    "interval that holds it with 95% confidence, if the inputs are a sample of many more. Blue: the row is ahead. "
+    "Orange: the column is."
+)
+_JOINTS: Final = (
+    "Each square holds the inputs for which the two algorithms have these totals. Above the red line the algorithm "
+    "whose name stands at the left is ahead, below it the one whose name stands underneath."
+)
+_SPREADS: Final = (
+    "The higher the hill, the more inputs have that total; all hills are as high, however wide. The bar underneath "
+    "holds 90% of the inputs, the dot on it is the median."
+)
+CREDIT_NAMES: Final = ("total", "in-zone", "max overload", "mean overload", "overload", "slices")
+"""The proposal's columns, as it calls them."""
+_NOTHING: Final = "-"
 
 
 def simulation_page(simulation: Simulation, *, command: str = "") -> str:
-    """The page, whole. ``command`` is what made it, where it shall say so."""
-    found = tuple(sections(simulation))
+    """The page, whole. ``command`` is what made it, where it is known."""
+    found = tuple(_sections(simulation))
     title = f"Simulation: {simulation.dataset}"
     links = (tag("a", each.title, href=f"#{each.key}") for each in found)
     return page(
@@ -18,7 +67,7 @@ def simulation_page(simulation: Simulation, *, command: str = "") -> str:
         tag("h1", "Simulation: ", name(simulation.dataset)),
         *_partial(simulation),
         _facts(simulation, command),
-        *_in_short(simulation),
+        *_highlights(simulation),
         tag("nav", *links, aria_label="Contents") if found else tag("p", "No input was scored."),
         *(tag("section", tag("h2", each.title), *each.content, id=each.key) for each in found),
         tag(
@@ -57,28 +106,349 @@ def _facts(simulation: Simulation, command: str) -> Markup:
     if command:
         words = (tag("span", each) for each in command.split(" "))
         facts.append(("command", tag("code", joined(words, between=" "))))
-    return tag("dl", *(tag("div", tag("dt", what), tag("dd", said)) for what, said in facts), class_="facts")
+    return tag("dl", *(tag("div", tag("dt", what), tag("dd", value)) for what, value in facts), class_="facts")
 
 
-def _in_short(simulation: Simulation) -> Iterator[Markup]:
-    """Who is best, before anybody has to read a table."""
+def _highlights(simulation: Simulation) -> Iterator[Markup]:
+    """The best algorithm of each encoding, in a sentence before the tables."""
     lines = []
-    for encoding in encodings_of(simulation):
-        means = within(simulation.means, encoding)
-        best = best_of(means)
+    for encoding in _encodings(simulation):
+        means = _with_encoding(simulation.means, encoding)
+        best = find_best(means)
         if best is None or best.credits is None:
             continue
         bounds = [each.credits["total"] for each in means if each.algorithm == BOUND and each.credits is not None]
-        limit = f"; the bound is {number(bounds[0])}" if bounds else ""
+        limit = f"; the bound is {_format_number(bounds[0])}" if bounds else ""
         reached = (best.wins + best.ties) / max(simulation.rows, 1)
         lines.append(
             tag(
                 "li",
-                f"{encoding_name(encoding)}: ",
+                f"{_encoding_name(encoding)}: ",
                 tag("strong", name(best.algorithm)),
-                f" has the best mean total, {number(best.credits['total'])}{limit}. "
+                f" has the best mean total, {_format_number(best.credits['total'])}{limit}. "
                 f"For {reached:.1%} of the inputs no other has a higher one.",
             )
         )
     if lines:
         yield tag("ul", *lines, class_="short")
+
+
+# --- sections ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PageSection:
+    """A section; links lead to its ``key``."""
+
+    key: str
+    title: str
+    content: tuple[Content, ...]
+
+
+class _Encoded(Protocol):
+    @property
+    def encoding(self) -> str: ...
+
+
+_Value = TypeVar("_Value", bound=_Encoded)
+
+
+def _encodings(simulation: Simulation) -> tuple[str, ...]:
+    """In their usual order."""
+    found = dict.fromkeys(each.encoding for each in simulation.means)
+    return tuple(sorted(found, key=lambda each: ENCODINGS.index(each) if each in ENCODINGS else len(ENCODINGS)))
+
+
+def _encoding_name(encoding: str) -> str:
+    return _NAMES.get(encoding, encoding)
+
+
+def _with_encoding(values: Sequence[_Value], encoding: str) -> tuple[_Value, ...]:
+    return tuple(each for each in values if each.encoding == encoding)
+
+
+def _sections(simulation: Simulation) -> Iterator[PageSection]:
+    """The sections that have content, in the order of the questions they answer."""
+    if not simulation.means:
+        return
+
+    def scores(means: Sequence[Means], *, label: str) -> Markup:
+        return _means_table(means, rows=simulation.rows, label=label)
+
+    yield _tables("Scores", "Means of credits over all inputs, of 100: more is better.",
+                  simulation, simulation.means, scores, _legend(simulation.means))  # fmt: skip
+    yield from _by_size(simulation)
+    if simulation.plots.spreads:
+        yield PageSection("spreads", "Distribution", (tag("p", _SPREADS), _figures(simulation, "spreads")))
+    if simulation.differences:
+        yield _tables("Differences", _DIFFERENCES, simulation, simulation.differences, _differences_table)
+    if simulation.plots.joints:
+        yield _pairs(simulation)
+    if simulation.quantiles:
+        lead = "What a share of the inputs does not reach, for each credit on its own. Means hide this."
+        yield _tables("Quantiles", lead, simulation, simulation.quantiles, _quantiles_table)
+    if simulation.worst:
+        lead = "The lowest totals of each algorithm, and for which nodes and endpoints in each zone."
+        yield _tables("Worst inputs", lead, simulation, simulation.worst, _worst_table)
+
+
+def _tables(
+    title: str,
+    lead: str,
+    simulation: Simulation,
+    values: Sequence[_Value],
+    made: Callable[..., Markup],
+    *more: Markup,
+) -> PageSection:
+    """A table for each encoding."""
+    content: list[Content] = [tag("p", lead)]
+    for encoding in _encodings(simulation):
+        mine = _with_encoding(values, encoding)
+        if mine:
+            label = f"{title}, {_encoding_name(encoding)}"
+            content += [_heading(simulation, encoding), made(mine, label=label)]
+    return PageSection(title.lower().replace(" ", "-"), title, (*content, *more))
+
+
+def _heading(simulation: Simulation, encoding: str) -> Markup:
+    return tag("h3", _encoding_name(encoding)) if len(_encodings(simulation)) > 1 else Markup("")
+
+
+def _legend(means: Sequence[Means]) -> Markup:
+    words = dict(_COLUMNS)
+    if find_best(means):
+        words |= {"wins": _WINS, "ties": _TIES}
+    if any(each.fell_back for each in means):
+        words["fell back"] = _FELL_BACK
+    if any(each.algorithm == BOUND for each in means):
+        words[BOUND] = _BOUND
+    if any(each.credits is None for each in means):
+        words["-"] = _NO_WEIGHTS
+    if len({each.encoding for each in means}) > 1:
+        words["slice groups"] = "Each group of endpoints has EndpointSlices of its own, which its zones use."
+        words["hints"] = "All endpoints stay in common EndpointSlices; hints say which zone uses which."
+    items = (each for word, meaning in words.items() for each in (tag("dt", word), tag("dd", meaning)))
+    return tag("dl", *items, class_="legend")
+
+
+def _by_size(simulation: Simulation) -> Iterator[PageSection]:
+    """Curves are by the number of endpoints; bands are too, or by zones."""
+    by_zones = simulation.by == "zones"
+    curves = (_figures(simulation, "curves"),) if simulation.plots.curves else ()
+    bands = tuple(_bands(simulation, "zones" if by_zones else "endpoints")) if simulation.bands else ()
+    lead = tag("p", "Mean totals: what is best for large Services need not be for small ones.")
+    if by_zones:
+        yield PageSection("zones", "By number of zones", bands)
+        bands = ()
+    if curves or bands:
+        yield PageSection("endpoints", "By number of endpoints", (lead, *curves, *bands))
+
+
+def _bands(simulation: Simulation, what: str) -> Iterator[Content]:
+    full = []
+    for encoding in _encodings(simulation):
+        bands = [(band, _with_encoding(band.means, encoding)) for band in simulation.bands]
+        heading = _heading(simulation, encoding)
+        yield heading
+        yield _bands_table(bands, label=f"Totals by {what}, {_encoding_name(encoding)}")
+        full += [heading, _full_bands_table(bands, label=f"All credits by {what}, {_encoding_name(encoding)}")]
+    yield tag("details", tag("summary", "All credits of each band"), *full)
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def _figures(simulation: Simulation, what: str) -> Markup:
+    """A picture for each encoding, side by side where there is room."""
+    # Imported late, so that a page without pictures needs no matplotlib.
+    from zoneward.report.plots import curve_plot, spread_plot
+
+    order = tuple(dict.fromkeys(each.algorithm for each in simulation.means if each.algorithm != BOUND))
+    figures = []
+    for encoding in _encodings(simulation):
+        look: dict[str, Any] = {"order": order, "key": f"{what}-{encoding}"}
+        if what == "curves":
+            curves = simulation.plots.curves
+            svg = curve_plot(_with_encoding(curves, encoding), among=curves, **look)
+        else:
+            spreads = simulation.plots.spreads
+            svg = spread_plot(_with_encoding(spreads, encoding), among=spreads, **look)
+        figures.append(tag("figure", _heading(simulation, encoding), Markup(svg)))
+    return tag("div", *figures, class_="plots")
+
+
+def _pairs(simulation: Simulation) -> PageSection:
+    from zoneward.report.plots import against, count_key, joint_plot, pairs_to_show
+
+    content: list[Content] = [tag("p", _JOINTS)]
+    for encoding in _encodings(simulation):
+        joints = _with_encoding(simulation.plots.joints, encoding)
+        totals = {
+            each.algorithm: each.credits["total"] for each in _with_encoding(simulation.means, encoding) if each.credits
+        }
+        shown = pairs_to_show(joints, totals)
+        if not shown:
+            continue
+        most = max((rows for each in shown for _, _, rows in each.cells), default=1)
+        figures = [
+            tag(
+                "figure",
+                Markup(joint_plot(each, most=most, key=f"pair-{encoding}-{number}")),
+                tag(
+                    "figcaption",
+                    tag("strong", name(each.algorithm)),
+                    " against ",
+                    tag("strong", name(each.other)),
+                    f". {against(each)}.",
+                ),
+            )
+            for number, each in enumerate(shown)
+        ]
+        content.append(_heading(simulation, encoding))
+        if len(shown) < len(joints):
+            content.append(tag("p", f"{len(shown)} of {len(joints)} pairs: ", name(shown[0].algorithm), " and others."))
+        content.append(tag("figure", Markup(count_key(most, key=f"key-{encoding}")), class_="key"))
+        content.append(tag("div", *figures, class_="pairs"))
+    return PageSection("pairs", "Algorithm against algorithm", tuple(content))
+
+
+# --- tables, one for each thing that was asked for, in one encoding ---------------------------------------------------
+
+
+def _format_number(value: float, digits: int = 2) -> str:
+    """With thousands set apart; never a zero with a sign."""
+    return f"{round(value, digits) + 0.0:,.{digits}f}"
+
+
+def _means_table(means: Sequence[Means], *, rows: int, label: str) -> Markup:
+    """The proposal's table, and how often each algorithm is ahead."""
+    best = find_best(means)
+    fell_back = any(each.fell_back for each in means)
+    counted = (("wins", "ties") if best else ()) + (("fell back",) if fell_back else ())
+    body = []
+    for each in means:
+        cells = _credits(each, bold=each is best)
+        for column in counted:
+            count = {"wins": each.wins, "ties": each.ties, "fell back": each.fell_back}[column]
+            if each.algorithm == BOUND:
+                cells += [tag("td"), tag("td", class_="share")]
+            elif each.credits is None:
+                cells += [tag("td", _NOTHING), tag("td", class_="share")]
+            else:
+                share = (tag("small", f"{count / max(rows, 1):.1%}"),) if count else ()
+                cells += [tag("td", f"{count:,}"), tag("td", *share, class_="share")]
+        body.append(_row(each, cells))
+    shares = (each for column in counted for each in (column, ""))
+    return table(("algorithm", *CREDIT_NAMES, *shares), [body], label=label)
+
+
+def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], *, label: str) -> Markup:
+    """Totals by band, a column for each band."""
+    best = [find_best(means) for _, means in bands]
+    by_algorithm: dict[str, dict[int, Means]] = {}
+    for column, (_, means) in enumerate(bands):
+        for each in means:
+            by_algorithm.setdefault(each.algorithm, {})[column] = each
+    body = []
+    for found in by_algorithm.values():
+        cells = [
+            _total(found[column], bold=found[column] is best[column]) if column in found else tag("td", _NOTHING)
+            for column in range(len(bands))
+        ]
+        body.append(_row(next(iter(found.values())), cells))
+    head = [
+        tag("span", band.name, tag("small", f"{band.rows:,} {_inputs(band.rows)}"), class_="whole") for band, _ in bands
+    ]
+    return table(("algorithm", *head), [body], label=label)
+
+
+def _full_bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], *, label: str) -> Markup:
+    """All credits by band."""
+    bodies = []
+    for band, means in bands:
+        best = find_best(means)
+        title = tag("tr", tag("th", f"{band.name}: {band.rows:,} {_inputs(band.rows)}", colspan="7", scope="rowgroup"))
+        bodies.append([title, *(_row(each, _credits(each, bold=each is best)) for each in means)])
+    return table(("algorithm", *CREDIT_NAMES), bodies, label=label)
+
+
+def _differences_table(differences: Sequence[Difference], *, label: str) -> Markup:
+    """Row minus column for all pairs, both ways round."""
+    names = list(dict.fromkeys(each for pair in differences for each in (pair.algorithm, pair.other)))
+    by_pair = {}
+    for each in differences:
+        by_pair[each.algorithm, each.other] = (each.mean, each.low, each.high)
+        by_pair[each.other, each.algorithm] = (-each.mean, -each.high, -each.low)
+    body = []
+    for one in names:
+        cells = [
+            _difference(*by_pair[one, other]) if (one, other) in by_pair else tag("td", "\u00b7", class_="self")
+            for other in names
+        ]
+        body.append(tag("tr", tag("th", name(one), scope="row"), *cells))
+    return table(("row - column", *map(name, names)), [body], label=label, class_="tight")
+
+
+def _difference(mean: float, low: float, high: float) -> Markup:
+    shade = {"class_": "more"} if low > 0 else {"class_": "less"} if high < 0 else {}
+    return tag("td", _signed(mean), tag("small", f"{_signed(low)} to {_signed(high)}"), **shade)
+
+
+def _signed(value: float) -> str:
+    value = round(value, 3)
+    return f"{value:+,.3f}" if value else "0.000"
+
+
+def _quantiles_table(quantiles: Sequence[Quantiles], *, label: str) -> Markup:
+    """For each share all algorithms, so that they are compared where it matters."""
+    bodies = []
+    for share in sorted({share for each in quantiles for share in each.by_share}):
+        found = [(each, each.by_share[share]) for each in quantiles if share in each.by_share]
+        most = max(values["total"] for _, values in found)
+        heading = f"{share * 100:g}% of the inputs have at most"
+        body = [tag("tr", tag("th", heading, colspan="7", scope="rowgroup"))]
+        for each, values in found:
+            cells = [
+                tag("td", tag("strong", _format_number(values[credit])))
+                if credit == "total" and values[credit] == most and len(found) > 1
+                else tag("td", _format_number(values[credit]))
+                for credit in CREDITS
+            ]
+            body.append(tag("tr", tag("th", name(each.algorithm), scope="row"), *cells))
+        bodies.append(body)
+    return table(("algorithm", *CREDIT_NAMES), bodies, label=label)
+
+
+def _worst_table(worst: Sequence[WorstRow], *, label: str) -> Markup:
+    """The lowest rows of each algorithm."""
+    bodies = []
+    for algorithm, rows in groupby(worst, key=lambda each: each.algorithm):
+        body = [tag("tr", tag("th", name(algorithm), colspan="4", scope="rowgroup"))]
+        for each in rows:
+            nodes, endpoints = (" ".join(map(str, counts)) for counts in (each.nodes, each.endpoints))
+            # Where inputs have no names of their own, they are called by their numbers.
+            place = () if each.name == str(each.row + 1) else (tag("small", f"no. {each.row + 1:,}"),)
+            cells = (tag("td", _format_number(each.total)), tag("td", nodes), tag("td", endpoints))
+            body.append(tag("tr", tag("th", name(each.name), *place, scope="row"), *cells))
+        bodies.append(body)
+    return table(("input", "total", "nodes", "endpoints"), bodies, label=label, class_="inputs")
+
+
+def _row(means: Means, cells: Sequence[Markup]) -> Markup:
+    bound = {"class_": "bound"} if means.algorithm == BOUND else {}
+    return tag("tr", tag("th", name(means.algorithm), scope="row"), *cells, **bound)
+
+
+def _credits(means: Means, *, bold: bool) -> list[Markup]:
+    if means.credits is None:
+        return [tag("td", _NOTHING) for _ in CREDITS]
+    return [_total(means, bold=bold), *(tag("td", _format_number(means.credits[credit])) for credit in CREDITS[1:])]
+
+
+def _total(means: Means, *, bold: bool) -> Markup:
+    content: Content = _NOTHING if means.credits is None else _format_number(means.credits["total"])
+    return tag("td", tag("strong", content) if bold else content)
+
+
+def _inputs(rows: int) -> str:
+    return "input" if rows == 1 else "inputs"

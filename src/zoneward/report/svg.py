@@ -1,4 +1,8 @@
-"""A matplotlib figure as SVG that can stand inside a page, beside others, and is the same every time."""
+"""A matplotlib figure as SVG that can stand inside a page, beside others, and is the same every time.
+
+matplotlib writes files that stand alone: with ids that are the same in every figure, a style for the whole page and
+digits that nobody sees. An optimizer of SVG files would be a dependency for sixty lines.
+"""
 
 import re
 import warnings
@@ -55,7 +59,7 @@ def embedded(figure: Figure, *, key: str, title: str, description: str) -> str:
     figure.savefig(text, format="svg", metadata={"Date": None})
     root = ElementTree.fromstring(text.getvalue())
     used = _references(root)
-    drawn = _plain(root, key, used)
+    drawn = _simplify(root, key, used)
     drawn.attrib = {
         "xmlns": _NAMESPACE,
         "viewBox": root.attrib["viewBox"],
@@ -63,9 +67,9 @@ def embedded(figure: Figure, *, key: str, title: str, description: str) -> str:
         "aria-labelledby": f"{key}-title {key}-description",
         "stroke-linejoin": "round",
     }
-    for number, (name, said) in enumerate((("title", title), ("desc", description))):
+    for number, (name, content) in enumerate((("title", title), ("desc", description))):
         element = ElementTree.Element(name, {"id": f"{key}-{'title' if name == 'title' else 'description'}"})
-        element.text = said
+        element.text = content
         drawn.insert(number, element)
     return ElementTree.tostring(drawn, encoding="unicode")
 
@@ -81,12 +85,12 @@ def _references(root: ElementTree.Element) -> frozenset[str]:
     return frozenset(found)
 
 
-def _plain(element: ElementTree.Element, key: str, used: frozenset[str]) -> ElementTree.Element:
+def _simplify(element: ElementTree.Element, key: str, used: frozenset[str]) -> ElementTree.Element:
     """A copy without namespaces, metadata, styles for the whole page and needless digits."""
-    drawn = ElementTree.Element(_local(element.tag))
+    drawn = ElementTree.Element(_local_name(element.tag))
     drawn.text = element.text if drawn.tag in ("text", "tspan") else None
     for name, value in element.attrib.items():
-        name = _local(name)
+        name = _local_name(name)
         if name == "id":
             if value not in used:
                 continue
@@ -94,19 +98,19 @@ def _plain(element: ElementTree.Element, key: str, used: frozenset[str]) -> Elem
         elif name == "href" and value.startswith("#"):
             value = f"#{key}-{value[1:]}"
         elif name in ("d", "x", "y"):
-            value = re.sub(r"\s*([A-Za-z])\s*", r"\1", _NUMBER.sub(_rounded, value)).replace("\n", " ").strip()
+            value = re.sub(r"\s*([A-Za-z])\s*", r"\1", _NUMBER.sub(_round_number, value)).replace("\n", " ").strip()
         drawn.set(name, _REFERENCE.sub(lambda found: f"url(#{key}-{found[1]})", value))
     for child in element:
-        if _local(child.tag) in _KEPT:
-            inner = _plain(child, key, used)
+        if _local_name(child.tag) in _KEPT:
+            inner = _simplify(child, key, used)
             if len(inner) or inner.tag not in ("g", "defs"):
                 drawn.append(inner)
     return drawn
 
 
-def _local(name: str) -> str:
+def _local_name(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _rounded(found: re.Match[str]) -> str:
+def _round_number(found: re.Match[str]) -> str:
     return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")

@@ -1,18 +1,15 @@
 """A decision in the making: what is known about one Service in one address family, and the rules asked so far."""
 
-from fractions import Fraction
-
 from zoneward.kube.objects import Service
-from zoneward.routing import upstream
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.demand import Demand
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.crowd import Crowd
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.approach import asked_for
-from zoneward.routing.rules import Rules, counted, listed
+from zoneward.routing.request.approach import requested_approach
+from zoneward.routing.rules import Reason, RuleLog, counted
+from zoneward.routing.upstream_ranges import ZoneRange
 
 
 class Case:
@@ -29,16 +26,16 @@ class Case:
         self.demand = demand
         self.in_force = in_force
         self.configuration = configuration
-        self.rules = Rules()
-        self.asked = asked_for(service, configuration, self.rules)
+        self.rules = RuleLog()
+        self.asked = requested_approach(service, configuration, self.rules)
         self.hints = self.asked.hints or configuration.hints
 
-    # --- rules that several approaches ask ------------------------------------------------------------------------
+    # --- rules that several approaches ask ---------------------------------------------------------------------------
 
     def external_policy_refusal(self) -> Decision | None:
         """Endpoints may not serve other zones where traffic from outside stays on their node."""
         policy = self.service.spec.external_traffic_policy or "Cluster"
-        if self.rules.ask("external-traffic-policy", policy != "Local", f"externalTrafficPolicy is {policy}"):
+        if self.rules.record("external-traffic-policy", policy != "Local", f"externalTrafficPolicy is {policy}"):
             return None
         return self.inactive(
             Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL,
@@ -47,20 +44,20 @@ class Case:
 
     def ready_nodes_refusal(self) -> Decision | None:
         number = len(self.demand.nodes)
-        if self.rules.ask("ready-nodes", bool(number), counted(number, "ready node")):
+        if self.rules.record("ready-nodes", bool(number), counted(number, "ready node")):
             return None
         return self.inactive(Reason.NO_READY_NODES, "no node is ready")
 
     def ready_endpoints_refusal(self) -> Decision | None:
         number = self.number
         detail = f"{counted(number, 'endpoint')} ready of {self.crowd.size}"
-        if self.rules.ask("ready-endpoints", bool(number), detail):
+        if self.rules.record("ready-endpoints", bool(number), detail):
             return None
         return self.inactive(Reason.NO_READY_ENDPOINTS, "no endpoint is ready")
 
     def one_zone_refusal(self, demand: Demand) -> Decision | None:
         zones = len(demand.zones)
-        if self.rules.ask("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
+        if self.rules.record("two-zones", zones >= 2, f"nodes ready in {counted(zones, 'zone')}"):
             return None
         return self.inactive(Reason.ONE_ZONE, f"nodes are only ready in {counted(zones, 'zone')}")
 
@@ -79,7 +76,7 @@ class Case:
         assignment: Assignment | None = None,
         allocation: Allocation | None = None,
         moved: int = 0,
-        ranges: dict[str, upstream.ZoneRange] | None = None,
+        ranges: dict[str, ZoneRange] | None = None,
     ) -> Decision:
         asked = self.asked
         assignment = Assignment(self.crowd) if assignment is None else assignment
@@ -103,13 +100,3 @@ class Case:
             has_endpoints=self.crowd.size > 0,
             assignment=assignment,
         )
-
-
-def percent(share: Fraction) -> str:
-    return f"{float(share * 100):.3g} %"
-
-
-def lacking(names: tuple[str, ...], noun: str, what: str, *, number: int | None = None) -> str:
-    """``2 nodes without zone label (n1, n2)``, or nothing. ``number``: of all, where ``names`` are only the first."""
-    number = len(names) if number is None else number
-    return f"{counted(number, noun)} without {what} ({listed(names, number=number)})" if names else ""

@@ -1,16 +1,33 @@
 """The one way to a decision: what is asked for, then the approach's own rules."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from zoneward.kube.objects import Endpoint, Service
-from zoneward.routing import hinting, subsetting
+from zoneward.kube.objects import Endpoint, Identity, Service
+from zoneward.routing import hints_decision, subsetting_decision
 from zoneward.routing.case import Case
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand
-from zoneward.routing.hysteresis import Previous
+from zoneward.routing.demand import Demand
 from zoneward.routing.placement.crowd import Crowd, crowd_of
-from zoneward.routing.reasons import Reason
+from zoneward.routing.placement.groups import Group
+from zoneward.routing.rules import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousDecision:
+    """The decision that the existing slices hold.
+
+    ``in_force`` is the approach and heuristic they were written for (``Hints/ProportionalZoneCPU``), or None where they
+    were written for none, or by somebody else. ``placement`` is the group that each endpoint was in, by hints or by
+    the labels of its slice; whoever wrote them, it keeps endpoints where they are.
+    """
+
+    in_force: str | None = None
+    placement: Mapping[Identity, Group] = field(default_factory=dict)
+
+
+NO_PREVIOUS_DECISION = PreviousDecision()
 
 
 def decide(
@@ -18,7 +35,7 @@ def decide(
     endpoints: Sequence[Endpoint],
     *,
     demand: Demand,
-    previous: Previous,
+    previous: PreviousDecision,
     configuration: Configuration,
 ) -> Decision:
     """Decide for a list of endpoints of one Service in one address family.
@@ -44,7 +61,11 @@ def decide_for(
             return case.inactive(Reason.NOT_ASKED_FOR, "nothing is asked for: all endpoints serve all zones")
         return case.inactive(refusal, case.asked.refusal_detail)
     if heuristic.subsets:
-        return subsetting.balanced(case, heuristic) if heuristic.balances else subsetting.required(case, heuristic)
+        if heuristic.balances:
+            return subsetting_decision.decide_balanced(case, heuristic)
+        return subsetting_decision.decide_require_zone(case, heuristic)
     if heuristic.balances:
-        return hinting.as_upstream(case) if configuration.upstream else hinting.balanced(case, heuristic)
-    return hinting.own_zone(case, heuristic)
+        if configuration.upstream:
+            return hints_decision.decide_as_upstream(case)
+        return hints_decision.decide_balanced(case, heuristic)
+    return hints_decision.decide_own_zone(case, heuristic)

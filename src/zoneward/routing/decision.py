@@ -3,15 +3,14 @@
 from dataclasses import dataclass, field
 
 from zoneward.kube.objects import Hints
-from zoneward.routing import upstream
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.late import Late
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.groups import Group
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.rules import Rule
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason, Rule
+from zoneward.routing.upstream_ranges import ZoneRange
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,7 @@ class Decision:
     accepted: bool | None = None
     accepted_reason: Reason = Reason.ACCEPTED
     accepted_message: str = ""
-    ranges: dict[str, upstream.ZoneRange] | None = None
+    ranges: dict[str, ZoneRange] | None = None
     has_endpoints: bool = True
     hints_settings: HintsSettings | None = None
     assignment: Assignment | None = field(default=None, compare=False, repr=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from zoneward.kube.objects import EndpointSlice, Pod, Service
 from zoneward.routing import score
 from zoneward.routing.decision import Decision
-from zoneward.routing.request.approach import NO_APPROACH, WHAT_IF_VALUES, as_if_asked
-from zoneward.routing.selection.traffic import Traffic
+from zoneward.routing.request.what_if import NO_APPROACH, WHAT_IF_VALUES, as_if_requested
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan, Surroundings, plan_service
 from zoneward.slices.ports import PortKey, port_key
 
@@ -25,7 +25,7 @@ class Candidate:
 
     approach: str
     decision: Decision
-    traffic: Traffic | None
+    traffic: ExpectedTraffic | None
     slices: int
     created: int
     updated: int
@@ -79,7 +79,7 @@ def compare_service(
         return {family.address_type: _candidate(approach, family, most) for family in plan.families}
 
     today = candidates(service, "")
-    found = [candidates(as_if_asked(service, approach), approach) for approach in approaches]
+    found = [candidates(as_if_requested(service, approach), approach) for approach in approaches]
     return tuple(
         Comparison(service, address_type, candidate, tuple(each[address_type] for each in found))
         for address_type, candidate in today.items()

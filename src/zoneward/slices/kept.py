@@ -11,8 +11,8 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 
 from zoneward.kube.adoption import selector_of
 from zoneward.kube.objects import EndpointSlice, Pod, Service
-from zoneward.routing.conditions import conditions_of
-from zoneward.routing.events import events_of, upstream_events_of
+from zoneward.routing.service_conditions import conditions_of
+from zoneward.routing.service_events import events_of, upstream_events_of
 from zoneward.slices.endpoints import IPV4, IPV6, Recipe, address_types
 from zoneward.slices.kept_family import KeptFamily
 from zoneward.slices.kept_slices import KeptSlices, in_order
@@ -156,7 +156,7 @@ class KeptService:
         decisions = {plan.address_type: plan.decision for plan in plans}
         told = (service.status.conditions or ()) if service.status else ()
         if surroundings.configuration.upstream:
-            events = upstream_events_of(decisions, told=told)
+            events = upstream_events_of(decisions, conditions=told)
         else:
             said = {each: agreed(self._books[each].said) if each in self._books else None for each in (IPV4, IPV6)}
             events = events_of(service, decisions, in_force=said)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, OwnerReference, Service, identity
 from zoneward.routing.placement.groups import Group
-from zoneward.routing.selection.slice_groups import group_of_slice, zones_annotation
+from zoneward.routing.selection.group_labels import group_of_slice, zones_annotation
 from zoneward.slices.endpoints import PortGroup, without_hints
 from zoneward.slices.labels import need_update
 from zoneward.slices.naming import slice_name

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from zoneward.kube.objects import Condition, EndpointSlice, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand
-from zoneward.routing.events import Event
+from zoneward.routing.demand import Demand
 from zoneward.routing.late import Late
-from zoneward.routing.outcome import speaker
-from zoneward.routing.selection.selection import ZONEWARD, Consumer
-from zoneward.routing.selection.traffic import Traffic
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.service_conditions import worst_family
+from zoneward.routing.service_events import ServiceEvent
 from zoneward.slices.packing import SliceChanges
 
 
@@ -45,7 +45,7 @@ class FamilyPlan:
     changes: SliceChanges
     replaced: tuple[EndpointSlice, ...]
     others: tuple[EndpointSlice, ...]
-    traffic: Late[Traffic | None] = Late()  # noqa: RUF009 -- a descriptor
+    traffic: Late[ExpectedTraffic | None] = Late()  # noqa: RUF009 -- a descriptor
 
     @property
     def void_hints(self) -> str | None:
@@ -70,11 +70,11 @@ class ServicePlan:
     service: Service
     families: tuple[FamilyPlan, ...]
     conditions: tuple[Condition, ...]
-    events: tuple[Event, ...]
+    events: tuple[ServiceEvent, ...]
     surplus: tuple[EndpointSlice, ...] = ()
 
     @property
-    def speaker(self) -> str | None:
+    def worst_family(self) -> str | None:
         """The address type whose decision speaks for the Service."""
-        spoken = speaker({family.address_type: family.decision for family in self.families})
+        spoken = worst_family({family.address_type: family.decision for family in self.families})
         return spoken[0] if spoken else None

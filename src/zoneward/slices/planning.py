@@ -10,17 +10,16 @@ from zoneward.routing.decision import Decision
 from zoneward.routing.late import altered
 from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.rules import Rule, listed
-from zoneward.routing.selection.selection import (
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason, Rule, listed
+from zoneward.routing.selection.endpoint_selection import (
     endpoints_of_all_ports,
-    hints_heeded,
+    honored_hints,
     is_proxied,
     policies_of,
     slice_groups,
 )
-from zoneward.routing.selection.traffic import Traffic, predict
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, predict_traffic
 from zoneward.slices import upstream
 from zoneward.slices.endpoints import address_types
 from zoneward.slices.kept_family import KeptFamily
@@ -146,16 +145,16 @@ def replaced_and_others(
     return ((), (*others, *replaced)) if service.metadata.deletion_timestamp is not None else (replaced, others)
 
 
-def _traffic(service: Service, slices: Sequence[EndpointSlice], surroundings: Surroundings) -> Traffic | None:
+def _traffic(service: Service, slices: Sequence[EndpointSlice], surroundings: Surroundings) -> ExpectedTraffic | None:
     """What selection will do. None for Services that proxies leave alone (headless) and where no demand is known."""
     if not is_proxied(service):
         return None
     gates = surroundings.configuration.gates
-    return predict(
+    return predict_traffic(
         endpoints_of_all_ports(slices),
         demand=surroundings.demand,
         policies=policies_of(service, gates),
-        heeded=hints_heeded(service, surroundings.consumer, gates),
+        honored=honored_hints(service, surroundings.consumer, gates),
         groups=slice_groups(slices, surroundings.consumer, gates),
     )
 

@@ -5,8 +5,8 @@ from collections.abc import Collection
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointSlice, Hints
 from zoneward.routing.placement.groups import EVERY_ZONE, Group, own_group
-from zoneward.routing.selection.slice_groups import group_of_slice
-from zoneward.routing.subsetting import BALANCED
+from zoneward.routing.selection.group_labels import group_of_slice
+from zoneward.routing.subsetting_decision import BALANCED_GROUPS
 
 
 class KnownGroups:
@@ -23,7 +23,7 @@ class KnownGroups:
         group = group_of_slice(each)
         if group is not None:
             return self._labelled.setdefault(group, group)
-        if said_of(each) not in BALANCED or any(endpoint.hints is not None for endpoint in each.endpoints or ()):
+        if said_of(each) not in BALANCED_GROUPS or any(endpoint.hints is not None for endpoint in each.endpoints or ()):
             return None
         return EVERY_ZONE
 

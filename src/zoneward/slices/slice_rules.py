@@ -6,7 +6,7 @@ from heapq import nsmallest
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointPort, EndpointSlice, Service, is_ready
 from zoneward.routing.rules import Rule, counted, listed
-from zoneward.routing.selection.selection import is_proxied
+from zoneward.routing.selection.endpoint_selection import is_proxied
 from zoneward.slices.packing import SliceChanges
 
 

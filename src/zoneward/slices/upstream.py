@@ -10,10 +10,10 @@ from dataclasses import replace as with_fields
 from msgspec.structs import replace
 
 from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints
-from zoneward.routing.algorithms.registry import HEURISTICS
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.decision import Decision
-from zoneward.routing.request.asked import Approach
-from zoneward.routing.upstream import ZoneRange
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.upstream_ranges import ZoneRange
 from zoneward.slices.packing import Packed
 
 HintsOf = Callable[[Endpoint], Hints | None]

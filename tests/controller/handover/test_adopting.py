@@ -13,9 +13,9 @@ from zoneward.controller.handover.adopting import Adopting
 from zoneward.kube import names
 from zoneward.kube.adoption import MARKS, SELECTOR_ANNOTATION, SKIP_MIRROR_LABEL
 from zoneward.kube.input_error import InputError
-from zoneward.sandbox.server.in_process import InProcess
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.resource_registry import LocalClient
 
 WRITES = {"adopt": 4, "release": 3}
 """Label, selector, our slice, theirs; and selector, ours, marks."""
@@ -185,7 +185,7 @@ def test_without_a_built_in_controller_ours_stay() -> None:
 def test_a_service_that_is_not_there_is_told(name: str) -> None:
     async def work(shop: Shop) -> None:
         shop.steady.clear()
-        InProcess(shop.registry).delete(shop.registry.kinds["services"], *KEY)
+        LocalClient(shop.registry).delete(shop.registry.kinds["services"], *KEY)
         with pytest.raises(
             InputError, match=r'^Service default/cart: expected a Service, found none: .*"cart" not found$'
         ):
@@ -243,7 +243,7 @@ def test_a_name_that_another_services_slice_has_is_passed_over() -> None:
         (family,) = adopting.plan(await adopting.look()).families
         (wanted,) = family.changes.create
         other = an_endpoint_slice(wanted.metadata.name, service="other", addresses=["10.9.9.9"])
-        InProcess(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other, manager="test")
+        LocalClient(shop.registry).create(shop.registry.kinds[KEPT], KEY[0], other)
         await adopting.adopt(legacy="keep")
         (written,) = shop.slices(names.MANAGER)
         assert written["metadata"]["name"] != wanted.metadata.name
@@ -264,7 +264,7 @@ def test_a_slice_of_theirs_is_deleted_only_once_it_has_not_changed_for_a_while()
                 shop.touch_slice(theirs["metadata"]["name"])
                 changed.append(now)
 
-        def note(kind: Kind, change: Change) -> None:
+        def note(kind: Kind, change: StoredChange) -> None:
             if kind.resource == KEPT and change.type == "DELETED":
                 gone.append(now)
 

@@ -38,7 +38,7 @@ from zoneward.kube.adoption import (
 )
 from zoneward.kube.objects import EndpointConditions, EndpointSlice, Node, ObjectMeta, Pod, Service, is_ready
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 
 SELECTOR = {"app": "cart"}
@@ -85,7 +85,7 @@ def a_service(
 
 def planned(pods: Sequence[Pod]) -> Callable[[There], ServicePlan]:
     surroundings = Surroundings(
-        demand=demand_of(NODES),
+        demand=compute_demand(NODES),
         node_zones={f"node-{zone}": zone for zone in ZONES},
         configuration=Configuration(),
     )

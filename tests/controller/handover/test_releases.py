@@ -16,7 +16,7 @@ from zoneward.kube import names
 from zoneward.kube.adoption import SELECTOR_ANNOTATION
 from zoneward.kube.input_error import InputError
 from zoneward.routing.configuration import Configuration
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.resource_registry import LocalClient
 
 LIMIT = 20.0
 
@@ -99,14 +99,14 @@ def test_four_at_a_time_and_the_next_when_one_has_ended() -> None:
     keys = [("default", f"waits-{number}") for number in range(AT_ONCE + 2)]
 
     async def work(site: Site) -> None:
-        store, kinds = InProcess(site.shop.registry), site.shop.registry.kinds
+        store, kinds = LocalClient(site.shop.registry), site.shop.registry.kinds
         for namespace, name in keys:
             service = {"metadata": {"name": name}, "spec": {"selector": LABELS, "ports": [{"port": 80}]}}
-            store.create(kinds["services"], namespace, service, manager="test")
+            store.create(kinds["services"], namespace, service)
             labels = {names.SERVICE_NAME_LABEL: name, names.MANAGED_BY_LABEL: names.MANAGER}
             ours = an_endpoint_slice(name, service=name, addresses=["10.0.0.1"])
             ours["metadata"]["labels"] = labels
-            store.create(kinds[KEPT], namespace, ours, manager="test")
+            store.create(kinds[KEPT], namespace, ours)
         begun: list[str] = []
         read = site.shop.link.get
 

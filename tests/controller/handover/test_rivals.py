@@ -30,7 +30,7 @@ from zoneward.kube.objects import (
     ServiceSpec,
 )
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 
 OTHER = ("default", "other")
@@ -215,7 +215,7 @@ def a_plan(*slices: EndpointSlice, pods: int) -> ServicePlan:
         metadata=ObjectMeta(name=KEY[1], namespace=KEY[0]),
         spec=ServiceSpec(selector={"a": "b"}, ports=(ServicePort(port=80),), ip_families=("IPv4",)),
     )
-    surroundings = Surroundings(demand=demand_of(()), node_zones={}, configuration=configuration)
+    surroundings = Surroundings(demand=compute_demand(()), node_zones={}, configuration=configuration)
     return plan_service(service, pods=msgspec.convert(found, list[LivePod]), slices=slices, surroundings=surroundings)
 
 

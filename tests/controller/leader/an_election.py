@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from zoneward.client.api_errors import Unreachable, api_error
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.election import Timing
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.refusals import Refusal
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 from zoneward.sandbox.server.schema import decode
+from zoneward.sandbox.server.status_errors import StatusError
 
 R = TypeVar("R")
 KEY = ("kube-system", "zoneward")
@@ -122,7 +122,7 @@ class Host:
         assert query
 
         def done(registry: Registry) -> dict[str, Any]:
-            kind, write = registry.kinds[LEASES], Write(manager="test")
+            kind, write = registry.kinds[LEASES], Write()
             lease, warnings = decode(json.loads(body), kind, validation="Strict")
             assert not warnings
             if method == "POST":
@@ -155,13 +155,13 @@ class Host:
         await self._awake.wait()
         if answer is None:
             raise Unreachable("the connection broke off")
-        if isinstance(answer, Refusal):
+        if isinstance(answer, StatusError):
             raise api_error(answer.code, json.dumps(answer.status()).encode(), path=path)
         return json.dumps(answer).encode()
 
     async def _arrive(
         self, done: Callable[[Registry], dict[str, Any]], network: Network, *, is_write: bool
-    ) -> "dict[str, Any] | Refusal | None":
+    ) -> "dict[str, Any] | StatusError | None":
         chance = self._place.chance
         drawn = [chance.random() for _ in range(5)]
         await asyncio.sleep(chance.uniform(0, network.delay))
@@ -170,15 +170,15 @@ class Host:
         if drawn[1] < network.lost_requests:
             return None
         if drawn[2] < network.server_errors / 2:
-            return Refusal(500, "InternalError", "before anything was done")
+            return StatusError(500, "InternalError", "before anything was done")
         if is_write and drawn[3] < network.conflicts:
-            return Refusal(409, "Conflict", "on purpose")
+            return StatusError(409, "Conflict", "on purpose")
         try:
             found = done(self._place.registry)
-        except Refusal as refusal:
+        except StatusError as refusal:
             return refusal
         if drawn[2] < network.server_errors:
-            return Refusal(504, "Timeout", "after all was done")
+            return StatusError(504, "Timeout", "after all was done")
         return None if is_write and drawn[4] < network.lost_answers else found
 
     async def _sleep(self, for_seconds: float) -> None:
@@ -196,7 +196,7 @@ class Place:
     chance: Random
     timing: Timing
     network: Network = Network()
-    registry: Registry = field(default_factory=lambda: begun(now=lambda: NOON))
+    registry: Registry = field(default_factory=lambda: new_registry(now=lambda: NOON))
     hosts: list[Host] = field(default_factory=list)
     writes: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
     arriving: "set[asyncio.Future[Any]]" = field(default_factory=set)
@@ -231,7 +231,7 @@ class Place:
         self._edit(lambda old: {**old, "spec": {**old["spec"], "holderIdentity": to}})
 
     def _edit(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        self.registry.update(self.registry.kinds[LEASES], *KEY, change, Write(manager="person"))
+        self.registry.update(self.registry.kinds[LEASES], *KEY, change, Write())
 
     async def until_somebody_leads(self, *, other_than: str = "", within: float) -> float:
         """How many seconds it took."""

@@ -18,9 +18,9 @@ from zoneward.client.writer import Withheld, Writer
 from zoneward.controller.leader.candidate import Candidate
 from zoneward.controller.leader.election import Timing
 from zoneward.kube.objects import EndpointSlice, ObjectMeta
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.faults import Faults, parse_fault
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.faults import FaultInjector, parse_fault
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 QUICK = Timing(lease_duration=1, renew_deadline=0.6, retry_period=0.15)
 SERVED = {
@@ -44,9 +44,9 @@ async def a_candidate(address: str, name: str) -> AsyncIterator[tuple[Candidate,
 
 async def succession(*faults: str) -> float:
     """Seconds from the death of a leader until another may write; never two may."""
-    found = Faults([parse_fault(each) for each in faults], seed=1) if faults else None
+    found = FaultInjector([parse_fault(each) for each in faults], seed=1) if faults else None
     async with (
-        Serving(begun(), faults=found) as server,
+        SandboxServer(new_registry(), faults=found) as server,
         a_candidate(server.address, "first") as (first, running),
         a_candidate(server.address, "second") as (second, other_running),
     ):
@@ -78,7 +78,7 @@ def test_on_a_real_server_well_slow_or_bad_another_follows_in_time() -> None:
 def test_a_writer_that_asks_a_candidate_writes_only_while_it_leads() -> None:
     async def run() -> None:
         async with (
-            Serving(begun()) as server,
+            SandboxServer(new_registry()) as server,
             Transport(Access(cluster=Cluster(server=server.address), user=User()), is_terminal=False) as transport,
             a_candidate(server.address, "first") as (candidate, running),
         ):
@@ -99,7 +99,7 @@ def test_a_writer_that_asks_a_candidate_writes_only_while_it_leads() -> None:
 
 def test_a_server_that_falls_silent_ends_leadership_at_the_deadline() -> None:
     async def run() -> None:
-        async with Serving(begun()) as server:
+        async with SandboxServer(new_registry()) as server:
             is_silent = asyncio.Event()
 
             async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,11 +9,10 @@ from typing import Any, Final
 from tests.contract.objects import SERVICE_NAME, ZONE, a_node, a_pod, a_service
 
 from zoneward.kube import names
-from zoneward.sandbox.server.garbage import Garbage
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.refusals import Refusal
-from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
 SLICES: Final = "endpointslices.discovery.k8s.io"
@@ -71,8 +70,8 @@ class Cluster:
 
     def __init__(self, registry: Registry, *, collects_garbage: bool) -> None:
         self.registry: Final = registry
-        self._store: Final = InProcess(registry)
-        self._garbage = Garbage(registry) if collects_garbage else None
+        self._store: Final = LocalClient(registry)
+        self._garbage = GarbageCollector(registry) if collects_garbage else None
         self._lives = 0
 
     # --- what is there ------------------------------------------------------------------------------------------------
@@ -239,7 +238,7 @@ class Cluster:
                 service["spec"] |= {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
             case 3:
                 service["spec"]["clusterIP"] = "None"
-        self._store.create(self.kind("services"), NAMESPACE, service, manager="test")
+        self._store.create(self.kind("services"), NAMESPACE, service)
 
     def ask(self, number: int, what: int) -> None:
         """Another approach."""
@@ -313,7 +312,7 @@ class Cluster:
                     "endpoints": endpoints,
                     "ports": [{"name": port, "port": number, "protocol": "TCP"} for port, number in ports],
                 }
-                self._store.create(self.kind(SLICES), NAMESPACE, slice_, manager="kube-controller-manager")
+                self._store.create(self.kind(SLICES), NAMESPACE, slice_)
 
     # --- slices, by somebody who should not ---------------------------------------------------------------------------
 
@@ -373,8 +372,8 @@ class Cluster:
         }
         copy = slice_ | {"metadata": about | {"name": name, "namespace": NAMESPACE, "labels": labels}}
         try:
-            self._store.create(self.kind(SLICES), NAMESPACE, copy, manager="somebody")
-        except Refusal as refusal:
+            self._store.create(self.kind(SLICES), NAMESPACE, copy)
+        except StatusError as refusal:
             if refusal.code != 409:
                 raise
 
@@ -393,7 +392,7 @@ class Cluster:
         if self.registry.find(resource, namespace, name) is None:
             return
         write = self._store.patch_status if of_status else self._store.update
-        write(self.kind(resource), namespace, name, change, manager="somebody")
+        write(self.kind(resource), namespace, name, change)
 
     def _delete(self, resource: str, name: str, *, grace: int | None = None) -> None:
         namespace = "" if resource == "nodes" else NAMESPACE

@@ -14,8 +14,8 @@ from tests.controller.model.network import Link, Sent
 
 from zoneward.client.resources import Key
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.routes import Route
-from zoneward.sandbox.server.store import Change, Record
+from zoneward.sandbox.server.object_store import Record, StoredChange
+from zoneward.sandbox.server.requests import ResourcePath
 
 Address = tuple[str, str]
 """Of an endpoint: the Service, and its address."""
@@ -66,7 +66,7 @@ class Judge:
 
     # --- writes -------------------------------------------------------------------------------------------------------
 
-    def leaves(self, link: Link, method: str, route: Route) -> Sent:
+    def leaves(self, link: Link, method: str, route: ResourcePath) -> Sent:
         """Whoever writes may."""
         plural, now = route.kind.plural, seconds()
         deadline = self.deadlines.get(link.name)
@@ -79,7 +79,7 @@ class Judge:
         planned = self.plans.get(asyncio.current_task()) if plural == "endpointslices" else None
         return Sent(link.name, method, plural, now, planned)
 
-    def _note(self, kind: Kind, change: Change) -> None:
+    def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind.resource == LEASES:
             self.holder = "" if change.new is None else change.new.object()["spec"].get("holderIdentity") or ""
             if self.current is not None and self.holder == self.current.sender:
@@ -90,7 +90,7 @@ class Judge:
         if kind.resource == SLICES:
             self._note_slice(change)
 
-    def _note_slice(self, change: Change) -> None:
+    def _note_slice(self, change: StoredChange) -> None:
         name, by = change.key[1], self.current.sender if self.current is not None else _NOBODY
         self._check_version(change, name)
         before = self._listed.pop(name, None)
@@ -110,7 +110,7 @@ class Judge:
         for address in taken:
             self._taken[service, address].append((name, change.version, by))
 
-    def _check_version(self, change: Change, name: str) -> None:
+    def _check_version(self, change: StoredChange, name: str) -> None:
         """Nobody replaces what it has not seen."""
         sent, old = self.current, change.old
         written, self._written[name] = self._written.get(name), None if sent is None else sent.planned

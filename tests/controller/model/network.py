@@ -15,14 +15,13 @@ from tests.controller.leader.an_election import seconds
 
 from zoneward.client.api_errors import CallFailed, Unreachable, api_error
 from zoneward.client.retries import Retries
-from zoneward.sandbox.server.bodies import decoded_object
-from zoneward.sandbox.server.listing import list_options, listed
-from zoneward.sandbox.server.patching import patched
-from zoneward.sandbox.server.refusals import Refusal
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
-from zoneward.sandbox.server.routes import Route, Routes
-from zoneward.sandbox.server.store import head_of
-from zoneward.sandbox.server.watching import watch
+from zoneward.sandbox.server.list_pages import list_objects, list_options
+from zoneward.sandbox.server.object_store import head_of
+from zoneward.sandbox.server.patches import patch_object
+from zoneward.sandbox.server.requests import ResourcePath, ResourcePaths, decode_object
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
+from zoneward.sandbox.server.status_errors import StatusError
+from zoneward.sandbox.server.watches import watch
 
 Object = dict[str, Any]
 _JSON: Final = "application/json"
@@ -67,7 +66,7 @@ class Observer(Protocol):
 
     current: Sent | None
 
-    def leaves(self, link: "Link", method: str, route: Route) -> Sent: ...
+    def leaves(self, link: "Link", method: str, route: ResourcePath) -> Sent: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +121,7 @@ class Link:
         self.name: Final = name
         self._network, self._observer = network, observer
         self._registry = network.registry
-        self._routes = Routes(tuple(self._registry.kinds.values()))
+        self._routes = ResourcePaths(tuple(self._registry.kinds.values()))
 
     async def get(self, path: str, query: Mapping[str, str] = _NOTHING, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
         return await self._repeated(lambda: self._read(path, query), is_repeatable=True, is_write=False)
@@ -134,7 +133,7 @@ class Link:
         body: bytes,
         *,
         content_type: str = _JSON,
-        query: Mapping[str, str] = _NOTHING,
+        query: Mapping[str, str] = _NOTHING,  # noqa: ARG002
         idempotent: bool = False,
         timeout: float | None = None,
         once: bool = False,
@@ -145,7 +144,7 @@ class Link:
         sent = self._observer.leaves(self, method, route)
 
         def done() -> bytes:
-            return self._written(sent, route, body, content_type, query)
+            return self._written(sent, route, body, content_type)
 
         return await self._repeated(done, is_repeatable=idempotent, is_write=sent.plural != "leases", once=once)
 
@@ -165,7 +164,7 @@ class Link:
         events = watch(self._registry.store, route.kind, options, bookmarks=_BOOKMARKS, clock=seconds)
         try:
             await anext(events)
-        except Refusal as refusal:
+        except StatusError as refusal:
             raise _error(refusal) from None
         async with aclosing(self._lines(events, route.kind.plural)) as lines:
             yield lines
@@ -231,7 +230,7 @@ class Link:
         try:
             self._refuse_sometimes(weather)
             found = done()
-        except Refusal as refusal:
+        except StatusError as refusal:
             met[f"{refusal.code}{'' if not is_write else ' to a write'}"] += 1
             return _error(refusal)
         except CallFailed as error:
@@ -241,7 +240,7 @@ class Link:
             return Unreachable("the connection broke off")
         if drawn[2] < weather.fault_after:
             met["a fault after all was done"] += 1
-            return _error(Refusal(504, "Timeout", "after all was done"))
+            return _error(StatusError(504, "Timeout", "after all was done"))
         return found
 
     def _refuse_sometimes(self, weather: Weather) -> None:
@@ -255,7 +254,7 @@ class Link:
 
     # --- what a server does -------------------------------------------------------------------------------------------
 
-    def _route(self, path: str) -> Route:
+    def _route(self, path: str) -> ResourcePath:
         route = self._routes.route(path)
         assert route is not None, path
         return route
@@ -265,34 +264,34 @@ class Link:
         kind = route.kind
         if route.name:
             return self._registry.record(kind, route.namespace, route.name).data
-        found = listed(store, kind, list_options(kind, query, namespace=route.namespace))
+        found = list_objects(store, kind, list_options(kind, query, namespace=route.namespace))
         head = len(head_of(kind))
         items = b",".join([b"{" + record.data[head:] for _, record in found.records])
         return b'{"kind":"List","metadata":%s,"items":[%s]}' % (msgspec.json.encode(found.metadata()), items)
 
-    def _written(self, sent: Sent, route: Route, body: bytes, content_type: str, query: Mapping[str, str]) -> bytes:
+    def _written(self, sent: Sent, route: ResourcePath, body: bytes, content_type: str) -> bytes:
         if sent.plural == "endpointslices":
             while self._network.before_next:
                 self._network.before_next.pop()()
         self._observer.current = sent
         try:
-            return self._do(sent.method, route, body, content_type, query)
+            return self._do(sent.method, route, body, content_type)
         finally:
             self._observer.current = None
 
-    def _do(self, method: str, route: Route, body: bytes, content_type: str, query: Mapping[str, str]) -> bytes:
+    def _do(self, method: str, route: ResourcePath, body: bytes, content_type: str) -> bytes:
         registry, kind, namespace, name = self._registry, route.kind, route.namespace, route.name
         if method == "DELETE":
             asked = msgspec.json.decode(body)["preconditions"]
             deletion = Deletion(uid=asked.get("uid"), version=asked.get("resourceVersion"))
             return msgspec.json.encode(registry.delete(kind, namespace, name, deletion).object)
-        write = Write(manager=query["fieldManager"], subresource=route.subresource, is_patch=method == "PATCH")
+        write = Write(subresource=route.subresource, is_patch=method == "PATCH")
         if method == "PATCH":
             done = registry.update(
-                kind, namespace, name, lambda old: patched(old, body, kind, content_type=content_type)[0], write
+                kind, namespace, name, lambda old: patch_object(old, body, kind, content_type=content_type)[0], write
             )
         else:
-            thing, warnings = decoded_object(body, content_type, kind, validation="Strict")
+            thing, warnings = decode_object(body, content_type, kind, validation="Strict")
             assert not warnings, warnings
             if method == "POST":
                 done = registry.create(kind, namespace, thing, write)
@@ -302,5 +301,5 @@ class Link:
         return done.record.data if done.record is not None else msgspec.json.encode(done.object)
 
 
-def _error(refusal: Refusal) -> CallFailed:
+def _error(refusal: StatusError) -> CallFailed:
     return api_error(refusal.code, msgspec.json.encode(refusal.status()))

@@ -20,9 +20,9 @@ from zoneward.controller.status.conditions import ours, says_the_same
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, Node, Pod, Service, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
-from zoneward.routing.events import DISABLED, ENABLED
-from zoneward.sandbox.server.beginning import begun
+from zoneward.routing.demand import compute_demand
+from zoneward.routing.service_events import DISABLED, ENABLED
+from zoneward.sandbox.server.persistence import new_registry
 from zoneward.slices.plan import Surroundings, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
@@ -42,7 +42,7 @@ class World:
         self.schedule = schedule
         self._start = seconds()
         chance = Random(schedule.seed)
-        registry = begun(now=lambda: NOON + timedelta(seconds=seconds()), chance=Random(schedule.seed))
+        registry = new_registry(now=lambda: NOON + timedelta(seconds=seconds()), chance=Random(schedule.seed))
         self.cluster = Cluster(registry, collects_garbage=schedule.collects_garbage)
         self.network = Network(registry, chance)
         self.judge = Judge(self.cluster)
@@ -249,7 +249,7 @@ class World:
             lists_pods=True,
         )
         surroundings = Surroundings(
-            demand=demand_of(snapshot.nodes),
+            demand=compute_demand(snapshot.nodes),
             node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
             configuration=self.configuration,
         )

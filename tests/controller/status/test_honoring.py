@@ -24,7 +24,7 @@ from zoneward.daemon.unreadable_objects import UNREADABLE
 from zoneward.kube import names
 from zoneward.kube.objects import Service
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
 
 NAMESPACE: Final = "kube-system"
 SAME_ZONE: Final = {"traffic_distribution": "PreferSameZone"}
@@ -71,14 +71,14 @@ class Scene:
             thing = msgspec.json.decode(encoded(LEASES, lease))
             name = lease.metadata.name
             if self.place.registry.find("leases.coordination.k8s.io", NAMESPACE, name) is None:
-                self.place.store.create(kind, NAMESPACE, thing, manager="proxy")
+                self.place.store.create(kind, NAMESPACE, thing)
             else:
                 metadata = thing["metadata"]
 
                 def change(old: Mapping[str, Any], thing: Any = thing, metadata: Any = metadata) -> dict[str, Any]:
                     return {**thing, "metadata": {**old["metadata"], "annotations": metadata["annotations"]}}
 
-                self.place.store.update(kind, NAMESPACE, name, change, manager="proxy")
+                self.place.store.update(kind, NAMESPACE, name, change)
 
     @property
     def now(self) -> Said:
@@ -98,7 +98,7 @@ class Scene:
         conditions = service["status"]["conditions"]
         return next(str(each["message"]) for each in conditions if each["type"] == names.HONORED_CONDITION)
 
-    def _note(self, kind: Kind, change: Change) -> None:
+    def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind.resource == "services" and change.new is not None:
             thing = change.new.object()
             if thing["metadata"]["name"] == "cart" and (said := self._said(thing)) not in self.told[-1:]:
@@ -327,7 +327,7 @@ def test_slices_that_have_to_go_are_waited_for() -> None:
                 await scene.until(PROGRAMMED)
                 deleted: list[int] = []
 
-                def note(kind: Kind, change: Change) -> None:
+                def note(kind: Kind, change: StoredChange) -> None:
                     if kind.resource == "endpointslices.discovery.k8s.io" and change.new is None:
                         deleted.append(change.version)
 

@@ -18,7 +18,7 @@ from zoneward.controller.status.telling import Teller
 from zoneward.controller.sync.tracker import Tracker
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, EndpointSlice, ObjectMeta, Service, ServiceSpec
-from zoneward.routing.conditions import condition_of
+from zoneward.routing.service_conditions import find_condition
 
 NODES: Final = ("n1", "n2", "n3")
 SERVICES: Final = ("cart", "wishlist")
@@ -135,7 +135,7 @@ class World:
 
     def says(self, name: str) -> Condition | None:
         service = self.cache.services.get("shop", name)
-        return None if service is None else condition_of(self.told(service), names.HONORED_CONDITION)
+        return None if service is None else find_condition(self.told(service), names.HONORED_CONDITION)
 
     def status(self, name: str) -> str | None:
         said = self.says(name)

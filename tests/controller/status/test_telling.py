@@ -25,11 +25,10 @@ from zoneward.controller.status.telling import MOST_WAITING, Teller, TellingRate
 from zoneward.daemon.event_recorder import BURST
 from zoneward.kube.names import ACCEPTED_CONDITION, PROGRAMMED_CONDITION
 from zoneward.kube.objects import Condition, Service
-from zoneward.routing.events import DISABLED, ENABLED, Event
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.routing.service_events import DISABLED, ENABLED, ServiceEvent
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
-from zoneward.sandbox.server.store import Change
+from zoneward.sandbox.server.object_store import StoredChange
+from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry, Write
 
 KEY = (NAMESPACE, "cart")
 BALANCED = replace(A_SERVICE, spec=replace(A_SERVICE.spec, type="LoadBalancer"))
@@ -42,8 +41,8 @@ OFF = (
     ACCEPTED,
     Condition(type=PROGRAMMED_CONDITION, status="False", reason="OneZone", message="Hints/Auto: 1 zone"),
 )
-TURNED_ON = (Event("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
-TURNED_OFF = (Event("Warning", DISABLED, "Nodes only ready in 1 zone"),)
+TURNED_ON = (ServiceEvent("Normal", ENABLED, "Topology Aware Routing has been enabled"),)
+TURNED_OFF = (ServiceEvent("Warning", DISABLED, "Nodes only ready in 1 zone"),)
 THEIRS = {
     "type": "their.org/Thing",
     "status": "True",
@@ -85,7 +84,7 @@ class Scene:
     async def service(self) -> Service:
         return await self.writer.read(SERVICES, namespace=NAMESPACE, name="cart")
 
-    async def tell(self, conditions: tuple[Condition, ...], events: tuple[Event, ...] = ()) -> None:
+    async def tell(self, conditions: tuple[Condition, ...], events: tuple[ServiceEvent, ...] = ()) -> None:
         """As a cache that is current would have it, and all of it."""
         self.teller.tell(await self.service(), conditions=conditions, events=events)
         assert await self.teller.settled(5)
@@ -96,7 +95,7 @@ class Scene:
             while not holds():
                 await asyncio.sleep(0.002)
 
-    def _note(self, kind: Kind, change: Change) -> None:
+    def _note(self, kind: Kind, change: StoredChange) -> None:
         if kind.resource == "services" and change.new is not None:
             conditions = change.new.object()["status"].get("conditions") or ()
             self.writes += [each["message"] for each in conditions if each["type"] == PROGRAMMED_CONDITION]
@@ -124,7 +123,7 @@ class Scene:
         """As somebody else does, who replaces all conditions."""
         kind = self.registry.kinds["services"]
         self.registry.update(
-            kind, *KEY, lambda old: old | {"status": change(old["status"])}, Write(manager="they", subresource="status")
+            kind, *KEY, lambda old: old | {"status": change(old["status"])}, Write(subresource="status")
         )
 
 
@@ -132,9 +131,7 @@ class Scene:
 async def a_scene(*faults: str, **options: Any) -> AsyncIterator[Scene]:
     may_write = options.pop("may_write", lambda _seconds: True)
     async with a_writer(*faults, may_write=may_write) as (writer, registry):
-        InProcess(registry).create(
-            registry.kinds["services"], NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they"
-        )
+        LocalClient(registry).create(registry.kinds["services"], NAMESPACE, json.loads(encoded(SERVICES, BALANCED)))
         scene = Scene(writer, registry, **options)
         workers = [asyncio.create_task(scene.teller.run()) for _ in range(2)]
         try:
@@ -158,7 +155,7 @@ def test_what_waits_for_a_service_that_is_gone_is_dropped_for_one_that_has_its_n
         scene.teller.tell(await scene.service(), conditions=ON)
         kind = scene.registry.kinds["services"]
         scene.registry.delete(kind, *KEY, Deletion())
-        InProcess(scene.registry).create(kind, NAMESPACE, json.loads(encoded(SERVICES, BALANCED)), manager="they")
+        LocalClient(scene.registry).create(kind, NAMESPACE, json.loads(encoded(SERVICES, BALANCED)))
         await scene.tell(())
         assert scene.conditions() == {}
 
@@ -277,7 +274,7 @@ def test_whatever_the_network_does_each_event_is_there_once_in_order_and_the_las
         service = msgspec.convert(scene.stored(), Service)
         expected = []
         for number in range(8):
-            event = Event("Warning", DISABLED, f"Insufficient number of Endpoints ({number})")
+            event = ServiceEvent("Warning", DISABLED, f"Insufficient number of Endpoints ({number})")
             conditions = (ACCEPTED, replace(OFF[1], message=event.message))
             scene.teller.tell(service, conditions=conditions, events=(event,))
             expected.append((event.reason, event.message, 1))
@@ -313,7 +310,7 @@ def test_to_and_fro_is_a_series_of_each_and_goes_on_after_the_event_is_gone() ->
 
 def test_an_event_that_is_refused_is_given_up_and_conditions_are_told() -> None:
     async def work(scene: Scene) -> None:
-        await scene.tell(OFF, (Event("Warning", "", "without a reason"), *TURNED_OFF))
+        await scene.tell(OFF, (ServiceEvent("Warning", "", "without a reason"), *TURNED_OFF))
         assert [each[0] for each in scene.events()] == [DISABLED]
         assert scene.conditions()[PROGRAMMED_CONDITION][0] == "False"
         assert [key for key, _ in scene.troubles] == [KEY]
@@ -397,7 +394,7 @@ def test_of_one_service_so_many_events_wait_and_no_more() -> None:
     async def work(scene: Scene) -> None:
         service = await scene.service()
         for number in range(BURST + 5):
-            scene.teller.tell(service, conditions=ON, events=(Event("Warning", DISABLED, str(number)),))
+            scene.teller.tell(service, conditions=ON, events=(ServiceEvent("Warning", DISABLED, str(number)),))
         assert await scene.teller.settled(5)
         assert [each[1] for each in scene.events()] == [str(each) for each in range(BURST - MOST_WAITING, BURST)]
         assert scene.teller.dropped == BURST + 5 - MOST_WAITING
@@ -410,7 +407,7 @@ def test_all_services_together_are_told_of_at_a_limited_rate() -> None:
         service = await scene.service()
         loop = asyncio.get_running_loop()
         start = loop.time()
-        events = tuple(Event("Warning", DISABLED, str(number)) for number in range(9))
+        events = tuple(ServiceEvent("Warning", DISABLED, str(number)) for number in range(9))
         scene.teller.tell(service, conditions=ON, events=events)
         assert await scene.teller.settled(5)
         # Ten writes, of which five are free.

@@ -18,10 +18,10 @@ from zoneward.kube.objects import Allocatable, Node, NodeCondition
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand, demand_of
+from zoneward.routing.demand import Demand, compute_demand
 from zoneward.routing.placement.groups import own_group
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 from zoneward.slices.plan import FamilyPlan
 
 PROPORTIONAL = Counted(
@@ -30,7 +30,7 @@ PROPORTIONAL = Counted(
 
 
 def with_zones(**weights: int) -> Demand:
-    return demand_of(
+    return compute_demand(
         a_node(f"{zone}-{number}", zone, cpu=1) for zone, weight in weights.items() for number in range(weight)
     )
 
@@ -167,7 +167,7 @@ def test_a_node_more_of_many_requeues_only_what_goes_by_exact_shares(asked: dict
     cluster = Cluster(service=a_service(**asked), nodes=tuple(nodes), pods=pods_in({"a": 12, "b": 12})).settled()
     (family,) = cluster.plan().families
     old = cluster.surroundings.demand
-    new = demand_of([*nodes, a_node("more", "a", cpu=4)])
+    new = compute_demand([*nodes, a_node("more", "a", cpu=4)])
     states = [(("ns", "svc"), [state_of(cluster, family)])]
     assert bool(services_to_requeue(states, old=old, new=new, configuration=cluster.configuration)) == expected
 
@@ -210,7 +210,7 @@ def test_below_the_starting_threshold_only_the_number_of_zones_counts(new: dict[
 def test_where_nodes_are_counted_one_without_cpu_changes_groups() -> None:
     state = changed(PROPORTIONAL, heuristic="local", approach=Approach.SUBSETTING, endpoints=9)
     nodes = [*nodes_in({"a": 4, "b": 4}), a_node("c-1", "a", cpu=None)]
-    old, new = (demand_of(each, missing_cpu="disable") for each in (nodes, [*nodes, a_node("c-2", "a", cpu=None)]))
+    old, new = (compute_demand(each, missing_cpu="disable") for each in (nodes, [*nodes, a_node("c-2", "a", cpu=None)]))
     assert old.reduced == new.reduced
     assert services_to_requeue([(("n", "s"), [state])], old=old, new=new, configuration=Configuration())
 

@@ -10,8 +10,8 @@ from zoneward.controller.sync.ordering import MOST_ENDPOINTS, Step, steps_of
 from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
 from zoneward.routing.decision import Decision
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
 from zoneward.slices.packing import SliceChanges
 from zoneward.slices.planned import FamilyPlan, ServicePlan
 

@@ -15,7 +15,7 @@ from zoneward.controller.sync.tracker import Tracker
 from zoneward.controller.sync_counts import Operation
 from zoneward.daemon.metrics import counter_total
 from zoneward.kube.objects import EndpointSlice
-from zoneward.sandbox.server.registry import Deletion, Registry, Write
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
 
 KEY = (SLICE.metadata.namespace, "cart")
 CREATE = Step(Operation.CREATE, SLICE)
@@ -32,7 +32,7 @@ async def created(writer: Writer) -> EndpointSlice:
 
 def somebody_changes(registry: Registry) -> None:
     kind = registry.kinds[SLICES_KEPT]
-    registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write(manager="other"))
+    registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write())
 
 
 def somebody_deletes(registry: Registry) -> None:
@@ -99,7 +99,7 @@ async def prepared(writer: Writer, registry: Registry) -> EndpointSlice:
         "endpoints": [],
         "ports": [],
     }
-    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing, Write(manager="test"))
+    registry.create(registry.kinds[SLICES_KEPT], KEY[0], thing, Write())
     found = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
     return replace(found, endpoints=SLICE.endpoints, ports=SLICE.ports)
 

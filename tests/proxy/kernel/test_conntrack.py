@@ -19,8 +19,8 @@ from zoneward.proxy.kernel.applying import Lost, Refused
 from zoneward.proxy.kernel.conntrack import Judge, Suspects, fronts
 from zoneward.proxy.kernel.conntrack_cleaning import Conntrack, is_local
 from zoneward.proxy.model.served import Node, Served, ServedPort, Target, served
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 A, B, C = (Target(f"10.0.0.{number}", 8053) for number in (1, 2, 3))
 
@@ -142,7 +142,7 @@ def test_whoever_serves_keeps_its_flows_selected_or_not() -> None:
         msgspec.convert(slices, list[EndpointSlice]),
         node=Node(name="n", zone="a"),
         consumer=ZONEWARD,
-        gates=Gates(),
+        gates=FeatureGates(),
     )
     udp, tcp = found.ports
     assert udp.cluster == (A,)

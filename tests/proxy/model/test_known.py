@@ -9,8 +9,8 @@ from zoneward.kube.names import SERVICE_NAME_LABEL, ZONE_LABEL
 from zoneward.kube.objects import Service
 from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Served
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import SelectionRule
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import SelectionRule
 
 CART: Key = ("shop", "cart")
 
@@ -47,7 +47,7 @@ def node(zone: str, version: int = 1) -> LiveNode:
 
 
 def known(*, zone: str | None = "a", **told: Any) -> Known:
-    return Known("n1", zone=zone, gates=Gates(), **told)
+    return Known("n1", zone=zone, gates=FeatureGates(), **told)
 
 
 def addresses(found: dict[Any, Served]) -> list[str]:

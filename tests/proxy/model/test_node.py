@@ -25,8 +25,8 @@ from zoneward.proxy.model.known import Known
 from zoneward.proxy.model.served import Node, Served, served
 from zoneward.proxy.proxy_metrics import ProxyMetrics
 from zoneward.proxy.ruleset.base_rules import TABLE, LayoutOptions
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD
 
 OPTIONS: Final = LayoutOptions(pod_ranges={"ip": "10.244.0.0/16", "ip6": "fd00:244::/64"})
 NAMES: Final = ("cart", "mail")
@@ -146,7 +146,7 @@ def fresh(
     found = []
     for name, one in services.items():
         some = [opened(each) for key, each in slices.items() if key.partition("-")[0] == name]
-        every = served(one, some, node=Node(name="n1", zone=zone), consumer=ZONEWARD, gates=Gates())
+        every = served(one, some, node=Node(name="n1", zone=zone), consumer=ZONEWARD, gates=FeatureGates())
         found += [each for each in every if each.family == family]
     return granted(found, lost=lambda _what: None)
 
@@ -162,7 +162,7 @@ def test_any_changes_end_as_a_fresh_start_would(
 ) -> None:
     async def run() -> None:
         kernel = FakeKernel()
-        known = Known("n1", zone="a", gates=Gates(), on_service=lambda key, trigger: loop.changed(key, trigger))
+        known = Known("n1", zone="a", gates=FeatureGates(), on_service=lambda key, trigger: loop.changed(key, trigger))
         loop: ProxyLoop = ProxyLoop(known, metrics=ProxyMetrics())
         tables = {family: FamilyTable(kernel, family, options=OPTIONS) for family in FAMILIES}
         loop.tables.update(tables)

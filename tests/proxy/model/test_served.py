@@ -22,8 +22,8 @@ from zoneward.kube.objects import (
     SessionAffinityConfig,
 )
 from zoneward.proxy.model.served import Node, Served, Target, served
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD, SelectionRule
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, SelectionRule
 
 HTTP = ServicePort(name="http", port=80, node_port=30_080)
 HTTPS = ServicePort(name="https", port=443)
@@ -60,7 +60,7 @@ def a_slice(
 
 def in_families(service: Service, *slices: EndpointSlice, zone: str | None = "a") -> dict[str, Served]:
     node = Node(name="n1", zone=zone)
-    return {each.family: each for each in served(service, slices, node=node, consumer=ZONEWARD, gates=Gates())}
+    return {each.family: each for each in served(service, slices, node=node, consumer=ZONEWARD, gates=FeatureGates())}
 
 
 def in_v4(service: Service, *slices: EndpointSlice) -> Served:
@@ -213,7 +213,7 @@ def left_out(service: Service, *slices: EndpointSlice) -> tuple[dict[str, Served
     told: dict[str, None] = {}
     node = Node(name="n1", zone="a")
     every = served(
-        service, slices, node=node, consumer=ZONEWARD, gates=Gates(), left_out=lambda what: told.setdefault(what)
+        service, slices, node=node, consumer=ZONEWARD, gates=FeatureGates(), left_out=lambda what: told.setdefault(what)
     )
     return {each.family: each for each in every}, list(told)
 
@@ -257,7 +257,7 @@ def test_external_addresses_in_the_range_of_cluster_ips_are_left_out() -> None:
         (),
         node=Node(name="n1", zone="a"),
         consumer=ZONEWARD,
-        gates=Gates(),
+        gates=FeatureGates(),
         service_ranges=("10.96.0.0/12", "fd96::/108"),
         left_out=told.append,
     )

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Patch, Say, patched
-from zoneward.sandbox.play.cluster import Cluster
-from zoneward.sandbox.play.durations import Span
-from zoneward.sandbox.play.plays import Happening, NodeGroup, Play, Step, Workload
+from zoneward.sandbox.durations import Span
+from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Message, Patch, patched
+from zoneward.sandbox.play.play_model import NodeGroup, Play, PlayStep, StepAction, Workload
+from zoneward.sandbox.play.played_cluster import PlayedCluster
 
 Object = dict[str, Any]
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -39,15 +39,15 @@ def a_workload(name: str = "cart", **fields: Any) -> Workload:
     )
 
 
-def a_play(*happenings: Happening, **fields: object) -> Play:
+def a_play(*happenings: StepAction, **fields: object) -> Play:
     """Six nodes in three zones, nine pods; what happens does so after 20, 40, ... seconds."""
-    steps = tuple(Step(at=20 * (i + 1), happening=each) for i, each in enumerate(happenings))
+    steps = tuple(PlayStep(at=20 * (i + 1), action=each) for i, each in enumerate(happenings))
     defaults: dict[str, object] = {"nodes": nodes(2, 2, 2), "workloads": (a_workload(replicas=9),), "steps": steps}
     return Play(**{**defaults, **fields})  # type: ignore[arg-type]
 
 
-def cluster_of(play: Play) -> Cluster:
-    return Cluster(play, Random(play.seed), start=START)
+def cluster_of(play: Play) -> PlayedCluster:
+    return PlayedCluster(play, Random(play.seed), start=START)
 
 
 class World:
@@ -59,7 +59,7 @@ class World:
 
     def take(self, actions: Iterable[Action]) -> None:
         for action in actions:
-            if isinstance(action, Say):
+            if isinstance(action, Message):
                 self.lines.append(action.line)
                 continue
             key = (action.kind, action.namespace, action.name)
@@ -132,7 +132,7 @@ def status_of(thing: Object, condition: str) -> str:
     return next((each["status"] for each in conditions if each["type"] == condition), "")
 
 
-def moments(cluster: Cluster, *, until: float) -> Iterator[tuple[float, list[Action]]]:
+def moments(cluster: PlayedCluster, *, until: float) -> Iterator[tuple[float, list[Action]]]:
     """Each time at which something is due, and what is."""
     while cluster.next is not None and cluster.next <= until:
         now = cluster.next

@@ -16,31 +16,31 @@ from tests.sandbox.play.a_world import (
 )
 
 from zoneward.sandbox.play.actions import Action
-from zoneward.sandbox.play.plays import (
+from zoneward.sandbox.play.play_model import (
     AddNodes,
     Autoscale,
+    CurvePoint,
     Drain,
     Flap,
-    Happening,
     NodeGroup,
+    NodeSelection,
     Outage,
     Play,
-    Point,
+    PlayStep,
+    PodSpread,
     RemoveNodes,
     RollOut,
     Scale,
-    Spread,
-    Step,
-    Which,
+    StepAction,
 )
 
 which = st.one_of(
-    st.builds(Which, zone=st.sampled_from(ZONES), count=st.sampled_from([None, 1])),
-    st.builds(Which, nodes=st.lists(st.sampled_from(["a-1", "b-1", "b-2"]), min_size=1, max_size=2).map(tuple)),
+    st.builds(NodeSelection, zone=st.sampled_from(ZONES), count=st.sampled_from([None, 1])),
+    st.builds(NodeSelection, nodes=st.lists(st.sampled_from(["a-1", "b-1", "b-2"]), min_size=1, max_size=2).map(tuple)),
 )
 workloads = st.sampled_from([CART, "shop/search"])
 lasting = st.sampled_from([3.0, 20.0, 70.0])
-happenings: st.SearchStrategy[Happening] = st.one_of(
+happenings: st.SearchStrategy[StepAction] = st.one_of(
     st.builds(Scale, workload=workloads, replicas=st.integers(0, 14)),
     st.builds(RollOut, workload=workloads),
     st.builds(Flap, workload=workloads, pods=st.integers(1, 4), period=st.just(4.0), duration=lasting),
@@ -57,12 +57,12 @@ happenings: st.SearchStrategy[Happening] = st.one_of(
     st.builds(
         Autoscale,
         workload=workloads,
-        points=st.just((Point(0, 3), Point(30, 10), Point(60, 5))),
+        points=st.just((CurvePoint(0, 3), CurvePoint(30, 10), CurvePoint(60, 5))),
         each=st.just(4.0),
         noise=st.just(0.3),
     ),
 )
-steps = st.builds(Step, at=st.integers(0, 60).map(float), happening=happenings)
+steps = st.builds(PlayStep, at=st.integers(0, 60).map(float), action=happenings)
 
 
 @st.composite
@@ -73,7 +73,7 @@ def any_plays(draw: st.DrawFn) -> Play:
         nodes=nodes(draw(st.integers(1, 2)), 2, 2, cpu=2_000, pods=draw(st.sampled_from([4, 110]))),
         workloads=(
             a_workload(replicas=draw(st.integers(0, 10)), cpu=200),
-            a_workload("search", replicas=3, spread=draw(st.sampled_from(Spread)), zones=("b", "c")),
+            a_workload("search", replicas=3, spread=draw(st.sampled_from(PodSpread)), zones=("b", "c")),
         ),
         steps=tuple(draw(st.lists(steps, max_size=6))),
     )
@@ -93,7 +93,7 @@ def test_whatever_is_played_the_cluster_stays_sound_and_comes_to_rest(play: Play
     for workload in play.workloads:
         if any(pod["metadata"]["name"].startswith(workload.name) for pod in waiting):
             continue  # a rollout that has no room for its surge stays where it is
-        asked = [step.happening.workload for step in play.steps if isinstance(step.happening, Scale | Autoscale)]
+        asked = [step.action.workload for step in play.steps if isinstance(step.action, Scale | Autoscale)]
         if workload.path not in asked:
             assert len(world.pods(workload.name)) == workload.replicas
         assert len({pod["metadata"]["labels"]["pod-template-hash"] for pod in world.pods(workload.name)}) <= 1
@@ -121,15 +121,15 @@ def test_nodes_that_come_and_go_for_a_long_time_keep_to_their_address_ranges() -
     play = a_play(
         nodes=nodes(0, 1),
         steps=(
-            Step(at=0, every=10, until=5_000, happening=AddNodes(group=group)),
-            Step(at=5, every=10, until=5_005, happening=RemoveNodes(which=Which(zone="a"))),
+            PlayStep(at=0, every=10, until=5_000, action=AddNodes(group=group)),
+            PlayStep(at=5, every=10, until=5_005, action=RemoveNodes(which=NodeSelection(zone="a"))),
         ),
         events=False,
     )
     world = World()
-    seen: dict[str, str] = {}
+    observe: dict[str, str] = {}
     for _, actions in moments(cluster_of(play), until=5_100):
         world.take(actions)
-        seen |= {node["metadata"]["name"]: node["spec"]["podCIDR"] for node in world.of("Node")}
-    assert len(seen) == 502
-    assert len(set(seen.values())) <= 3
+        observe |= {node["metadata"]["name"]: node["spec"]["podCIDR"] for node in world.of("Node")}
+    assert len(observe) == 502
+    assert len(set(observe.values())) <= 3

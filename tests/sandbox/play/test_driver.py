@@ -11,27 +11,27 @@ from tests.sandbox.play.a_world import START, a_workload, is_ready, nodes
 
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.play import driver
-from zoneward.sandbox.play.plays import (
+from zoneward.sandbox.play.play_model import (
     AddNodes,
     Drain,
     Flap,
-    Happening,
+    NodeSelection,
     Outage,
     Play,
+    PlayStep,
     RemoveNodes,
     RollOut,
     Scale,
-    Service,
-    Step,
-    Which,
+    StepAction,
+    WorkloadService,
 )
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.kinds import Kind, Rules
-from zoneward.sandbox.server.refusals import Refusal, already_exists, invalid, modified, not_found
+from zoneward.sandbox.server.kinds import Kind, Strategy
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient
+from zoneward.sandbox.server.status_errors import StatusError, already_exists, invalid, modified, not_found
 
 Object = dict[str, Any]
-Change = Callable[[Object], Object]
+ReplicaChange = Callable[[Object], Object]
 
 
 def a_kind(kind: str, plural: str, *, is_namespaced: bool = True, has_status: bool = False) -> Kind:
@@ -40,7 +40,7 @@ def a_kind(kind: str, plural: str, *, is_namespaced: bool = True, has_status: bo
         plural=plural,
         is_namespaced=is_namespaced,
         has_status=has_status,
-        rules=Rules(),
+        strategy=Strategy(),
         cells=lambda _thing, _now: [],
     )
 
@@ -62,11 +62,10 @@ class Server:
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
-        self.managers: set[str] = set()
-        self.refuse: Callable[[str, str], Refusal | None] = lambda _verb, _kind: None
+        self.refuse: Callable[[str, str], StatusError | None] = lambda _verb, _kind: None
         self._uids = 0
 
-    def create(self, kind: Kind, namespace: str, thing: Object, *, manager: str) -> Object:
+    def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
         key = self._key("create", kind, namespace, thing["metadata"]["name"], must_exist=False)
         if key in self.objects:
             raise already_exists(kind, key[2])
@@ -75,22 +74,19 @@ class Server:
         if kind.kind == "Pod":
             new["status"] = {"phase": "Pending"}
         self.objects[key] = new
-        self.managers.add(manager)
         return new
 
-    def patch_status(self, kind: Kind, namespace: str, name: str, change: Change, *, manager: str) -> Object:
+    def patch_status(self, kind: Kind, namespace: str, name: str, change: ReplicaChange) -> Object:
         key = self._key("patch_status", kind, namespace, name)
         self.objects[key] = self.objects[key] | {"status": change(self.objects[key])["status"]}
-        self.managers.add(manager)
         return self.objects[key]
 
-    def update(self, kind: Kind, namespace: str, name: str, change: Change, *, manager: str) -> Object:
+    def update(self, kind: Kind, namespace: str, name: str, change: ReplicaChange) -> Object:
         key = self._key("update", kind, namespace, name)
         old, new = self.objects[key], change(self.objects[key])
         if kind.kind == "Pod" and new["spec"] != old["spec"]:
-            raise Refusal(422, "Invalid", f'Pod "{name}" is invalid: spec: Forbidden: ...\n{{ a difference }}')
+            raise StatusError(422, "Invalid", f'Pod "{name}" is invalid: spec: Forbidden: ...\n{{ a difference }}')
         self.objects[key] = new | {"status": old["status"]}
-        self.managers.add(manager)
         return new
 
     def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None:
@@ -141,9 +137,9 @@ class Time:
             self._at.pop(0)[1]()
 
 
-def a_play(*happenings: Happening, replicas: int = 4) -> Play:
-    steps = tuple(Step(at=10 * (i + 1), happening=each) for i, each in enumerate(happenings))
-    return Play(nodes=nodes(1, 1), workloads=(a_workload(replicas=replicas, service=Service()),), steps=steps)
+def a_play(*happenings: StepAction, replicas: int = 4) -> Play:
+    steps = tuple(PlayStep(at=10 * (i + 1), action=each) for i, each in enumerate(happenings))
+    return Play(nodes=nodes(1, 1), workloads=(a_workload(replicas=replicas, service=WorkloadService()),), steps=steps)
 
 
 def run(
@@ -167,29 +163,28 @@ def test_a_play_is_done_and_told() -> None:
         "20s: shop/cart is scaled to 6",
         "The play is over; pods that are deleted are still replaced.",
     ]
-    assert server.managers == {"kubelet", "kube-controller-manager", "zoneward-play"}
 
 
 def test_the_sandbox_takes_all_that_a_play_does() -> None:
     """And more strictly than the stand-in above: schema, defaults, validation."""
     time, lines = Time(), list[str]()
-    registry = begun(now=time.clock)
+    registry = new_registry(now=time.clock)
     kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     play = a_play(
         Scale(workload="shop/cart", replicas=7),
         Flap(workload="shop/cart", period=4, duration=9),
-        Outage(which=Which(zone="a"), duration=20, noticed_after=3, evicted_after=5),
+        Outage(which=NodeSelection(zone="a"), duration=20, noticed_after=3, evicted_after=5),
         RollOut(workload="shop/cart"),
         AddNodes(group=nodes(1)[0]),
-        Drain(which=Which(nodes=("a-1",)), duration=5),
-        RemoveNodes(which=Which(nodes=("b-1",))),
+        Drain(which=NodeSelection(nodes=("a-1",)), duration=5),
+        RemoveNodes(which=NodeSelection(nodes=("b-1",))),
     )
     # A node has room for three pods: at times some wait.
-    play = replace(play, nodes=nodes(1, 1, cpu=1_000), workloads=(a_workload(cpu=300, service=Service()),))
+    play = replace(play, nodes=nodes(1, 1, cpu=1_000), workloads=(a_workload(cpu=300, service=WorkloadService()),))
     asyncio.run(
         driver.play(
             play,
-            InProcess(registry),
+            LocalClient(registry),
             kinds=kinds,
             clock=time.clock,
             sleep=time.sleep,
@@ -278,7 +273,7 @@ def test_a_pod_that_got_no_room_at_first_keeps_its_name_when_it_gets_a_node() ->
 
 def test_a_pod_that_somebody_else_has_bound_meanwhile_makes_room_for_another() -> None:
     server, waiting = Server(), set[str]()
-    bound = Refusal(409, "Conflict", "it is already assigned")
+    bound = StatusError(409, "Conflict", "it is already assigned")
     server.refuse = lambda verb, _kind: bound if verb == "bind" else None
     play = a_play(AddNodes(group=nodes(1)[0]))
     lines, _ = run(replace(play, nodes=()), server, at={5: lambda: waiting.update(names(server))})
@@ -292,7 +287,7 @@ def test_a_conflict_is_tried_again() -> None:
     server = Server()
     refused: list[str] = []
 
-    def refuse(verb: str, kind: str) -> Refusal | None:
+    def refuse(verb: str, kind: str) -> StatusError | None:
         if verb in ("patch_status", "update") and len(refused) % 3 < 2:
             refused.append(verb)
             return modified(KINDS["v1", kind], "it")
@@ -316,7 +311,7 @@ def test_a_conflict_that_never_ends_is_told_and_does_not_end_the_play() -> None:
 def test_a_namespace_that_is_deleted_is_told_once_and_the_play_goes_on_when_it_is_back() -> None:
     server = Server()
 
-    def gone(verb: str, kind: str) -> Refusal | None:
+    def gone(verb: str, kind: str) -> StatusError | None:
         return not_found(KINDS["v1", "Namespace"], "shop") if verb == "create" and kind == "Pod" else None
 
     def forbid() -> None:

@@ -11,25 +11,25 @@ from tests.sandbox.play.a_world import (
     nodes,
 )
 
+from zoneward.sandbox.durations import Span
 from zoneward.sandbox.play.actions import Bind, Create, Delete
-from zoneward.sandbox.play.cluster import REPLICAS_ANNOTATION, Cluster
-from zoneward.sandbox.play.durations import Span
-from zoneward.sandbox.play.plays import (
+from zoneward.sandbox.play.play_model import (
     AddNodes,
     Play,
     Scale,
-    Service,
+    WorkloadService,
 )
+from zoneward.sandbox.play.played_cluster import REPLICAS_ANNOTATION, PlayedCluster
 
 
-def after(play: Play, *, until: float) -> tuple[Cluster, World]:
+def after(play: Play, *, until: float) -> tuple[PlayedCluster, World]:
     cluster, world = cluster_of(play), World()
     for _, actions in moments(cluster, until=until):
         world.take(actions)
     return cluster, world
 
 
-def go_on(cluster: Cluster, world: World, *, until: float) -> None:
+def go_on(cluster: PlayedCluster, world: World, *, until: float) -> None:
     world.take(cluster.advance(0))
     for _, actions in moments(cluster, until=until):
         world.take(actions)
@@ -40,7 +40,7 @@ def test_a_pod_that_somebody_deletes_is_replaced_and_ended_by_its_kubelet() -> N
     pod = world.pods()[0]
     name = pod["metadata"]["name"]
     pod["metadata"]["deletionTimestamp"] = "now"
-    cluster.seen("Pod", "shop", name, pod)
+    cluster.observe("Pod", "shop", name, pod)
     go_on(cluster, world, until=40)
     assert ("Pod", "shop", name) not in world.objects
     assert len(world.ready_pods()) == 9
@@ -50,7 +50,7 @@ def test_a_pod_that_is_gone_at_once_is_replaced() -> None:
     cluster, world = after(a_play(), until=15)
     key = next(key for key in world.objects if key[0] == "Pod")
     del world.objects[key]
-    cluster.seen("Pod", "shop", key[2], None)
+    cluster.observe("Pod", "shop", key[2], None)
     go_on(cluster, world, until=40)
     assert len(world.ready_pods()) == len(world.of("Pod")) == 9
 
@@ -58,7 +58,7 @@ def test_a_pod_that_is_gone_at_once_is_replaced() -> None:
 def test_a_node_that_somebody_cordons_takes_no_more_pods() -> None:
     cluster, world = after(a_play(Scale(workload=CART, replicas=30)), until=15)
     for name in ("a-1", "a-2"):
-        cluster.seen("Node", "", name, {"spec": {"unschedulable": True}})
+        cluster.observe("Node", "", name, {"spec": {"unschedulable": True}})
     go_on(cluster, world, until=40)
     assert world.zones()["a"] == 3
     assert len(world.ready_pods()) == 30
@@ -68,7 +68,7 @@ def test_a_node_that_somebody_deletes_takes_its_pods_with_it() -> None:
     cluster, world = after(a_play(), until=15)
     for name in ("a-1", "a-2"):
         del world.objects["Node", "", name]
-        cluster.seen("Node", "", name, None)
+        cluster.observe("Node", "", name, None)
     go_on(cluster, world, until=40)
     assert world.zones() == {"b": 5, "c": 4}
     assert len(world.ready_pods()) == len(world.of("Pod")) == 9
@@ -76,9 +76,9 @@ def test_a_node_that_somebody_deletes_takes_its_pods_with_it() -> None:
 
 @pytest.mark.parametrize(("text", "pods"), [("4", 4), ("0", 0), ("many", 9), ("-1", 9), ("99999", 9), (None, 9)])
 def test_an_annotation_of_the_service_scales_its_workload(text: str | None, pods: int) -> None:
-    cluster, world = after(a_play(workloads=(a_workload(replicas=9, service=Service()),)), until=15)
+    cluster, world = after(a_play(workloads=(a_workload(replicas=9, service=WorkloadService()),)), until=15)
     annotations = {} if text is None else {REPLICAS_ANNOTATION: text}
-    cluster.seen("Service", "shop", "cart", {"metadata": {"annotations": annotations}})
+    cluster.observe("Service", "shop", "cart", {"metadata": {"annotations": annotations}})
     go_on(cluster, world, until=40)
     assert len(world.pods()) == pods
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zoneward.sandbox.play.reading import FIELDS, HAPPENINGS, STEP, play_from
+from zoneward.sandbox.play.play_file import FIELDS, STEP, STEP_ACTIONS, play_from
 from zoneward.sandbox.server.faults import FaultKind
 
 PAGE = (Path(__file__).parents[3] / "docs" / "plays.md").read_text()
@@ -46,7 +46,7 @@ def test_the_table_of_a_mapping_lists_its_fields(name: str) -> None:
 
 def test_the_table_of_steps_lists_their_fields_and_each_happening_has_a_paragraph() -> None:
     assert rows("| field of a step |") == list(STEP)
-    assert re.findall(r"^`(\w+)`: ", PAGE, re.MULTILINE) == list(HAPPENINGS)
+    assert re.findall(r"^`(\w+)`: ", PAGE, re.MULTILINE) == list(STEP_ACTIONS)
 
 
 def test_the_table_of_faults_lists_every_kind() -> None:

@@ -4,8 +4,8 @@ from dataclasses import astuple
 
 import pytest
 
-from zoneward.sandbox.play.plays import Part, Rollout
-from zoneward.sandbox.play.replicas import change_of
+from zoneward.sandbox.play.play_model import CountOrPercent, Rollout
+from zoneward.sandbox.play.workload_controller import change_of
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_a_rollout_of_ten_with_three_more_and_two_fewer(
     [
         (Rollout(), 10, (3, 2)),
         (Rollout(), 1, (1, 0)),
-        (Rollout(max_surge=Part(0), max_unavailable=Part(10, is_percent=True)), 5, (0, 1)),
-        (Rollout(max_surge=Part(2), max_unavailable=Part(1)), 5, (2, 1)),
+        (Rollout(max_surge=CountOrPercent(0), max_unavailable=CountOrPercent(10, is_percent=True)), 5, (0, 1)),
+        (Rollout(max_surge=CountOrPercent(2), max_unavailable=CountOrPercent(1)), 5, (2, 1)),
     ],
 )
 def test_parts_are_rounded_up_for_the_surge_and_down_for_the_rest(

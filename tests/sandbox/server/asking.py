@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from tests.contract.api import Api
 
-from zoneward.sandbox.server.faults import Faults
-from zoneward.sandbox.server.registry import Registry
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.faults import FaultInjector
+from zoneward.sandbox.server.resource_registry import Registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 Found = TypeVar("Found")
 _PATIENCE = 10.0
@@ -23,7 +23,7 @@ class Asked:
     """``serving`` belongs to the thread of ``loop``: `inside` is the way to it."""
 
     api: Api
-    serving: Serving
+    serving: SandboxServer
     loop: asyncio.AbstractEventLoop
 
     def inside(self, work: Callable[[Registry], Found]) -> Found:
@@ -36,7 +36,7 @@ class Asked:
 
 
 @contextmanager
-def asked(registry: Registry, *, faults: Faults | None = None) -> Iterator[Asked]:
+def asked(registry: Registry, *, faults: FaultInjector | None = None) -> Iterator[Asked]:
     """Over HTTP, on loopback; the token is in the path."""
     is_ready = threading.Event()
     found: list[Asked] = []
@@ -44,7 +44,7 @@ def asked(registry: Registry, *, faults: Faults | None = None) -> Iterator[Asked
 
     async def serve() -> None:
         try:
-            async with Serving(registry, faults=faults) as serving:
+            async with SandboxServer(registry, faults=faults) as serving:
                 ends.append(asyncio.Event())
                 found.append(Asked(Api(serving.address, ""), serving, asyncio.get_running_loop()))
                 is_ready.set()

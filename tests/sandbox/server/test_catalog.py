@@ -2,24 +2,24 @@
 
 import pytest
 
-from zoneward.sandbox.server.catalog import Gates, parse_gates
+from zoneward.sandbox.server.catalog import ServerGates, parse_gates
 
 
 @pytest.mark.parametrize(
     ("texts", "gates"),
     [
-        ((), Gates()),
-        (("TopologyAwareHints=false",), Gates(topology_aware_hints=False)),
+        ((), ServerGates()),
+        (("TopologyAwareHints=false",), ServerGates(topology_aware_hints=False)),
         (
             ("TopologyAwareHints=false,PreferSameTrafficDistribution=false", "ServiceTrafficDistribution=false"),
-            Gates(
+            ServerGates(
                 topology_aware_hints=False, prefer_same_traffic_distribution=False, service_traffic_distribution=False
             ),
         ),
-        (("TopologyAwareHints=false", "TopologyAwareHints=true"), Gates()),
+        (("TopologyAwareHints=false", "TopologyAwareHints=true"), ServerGates()),
     ],
 )
-def test_gates_are_read(texts: tuple[str, ...], gates: Gates) -> None:
+def test_gates_are_read(texts: tuple[str, ...], gates: ServerGates) -> None:
     assert parse_gates(texts) == gates
 
 

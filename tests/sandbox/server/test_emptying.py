@@ -2,12 +2,10 @@
 
 import pytest
 
-from zoneward.sandbox.server import garbage as module
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.filling import a_namespace
-from zoneward.sandbox.server.garbage import Garbage
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.registry import Deletion, Registry
+from zoneward.sandbox.server import garbage_collector as module
+from zoneward.sandbox.server.garbage_collector import GarbageCollector
+from zoneward.sandbox.server.persistence import a_namespace, new_registry
+from zoneward.sandbox.server.resource_registry import Deletion, LocalClient, Registry
 
 LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 COUNT = 23
@@ -17,16 +15,16 @@ class Namespace:
     """With so many Leases in it, of which some wait for somebody."""
 
     def __init__(self, *, waiting: int = 0) -> None:
-        self.registry: Registry = begun()
-        self.garbage = Garbage(self.registry)
+        self.registry: Registry = new_registry()
+        self.garbage = GarbageCollector(self.registry)
         self.leases, self.namespaces = (
             self.registry.kinds[name] for name in ("leases.coordination.k8s.io", "namespaces")
         )
-        self.inside = InProcess(self.registry)
-        self.inside.create(self.namespaces, "", a_namespace("full"), manager="tests")
+        self.inside = LocalClient(self.registry)
+        self.inside.create(self.namespaces, "", a_namespace("full"))
         for number in range(COUNT):
             metadata = {"name": f"lease-{number}", "finalizers": ["a.example/b"] if number < waiting else []}
-            self.inside.create(self.leases, "full", LEASE | {"metadata": metadata}, manager="tests")
+            self.inside.create(self.leases, "full", LEASE | {"metadata": metadata})
 
     def end(self) -> None:
         self.registry.delete(self.namespaces, "", "full", Deletion())
@@ -62,16 +60,16 @@ def test_however_many_objects_go_the_namespace_is_looked_at_once(monkeypatch: py
     for number in range(COUNT):
         name = f"lease-{number}"
         full.inside.update(
-            full.leases, "full", name, lambda old: old | {"metadata": old["metadata"] | {"finalizers": []}}, manager="t"
+            full.leases, "full", name, lambda old: old | {"metadata": old["metadata"] | {"finalizers": []}}
         )
     looks: list[str] = []
-    look = Garbage._empty
+    look = GarbageCollector._empty
 
-    def counted(self: Garbage, namespace: str) -> None:
+    def counted(self: GarbageCollector, namespace: str) -> None:
         looks.append(namespace)
         look(self, namespace)
 
-    monkeypatch.setattr(Garbage, "_empty", counted)
+    monkeypatch.setattr(GarbageCollector, "_empty", counted)
     full.garbage.collect()
     assert looks == ["full"]
     assert not full.is_there

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.ending import Ending
-from zoneward.sandbox.server.in_process import InProcess
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient
+from zoneward.sandbox.server.sandbox_server import PodTerminator
 
 Object = dict[str, Any]
 
@@ -15,16 +15,16 @@ Object = dict[str, Any]
 class Pods:
     def __init__(self) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
-        self.registry = begun(now=lambda: self.now)
+        self.registry = new_registry(now=lambda: self.now)
         self.kind = self.registry.kinds["pods"]
-        self.ending = Ending(self.registry)
-        self.inside = InProcess(self.registry)
+        self.ending = PodTerminator(self.registry)
+        self.inside = LocalClient(self.registry)
 
     def add(self, name: str, *, node: str = "n", finalizers: tuple[str, ...] = ()) -> None:
         spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
         metadata: Object = {"name": name, "finalizers": list(finalizers)}
         thing = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}
-        self.inside.create(self.kind, "default", thing, manager="test")
+        self.inside.create(self.kind, "default", thing)
 
     def delete(self, name: str, *, grace: int | None = None) -> None:
         self.inside.delete(self.kind, "default", name, grace=grace)
@@ -92,7 +92,7 @@ def test_a_pod_with_finalizers_goes_with_the_last_of_them(pods: Pods) -> None:
     def without(thing: Object) -> Object:
         return thing | {"metadata": thing["metadata"] | {"finalizers": []}}
 
-    pods.inside.update(pods.kind, "default", "a", without, manager="test")
+    pods.inside.update(pods.kind, "default", "a", without)
     assert pods.left == ""
 
 
@@ -100,9 +100,9 @@ def test_a_pod_that_ends_in_a_file_stays(pods: Pods) -> None:
     times = {"deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
     spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
     thing = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", **times}, "spec": spec}
-    registry = begun(now=lambda: pods.now)
+    registry = new_registry(now=lambda: pods.now)
     registry.restore(registry.kinds["pods"], thing)
-    ending = Ending(registry)
+    ending = PodTerminator(registry)
     pods.now += timedelta(seconds=100)
     ending.end_pods()
     assert registry.find("pods", "default", "a") is not None

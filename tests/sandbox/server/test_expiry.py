@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from tests.sandbox.server.asking import Asked, asked
 
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.in_process import InProcess
-from zoneward.sandbox.server.registry import Registry
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 
 Object = dict[str, Any]
 
@@ -17,7 +16,7 @@ PATH = "/apis/coordination.k8s.io/v1/leases"
 
 @pytest.fixture
 def scene() -> Iterator[Asked]:
-    with asked(begun()) as found:
+    with asked(new_registry()) as found:
         yield found
 
 
@@ -26,14 +25,14 @@ def add(scene: Asked, *names: str) -> None:
         kind = registry.kinds["leases.coordination.k8s.io"]
         for name in names:
             thing = {"kind": kind.kind, "apiVersion": kind.api, "metadata": {"name": name}}
-            InProcess(registry).create(kind, "default", thing, manager="test")
+            LocalClient(registry).create(kind, "default", thing)
 
     scene.inside(work)
 
 
 def remove(scene: Asked, name: str) -> None:
     scene.inside(
-        lambda registry: InProcess(registry).delete(registry.kinds["leases.coordination.k8s.io"], "default", name)
+        lambda registry: LocalClient(registry).delete(registry.kinds["leases.coordination.k8s.io"], "default", name)
     )
 
 
@@ -88,7 +87,7 @@ def test_a_watch_that_has_missed_something_is_told_so_while_it_is_open(scene: As
 
         def work(registry: Registry) -> None:
             thing = {"kind": kind.kind, "apiVersion": kind.api, "metadata": {"name": "b"}}
-            InProcess(registry).create(kind, "default", thing, manager="test")
+            LocalClient(registry).create(kind, "default", thing)
             registry.store.compact()
 
         scene.inside(work)

@@ -4,17 +4,17 @@ from collections import Counter
 
 import pytest
 
-from zoneward.sandbox.play.durations import Span
-from zoneward.sandbox.server.faults import Fault, FaultKind, Faults, RequestFault, WatchFault, parse_fault
+from zoneward.sandbox.durations import Span
+from zoneward.sandbox.server.faults import Fault, FaultInjector, FaultKind, RequestFault, WatchFault, parse_fault
 
 PODS = "/api/v1/namespaces/shop/pods"
 
 
-def faults(*texts: str, seed: int = 1) -> Faults:
-    return Faults([parse_fault(text) for text in texts], seed)
+def faults(*texts: str, seed: int = 1) -> FaultInjector:
+    return FaultInjector([parse_fault(text) for text in texts], seed)
 
 
-def reads(of: Faults, count: int = 2_000) -> list[RequestFault | None]:
+def reads(of: FaultInjector, count: int = 2_000) -> list[RequestFault | None]:
     return [of.on_request("GET", PODS) for _ in range(count)]
 
 
@@ -168,10 +168,10 @@ def test_the_same_seed_gives_the_same_faults_and_another_one_others() -> None:
 
 
 def test_one_more_fault_shifts_no_other() -> None:
-    def unavailable(of: Faults) -> list[bool]:
+    def unavailable(of: FaultInjector) -> list[bool]:
         return [hit is not None and hit.code == 503 for hit in reads(of)]
 
-    def events(of: Faults) -> list[bool]:
+    def events(of: FaultInjector) -> list[bool]:
         return [of.on_event() is WatchFault.CUT for _ in range(2_000)]
 
     others = ("latency=1ms-2ms@0.5", "conflict@0.5", "gone@0.2")

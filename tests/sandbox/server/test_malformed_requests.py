@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from zoneward.sandbox.server.beginning import begun
-from zoneward.sandbox.server.serving import Serving
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 TOKEN = b"@token@"
 GET = b"GET /@token@"
@@ -76,7 +76,7 @@ REQUESTS = [
 def test_a_request_that_is_none_is_answered_or_ended_and_prints_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> list[bytes]:
         answers = []
-        async with Serving(begun()) as serving:
+        async with SandboxServer(new_registry()) as serving:
             for request in REQUESTS:
                 host, _, port = serving.authority.rpartition(":")
                 reader, writer = await asyncio.open_connection(host, int(port))

@@ -38,7 +38,7 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.demand.demand import demand_of
+from zoneward.routing.demand import compute_demand
 from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
 
 LIMIT: Final = 60.0
@@ -153,7 +153,7 @@ class Adopting:
         """With the Pods of the last look."""
         configuration = self._configuration
         surroundings = Surroundings(
-            demand=demand_of(self._nodes, missing_cpu=configuration.hints.missing_cpu),
+            demand=compute_demand(self._nodes, missing_cpu=configuration.hints.missing_cpu),
             node_zones={node.metadata.name: zone_of(node) for node in self._nodes},
             configuration=configuration,
         )

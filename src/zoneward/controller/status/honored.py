@@ -15,7 +15,7 @@ import msgspec
 
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service
-from zoneward.routing.conditions import condition_of
+from zoneward.routing.service_conditions import find_condition
 
 _DECIDING: Final = (
     names.TOPOLOGY_AWARE_HINTS_ANNOTATION,
@@ -106,7 +106,7 @@ def asked_for(programmed: Condition) -> str:
 
 
 def _of(conditions: Iterable[Condition], type_: str) -> Condition:
-    return condition_of(conditions, type_) or Condition(type=type_)
+    return find_condition(conditions, type_) or Condition(type=type_)
 
 
 def _nodes(number: int) -> str:

@@ -36,8 +36,8 @@ from zoneward.controller.sync.tracker import Tracker
 from zoneward.daemon.log import Log, SilentLog, UnexpectedErrorLog
 from zoneward.kube import names
 from zoneward.kube.objects import Condition, Service
-from zoneward.routing.conditions import condition_of
-from zoneward.routing.selection.selection import is_proxied
+from zoneward.routing.selection.endpoint_selection import is_proxied
+from zoneward.routing.service_conditions import find_condition
 
 LATE: Final = 90.0
 """Seconds after which it is told who is behind: a Lease may be renewed 11 s after the last time, and a bookmark, by
@@ -206,7 +206,7 @@ class Honoring:
             self._needs[wish.proxy_name].discard(key)
 
     def _told_of(self, service: Service) -> Condition | None:
-        return condition_of(ours(self._teller.as_told(service)), names.HONORED_CONDITION)
+        return find_condition(ours(self._teller.as_told(service)), names.HONORED_CONDITION)
 
     def _with_ours(self, wish: _Wish) -> tuple[Condition, ...]:
         presence = self._of(wish.proxy_name).presence

@@ -31,7 +31,7 @@ from zoneward.daemon.rate_limiter import RateLimiter
 from zoneward.daemon.unreadable_objects import involved_kind, reference_to, unreadable_event
 from zoneward.kube.names import DOMAIN
 from zoneward.kube.objects import Condition, Service
-from zoneward.routing import events as routing_events
+from zoneward.routing import service_events as routing_events
 
 CONTROLLER: Final = f"{DOMAIN}/endpointslice-controller"
 """As Events name it."""
@@ -143,7 +143,7 @@ class Teller:
         return service if matter is None else with_ours(service, matter.told)
 
     def tell(
-        self, service: Service, *, conditions: Iterable[Condition], events: Iterable[routing_events.Event] = ()
+        self, service: Service, *, conditions: Iterable[Condition], events: Iterable[routing_events.ServiceEvent] = ()
     ) -> None:
         """What a plan says; ``service`` as it is in the cache."""
         conditions, events = tuple(conditions), tuple(events)

@@ -13,17 +13,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zoneward.client.resources import Key
-from zoneward.routing import upstream
+from zoneward.routing.algorithms.heuristics import HEURISTICS
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
-from zoneward.routing.algorithms.registry import HEURISTICS
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import Configuration, HintsSettings
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand
-from zoneward.routing.hinting import allocated_anew
-from zoneward.routing.hysteresis import threshold_in_force
-from zoneward.routing.reasons import Reason
-from zoneward.routing.request.asked import Approach
+from zoneward.routing.demand import Demand
+from zoneward.routing.hints_decision import allocate_anew
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason
+from zoneward.routing.thresholds import overload_threshold
+from zoneward.routing.upstream_ranges import UpstreamRefusal, zone_ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def _hints_differ(state: Counted, old: Demand, new: Demand, configuration: Confi
     if number < len(new.zones) or state.reason is Reason.ENDPOINT_WITHOUT_ZONE:
         return False
     settings = state.hints_settings or configuration.hints
-    threshold = threshold_in_force(settings, kept=state.active)
+    threshold = overload_threshold(settings, kept=state.active)
     needed = {
         zone: least_endpoints(number, weight, new.total, threshold.numerator, threshold.denominator)
         for zone, weight in new.weight_of.items()
@@ -136,14 +136,14 @@ def _hints_differ(state: Counted, old: Demand, new: Demand, configuration: Confi
         return False
     demand = [new.reduced.get(zone, 0) for zone in state.allocation.zones]
     heuristic = HEURISTICS[state.heuristic or ""]
-    lost = allocated_anew(state.allocation, heuristic, demand, threshold=threshold, settings=settings)[1]
+    lost = allocate_anew(state.allocation, heuristic, demand, threshold=threshold, settings=settings)[1]
     return lost > settings.in_zone_tolerance
 
 
 def _upstream_hints_differ(state: Counted, new: Demand) -> bool:
     """Upstream asks for the minimum of each zone. It looks at Services that have hints alone; here also at others."""
-    ranges = upstream.zone_ranges(new, state.endpoints)
-    if isinstance(ranges, upstream.Refusal):
+    ranges = zone_ranges(new, state.endpoints)
+    if isinstance(ranges, UpstreamRefusal):
         return state.active or state.reason is not ranges.reason
     if not state.active:
         return state.reason is not Reason.ENDPOINT_WITHOUT_ZONE

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, identity
-from zoneward.routing.selection.slice_groups import group_of_slice
+from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.slices.naming import slice_name
 from zoneward.slices.planned import ServicePlan
 from zoneward.slices.ports import port_key

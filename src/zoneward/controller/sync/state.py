@@ -17,9 +17,8 @@ from zoneward.kube.names import MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
-from zoneward.routing.demand.demand import Demand, demand_of
-from zoneward.routing.demand.demand_changes import changes_demand
-from zoneward.routing.selection.selection import ZONEWARD, Consumer
+from zoneward.routing.demand import Demand, changes_demand, compute_demand
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
 from zoneward.slices.kept import KeptService
 from zoneward.slices.planned import ServicePlan, Surroundings
 
@@ -138,7 +137,7 @@ class State:
 
     def _made(self, zones: Mapping[str, str | None], demand: Demand | None) -> Surroundings:
         if demand is None:
-            demand = demand_of(self._cache.nodes, missing_cpu=self._configuration.hints.missing_cpu)
+            demand = compute_demand(self._cache.nodes, missing_cpu=self._configuration.hints.missing_cpu)
         return Surroundings(demand=demand, node_zones=zones, configuration=self._configuration, consumer=self._consumer)
 
     # --- plans --------------------------------------------------------------------------------------------------------

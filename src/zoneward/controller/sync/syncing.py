@@ -33,16 +33,16 @@ from zoneward.kube.adoption import Course, course_of, selector_of
 from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.events import Event
+from zoneward.routing.service_events import ServiceEvent
 from zoneward.slices.packing import is_owned
 from zoneward.slices.planned import ServicePlan
 
-CONTESTED: Final = Event(
+CONTESTED: Final = ServiceEvent(
     "Warning",
     "EndpointSlicesContested",
     "The built-in EndpointSlice controller writes slices of this Service too; Zoneward keeps off until it is quiet",
 )
-ORPHANED: Final = Event(
+ORPHANED: Final = ServiceEvent(
     "Warning",
     "EndpointSlicesOrphaned",
     "The annotation zoneward.dev/selector is gone and there is no selector: nobody keeps the EndpointSlices current",
@@ -79,7 +79,7 @@ class Syncer:
         self._configuration, self._mode, self._leading = configuration, mode, leading
         self._metrics, self._log, self._teller = metrics, log, teller
         self._honoring = honoring
-        self._events: dict[Key, tuple[Event, ...]] = {}
+        self._events: dict[Key, tuple[ServiceEvent, ...]] = {}
         self._orphaned: set[Key] = set()
         self._clock = asyncio.get_running_loop().time
 

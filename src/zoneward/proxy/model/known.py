@@ -36,9 +36,9 @@ from zoneward.kube.readable_json import FAILURES
 from zoneward.netlink.messages import Family
 from zoneward.proxy.model.served import ADDRESS_TYPES, Node, Served
 from zoneward.proxy.ruleset.large_services import MAX_SERVICE_ENTRIES, served_within
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import ZONEWARD, Consumer, SelectionRule, policies_of
-from zoneward.routing.selection.slice_groups import group_of_slice
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer, SelectionRule, policies_of
+from zoneward.routing.selection.group_labels import group_of_slice
 
 TRIGGER_TIME: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 _NOTHING: Final = msgspec.Raw(b"null")
@@ -78,7 +78,7 @@ class Known:
         node: str,
         *,
         zone: str | None = None,
-        gates: Gates,
+        gates: FeatureGates,
         consumer: Consumer = ZONEWARD,
         proxy_name: str | None = None,
         max_entries: int = MAX_SERVICE_ENTRIES,

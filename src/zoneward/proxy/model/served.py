@@ -1,7 +1,7 @@
 """What one node serves of a Service: the addresses that it takes traffic for, and the endpoints that it sends to.
 
-What is selected is what `zoneward.routing.selection.selection` selects; here are the addresses and the policies beside
-it, in the families of addresses. KEP-2004 § Kube-Proxy; upstream's ``BaseServicePortInfo``.
+`zoneward.routing.selection.endpoint_selection` selects the endpoints; here are the addresses and the policies beside
+them, in the families of addresses. KEP-2004 § Kube-Proxy; upstream's ``BaseServicePortInfo``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ from zoneward.kube.names import HEADLESS
 from zoneward.kube.objects import Endpoint, EndpointSlice, Service, ServicePort, is_ready, is_serving
 from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.addresses import address_of, is_within, range_of, special
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import (
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import (
     LOCAL,
     Consumer,
     SelectionRule,
     endpoints_of_port,
-    hints_heeded,
+    honored_hints,
     is_proxied,
     load_balancer_addresses,
     policies_of,
-    select,
+    select_endpoints,
     slice_groups,
     slices_by_port,
 )
@@ -135,7 +135,7 @@ def served(
     *,
     node: Node,
     consumer: Consumer,
-    gates: Gates,
+    gates: FeatureGates,
     service_ranges: Sequence[str] = (),
     left_out: LeftOut = _nobody,
 ) -> Iterator[Served]:
@@ -150,7 +150,7 @@ def served(
     if not is_proxied(service) or not service.spec.cluster_ip:
         return
     spec = service.spec
-    policies, heeded = policies_of(service, gates), hints_heeded(service, consumer, gates)
+    policies, honored = policies_of(service, gates), honored_hints(service, consumer, gates)
     is_external = spec.type in ("NodePort", "LoadBalancer") or bool(spec.external_ips)
     external_local = is_external and spec.external_traffic_policy == LOCAL
     affinity = _affinity(service, left_out)
@@ -177,7 +177,9 @@ def served(
                 else:
                     targets[id(endpoint)] = target
                     found.append(endpoint)
-            chosen = select(found, policies=policies, heeded=heeded, node=node.name, zone=node.zone, groups=groups)
+            chosen = select_endpoints(
+                found, policies=policies, honored=honored, node=node.name, zone=node.zone, groups=groups
+            )
             healthy |= {targets[id(each)].address for each in found if targets[id(each)].here and is_ready(each)}
             ports.append(
                 ServedPort(

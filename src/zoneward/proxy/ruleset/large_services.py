@@ -11,8 +11,8 @@ from zoneward.netlink.messages import FAMILIES, Family
 from zoneward.proxy.model.addresses import address_of
 from zoneward.proxy.model.served import ADDRESS_TYPES, LeftOut, Node, Served, ServedPort, served
 from zoneward.proxy.ruleset.slots import repeats
-from zoneward.routing.configuration import Gates
-from zoneward.routing.selection.selection import Consumer, port_key
+from zoneward.routing.configuration import FeatureGates
+from zoneward.routing.selection.endpoint_selection import Consumer, port_key
 
 MAX_SERVICE_ENTRIES: Final = 250_000
 """By default: 50 ports with 5,000 endpoints."""
@@ -41,7 +41,7 @@ def served_within(
     *,
     node: Node,
     consumer: Consumer,
-    gates: Gates,
+    gates: FeatureGates,
     service_ranges: Sequence[str],
     left_out: LeftOut,
 ) -> dict[Family, Served]:

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from zoneward.routing.case import Case, lacking
-from zoneward.routing.demand.demand import Demand
+from zoneward.routing.case import Case
+from zoneward.routing.demand import Demand
 from zoneward.routing.placement.crowd import Cell, Member, named
 from zoneward.routing.placement.groups import EVERY_ZONE, Group, among
 from zoneward.routing.placement.placement import Lot
+from zoneward.routing.rules import describe_without
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ def homes_of(case: Case, demand: Demand, zones: tuple[str, ...], *, kept: bool) 
             homeless.append(cell)
     if homeless:
         number, names = named(homeless)
-        detail = lacking(names, "endpoint", "zone where traffic starts", number=number)
-        case.rules.ask("endpoint-zones", True, f"{detail}: to the zone in greatest need")
+        detail = describe_without(names, "endpoint", "zone where traffic starts", number=number)
+        case.rules.record("endpoint-zones", True, f"{detail}: to the zone in greatest need")
     weights = tuple(demand.reduced.get(zone, 0) for zone in zones)
 
     new: list[Member] = []

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 Object = dict[str, Any]
-Manager = Literal["kubelet", "kube-controller-manager", "kube-scheduler", "zoneward-play"]
-"""Who it is that a real cluster would have do it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
     thing: Object
-    manager: Manager = "kube-controller-manager"
     place: str = ""
     """Where it stands in the play's file; empty: nowhere."""
 
@@ -38,7 +35,6 @@ class Patch:
     name: str
     patch: Object
     is_status: bool
-    manager: Manager = "kubelet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +61,13 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Message:
     """A line for whoever watches."""
 
     line: str
 
 
-Action = Create | Patch | Bind | Delete | Say
+Action = Create | Patch | Bind | Delete | Message
 
 _KEYS: Final[dict[str, Callable[[Object], object]]] = {
     "conditions": lambda item: item["type"],

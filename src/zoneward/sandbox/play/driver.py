@@ -7,15 +7,15 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from zoneward.kube.input_error import InputError
-from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Patch, Say, patched
-from zoneward.sandbox.play.cluster import Cluster, Watched
-from zoneward.sandbox.play.plays import Play
+from zoneward.sandbox.play.actions import Action, Bind, Create, Delete, Message, Patch, patched
+from zoneward.sandbox.play.play_model import Play
+from zoneward.sandbox.play.played_cluster import PlayedCluster, Watched
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
 
-LOOKS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """Seconds (of the day, not of the play) between looks at what others did."""
 _BATCH: Final = 50
 """Actions, or objects looked at, until others may go on: a few milliseconds."""
@@ -25,18 +25,14 @@ _OBJECTS_A_LOOK: Final = 500
 _ATTEMPTS: Final = 3
 
 
-class Registry(Protocol):
-    """The server, as a play sees it. All raise Refusal."""
+class PlayClient(Protocol):
+    """The server, as a play sees it. All raise StatusError."""
 
-    def create(self, kind: Kind, namespace: str, thing: Object, *, manager: str) -> Object: ...
+    def create(self, kind: Kind, namespace: str, thing: Object) -> Object: ...
 
-    def patch_status(
-        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], *, manager: str
-    ) -> Object: ...
+    def patch_status(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object: ...
 
-    def update(
-        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], *, manager: str
-    ) -> Object: ...
+    def update(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object: ...
 
     def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None: ...
 
@@ -47,7 +43,7 @@ class Registry(Protocol):
 
 async def play(
     play: Play,
-    registry: Registry,
+    registry: PlayClient,
     *,
     kinds: Mapping[tuple[str, str], Kind],
     clock: Callable[[], datetime],
@@ -61,13 +57,13 @@ async def play(
     what stands in the play's file.
     """
     start = clock()
-    cluster = Cluster(play, Random(play.seed), start=start)
-    performer = _Performer(registry, kinds, cluster, tell)
+    cluster = PlayedCluster(play, Random(play.seed), start=start)
+    runner = _ActionRunner(registry, kinds, cluster, tell)
     was_over = False
-    looked, now = start, 0.0
+    polled, now = start, 0.0
     while True:
         for number, action in enumerate(cluster.advance(now)):
-            performer.perform(action)
+            runner.run_action(action)
             if number % _BATCH == _BATCH - 1:
                 await sleep(0)
         if cluster.is_over and not was_over and play.steps:
@@ -75,39 +71,39 @@ async def play(
             tell("The play is over; pods that are deleted are still replaced.")
         if until is not None and now >= until:
             return
-        wait = LOOKS if cluster.next is None else min(LOOKS, (cluster.next - now) / play.speed)
+        wait = POLL_SECONDS if cluster.next is None else min(POLL_SECONDS, (cluster.next - now) / play.speed)
         await sleep(max(_SHORTEST, wait))
         time = clock()
-        if (time - looked).total_seconds() >= LOOKS:
-            looked = time
-            await performer.look(sleep)
+        if (time - polled).total_seconds() >= POLL_SECONDS:
+            polled = time
+            await runner.look(sleep)
         # A clock that is set back makes the play wait.
         now = max(now, (time - start).total_seconds() * play.speed)
         if until is not None:
             now = min(now, until)
 
 
-class _Performer:
+class _ActionRunner:
     def __init__(
         self,
-        registry: Registry,
+        registry: PlayClient,
         kinds: Mapping[tuple[str, str], Kind],
-        cluster: Cluster,
+        cluster: PlayedCluster,
         tell: Callable[[str], None],
     ) -> None:
         self._registry, self._kinds, self._cluster, self._tell = registry, kinds, cluster, tell
-        self._seen_until = 0
+        self._polled_until = 0
         self._told: set[str] = set()
 
-    def perform(self, action: Action) -> None:
-        if isinstance(action, Say):
+    def run_action(self, action: Action) -> None:
+        if isinstance(action, Message):
             self._tell(action.line)
             return
         for attempt in range(_ATTEMPTS):
             try:
                 self._try(action)
                 return
-            except Refusal as refusal:
+            except StatusError as refusal:
                 if refusal.reason != "Conflict" or attempt == _ATTEMPTS - 1:
                     self._refused(action, refusal)
                     return
@@ -115,33 +111,31 @@ class _Performer:
     async def look(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """At a part of the objects, where they are many: the next part the next time."""
         watched = list(self._cluster.watched())
-        begin = self._seen_until if self._seen_until < len(watched) else 0
-        self._seen_until = begin + _OBJECTS_A_LOOK
-        for number, (kind, namespace, name) in enumerate(islice(watched, begin, self._seen_until)):
-            self._look_at(kind, namespace, name)
+        begin = self._polled_until if self._polled_until < len(watched) else 0
+        self._polled_until = begin + _OBJECTS_A_LOOK
+        for number, (kind, namespace, name) in enumerate(islice(watched, begin, self._polled_until)):
+            self._poll_object(kind, namespace, name)
             if number % _BATCH == _BATCH - 1:
                 await sleep(0)
 
-    def _look_at(self, kind: Watched, namespace: str, name: str) -> None:
+    def _poll_object(self, kind: Watched, namespace: str, name: str) -> None:
         try:
             thing = self._registry.get(self._kinds["v1", kind], namespace, name)
-        except Refusal as refusal:
+        except StatusError as refusal:
             if refusal.code == 404:
-                self._cluster.seen(kind, namespace, name, None)
+                self._cluster.observe(kind, namespace, name, None)
             return
-        self._cluster.seen(kind, namespace, name, thing)
+        self._cluster.observe(kind, namespace, name, thing)
 
     def _try(self, action: Create | Patch | Bind | Delete) -> None:
         match action:
-            case Create(thing=thing, manager=manager):
+            case Create(thing=thing):
                 kind = self._kinds[thing["apiVersion"], thing["kind"]]
-                created = self._registry.create(kind, action.namespace, self._complete(thing), manager=manager)
+                created = self._registry.create(kind, action.namespace, self._complete(thing))
                 if kind.has_status and "status" in thing and created.get("status") != thing["status"]:
                     # Of some kinds what is created has no status yet.
                     status = {"status": thing["status"]}
-                    self._registry.patch_status(
-                        kind, action.namespace, action.name, lambda old: patched(old, status), manager=manager
-                    )
+                    self._registry.patch_status(kind, action.namespace, action.name, lambda old: patched(old, status))
             case Patch(kind=name, patch=patch, is_status=is_status):
                 write = self._registry.patch_status if is_status else self._registry.update
                 write(
@@ -149,7 +143,6 @@ class _Performer:
                     action.namespace,
                     action.name,
                     lambda old: patched(old, patch),
-                    manager=action.manager,
                 )
             case Bind(namespace=namespace, name=name, node=node):
                 self._registry.bind(self._kinds["v1", "Pod"], namespace, name, node=node)
@@ -166,11 +159,11 @@ class _Performer:
             return thing
         try:
             found = self._registry.get(kind, about.get("namespace", ""), about["name"])
-        except Refusal:
+        except StatusError:
             return thing
         return thing | {"involvedObject": about | {"uid": found["metadata"]["uid"]}}
 
-    def _refused(self, action: Create | Patch | Bind | Delete, refusal: Refusal) -> None:
+    def _refused(self, action: Create | Patch | Bind | Delete, refusal: StatusError) -> None:
         if isinstance(action, Create):
             if action.kind == "Event":
                 return
@@ -180,7 +173,7 @@ class _Performer:
                 raise InputError(self._cluster.play.source, action.place, refusal.message)
         elif refusal.code == 404:
             if isinstance(action, Patch | Bind):
-                self._cluster.seen(action.kind, action.namespace, action.name, None)
+                self._cluster.observe(action.kind, action.namespace, action.name, None)
             return
         self._cluster.refused(action)
         # The same trouble with every pod of a workload is told once.

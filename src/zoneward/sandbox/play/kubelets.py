@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from zoneward.sandbox.play import pod_objects
+from zoneward.sandbox.play import played_objects
 from zoneward.sandbox.play.actions import Delete, Object, Patch
-from zoneward.sandbox.play.fleet import Node, Phase, Pod
-from zoneward.sandbox.play.stage import Stage
+from zoneward.sandbox.play.node_pool import Phase, PlayedNode, PlayedPod
+from zoneward.sandbox.play.timeline import Timeline
 
 _FIRST_WORD = 0.1
 """Seconds until a kubelet has seen a new pod, at most."""
@@ -20,25 +20,27 @@ _CLEANUP = 1.0
 class Kubelets:
     """``changed`` is called when what the API says of a pod's readiness did, ``gone`` when a pod is no more."""
 
-    def __init__(self, stage: Stage, *, changed: Callable[[Pod], None], gone: Callable[[Pod], None]) -> None:
-        self._stage, self._changed, self._gone = stage, changed, gone
+    def __init__(
+        self, timeline: Timeline, *, changed: Callable[[PlayedPod], None], gone: Callable[[PlayedPod], None]
+    ) -> None:
+        self._timeline, self._changed, self._gone = timeline, changed, gone
 
-    def start(self, pod: Pod) -> None:
+    def start(self, pod: PlayedPod) -> None:
         """Of a pod that has a node; again, after its kubelet was away."""
         pod.course += 1
-        startup = pod.workload.startup.draw(self._stage.chance)
+        startup = pod.workload.startup.draw(self._timeline.chance)
         self._later(pod, min(_FIRST_WORD, startup * _RUNS_AFTER), self._create)
         self._later(pod, startup * _RUNS_AFTER, self._run)
         self._later(pod, startup, self._succeed)
 
-    def stop(self, pod: Pod) -> None:
+    def stop(self, pod: PlayedPod) -> None:
         """Of a pod that has a deletion timestamp."""
         pod.course += 1
-        termination = pod.workload.termination.draw(self._stage.chance)
+        termination = pod.workload.termination.draw(self._timeline.chance)
         self._later(pod, termination * _SERVES_FOR, self._end)
         self._later(pod, termination, self._finish)
 
-    def come_back(self, node: Node) -> None:
+    def resume(self, node: PlayedNode) -> None:
         """Nothing of what was to happen meanwhile did."""
         for pod in list(node.pods.values()):
             if pod.is_terminating:
@@ -49,85 +51,86 @@ class Kubelets:
             else:
                 self.start(pod)
 
-    def tell(self, pod: Pod) -> None:
+    def tell(self, pod: PlayedPod) -> None:
         """The API learns whether a pod is ready, where it is wrong about it."""
-        if pod.is_told_ready == pod.is_ready or not _is_heard(pod):
+        if pod.is_reported_ready == pod.is_ready or not _is_reachable(pod):
             return
-        self._patch(pod, pod_objects.readiness(is_ready=pod.is_ready, now=self._stage.stamp()))
+        self._patch(pod, played_objects.readiness(is_ready=pod.is_ready, now=self._timeline.stamp()))
         self._told(pod, pod.is_ready)
 
-    def declare_silent(self, pod: Pod) -> None:
+    def mark_unreachable(self, pod: PlayedPod) -> None:
         """The node lifecycle controller's doing."""
-        if not pod.is_told_ready:
+        if not pod.is_reported_ready:
             return
-        patch = pod_objects.on_silent_node(now=self._stage.stamp())
+        patch = played_objects.on_silent_node(now=self._timeline.stamp())
         action = Patch(
             kind="Pod",
             namespace=pod.namespace,
             name=pod.name,
             patch=patch,
             is_status=True,
-            manager="kube-controller-manager",
         )
-        self._stage.do(action)
+        self._timeline.do(action)
         self._event(pod, "NodeNotReady", "Node is not ready", component="node-controller", is_warning=True)
         self._told(pod, False)
 
     # --- a pod's course -----------------------------------------------------------------------------------------------
 
-    def _create(self, pod: Pod) -> None:
+    def _create(self, pod: PlayedPod) -> None:
         if pod.phase is not Phase.PENDING or pod.node is None:
             return
-        pod.phase, pod.begun = Phase.CREATING, self._stage.stamp()
+        pod.phase, pod.begun = Phase.CREATING, self._timeline.stamp()
         host = pod.node.address
-        self._patch(pod, pod_objects.creating(pod.workload, template=pod.template, host=host, now=pod.begun))
+        self._patch(pod, played_objects.creating(pod.workload, template=pod.template, host=host, now=pod.begun))
 
-    def _run(self, pod: Pod) -> None:
+    def _run(self, pod: PlayedPod) -> None:
         if pod.phase is not Phase.CREATING or pod.node is None:
             return
         pod.phase = Phase.RUNNING
         pod.node.give_address(pod)
-        now = self._stage.stamp()
-        self._patch(pod, pod_objects.running(pod.workload, template=pod.template, address=pod.address, now=now))
+        now = self._timeline.stamp()
+        self._patch(pod, played_objects.running(pod.workload, template=pod.template, address=pod.address, now=now))
         self._event(pod, "Started", "Container started", component="kubelet")
 
-    def _succeed(self, pod: Pod) -> None:
+    def _succeed(self, pod: PlayedPod) -> None:
         pod.is_ready = True
         self.tell(pod)
 
-    def _end(self, pod: Pod) -> None:
+    def _end(self, pod: PlayedPod) -> None:
         if pod.phase is not Phase.RUNNING:
             return
         pod.is_ready = False
-        now = self._stage.stamp()
-        self._patch(pod, pod_objects.ended(pod.workload, template=pod.template, begun=pod.begun, now=now))
+        now = self._timeline.stamp()
+        self._patch(pod, played_objects.ended(pod.workload, template=pod.template, begun=pod.begun, now=now))
         self._told(pod, False)
 
-    def _finish(self, pod: Pod) -> None:
-        self._stage.do(Delete(kind="Pod", namespace=pod.namespace, name=pod.name, grace=0))
+    def _finish(self, pod: PlayedPod) -> None:
+        self._timeline.do(Delete(kind="Pod", namespace=pod.namespace, name=pod.name, grace=0))
         self._gone(pod)
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
-    def _later(self, pod: Pod, seconds: float, act: Callable[[Pod], None]) -> None:
+    def _later(self, pod: PlayedPod, seconds: float, act: Callable[[PlayedPod], None]) -> None:
         course = pod.course
 
         def act_if_still_meant() -> None:
-            if pod.course == course and _is_heard(pod):
+            if pod.course == course and _is_reachable(pod):
                 act(pod)
 
-        self._stage.after(seconds, act_if_still_meant)
+        self._timeline.after(seconds, act_if_still_meant)
 
-    def _patch(self, pod: Pod, patch: Object) -> None:
-        self._stage.do(Patch(kind="Pod", namespace=pod.namespace, name=pod.name, patch=patch, is_status=True))
+    def _patch(self, pod: PlayedPod, patch: Object) -> None:
+        self._timeline.do(Patch(kind="Pod", namespace=pod.namespace, name=pod.name, patch=patch, is_status=True))
 
-    def _told(self, pod: Pod, is_ready: bool) -> None:
-        pod.is_told_ready = is_ready
+    def _told(self, pod: PlayedPod, is_ready: bool) -> None:
+        pod.is_reported_ready = is_ready
         self._changed(pod)
 
-    def _event(self, pod: Pod, reason: str, message: str, *, component: str, is_warning: bool = False) -> None:
-        self._stage.event("Pod", pod.namespace, pod.name, reason, message, component=component, is_warning=is_warning)
+    def _event(self, pod: PlayedPod, reason: str, message: str, *, component: str, is_warning: bool = False) -> None:
+        self._timeline.event(
+            "Pod", pod.namespace, pod.name, reason, message, component=component, is_warning=is_warning
+        )
 
 
-def _is_heard(pod: Pod) -> bool:
+def _is_reachable(pod: PlayedPod) -> bool:
     return pod.node is not None and pod.node.is_alive

@@ -2,35 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from zoneward.sandbox.server.columns import (
-    endpoint_slices,
-    leases,
-    namespaces,
-    nodes,
-    pods,
-    services,
-)
-from zoneward.sandbox.server.columns import (
-    events as event_columns,
-)
-from zoneward.sandbox.server.event_versions import to_newer, to_stored
-from zoneward.sandbox.server.kinds import Action, Kind, Rules
-from zoneward.sandbox.server.rules import event, namespace, node, pod, pod_binding
-from zoneward.sandbox.server.rules.endpoint_slice import EndpointSliceRules
-from zoneward.sandbox.server.rules.lease import LeaseRules
-from zoneward.sandbox.server.rules.service import ServiceRules
+from zoneward.sandbox.server import kubectl_tables
+from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.strategies import event_strategies, node_strategies, pod_strategy, service_strategy
+from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
 
-Object = dict[str, Any]
-
-BINDING: Final = Kind(kind="Binding", plural="bindings", rules=Rules(), cells=lambda _thing, _now: [])
-"""What schedulers post; nothing of it is kept."""
 _EVENTS_GROUP: Final = "events.k8s.io"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gates:
+class ServerGates:
     """Upstream's feature gates of the same names. Current Kubernetes has them all, older ones had not."""
 
     topology_aware_hints: bool = True
@@ -46,7 +29,7 @@ GATES: Final = {
 """Upstream's names and ours."""
 
 
-def parse_gates(texts: Iterable[str]) -> Gates:
+def parse_gates(texts: Iterable[str]) -> ServerGates:
     """Gates written as for kube-apiserver: ``TopologyAwareHints=false,...``; what comes last counts.
 
     Raises ValueError that says what was expected and what was found.
@@ -59,23 +42,22 @@ def parse_gates(texts: Iterable[str]) -> Gates:
         if value not in ("true", "false"):
             raise ValueError(f"expected {name}=true or {name}=false, got {each!r}")
         found[GATES[name]] = value == "true"
-    return Gates(**found)
+    return ServerGates(**found)
 
 
-def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
+def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
     """New ones each time: the rules of Services keep account of addresses and ports."""
-    gates = gates or Gates()
-    events = Kind(
+    gates = gates or ServerGates()
+    stored_events = Kind(
         kind="Event",
         plural="events",
         short_names=("ev",),
-        rules=event.EventRules(),
+        strategy=event_strategies.EventStrategy(),
         fields=_event_fields,
-        selectable=event.SELECTABLE,
-        columns=event_columns.COLUMNS,
-        cells=event_columns.cells,
+        selectable=event_strategies.SELECTABLE,
+        columns=kubectl_tables.EVENT_COLUMNS,
+        cells=kubectl_tables.event_cells,
         is_created_by_update=True,
-        place="events",
     )
     return (
         Kind(
@@ -84,13 +66,12 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("ns",),
             is_namespaced=False,
             has_status=True,
-            rules=namespace.NamespaceRules(),
-            fields=namespace.fields,
-            selectable=namespace.SELECTABLE,
-            columns=namespaces.COLUMNS,
-            cells=namespaces.cells,
+            strategy=node_strategies.NamespaceStrategy(),
+            fields=node_strategies.namespace_fields,
+            selectable=node_strategies.NAMESPACE_SELECTABLE,
+            columns=kubectl_tables.NAMESPACE_COLUMNS,
+            cells=kubectl_tables.namespace_cells,
             returns_deleted=True,
-            place="namespaces",
         ),
         Kind(
             kind="Node",
@@ -98,12 +79,11 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("no",),
             is_namespaced=False,
             has_status=True,
-            rules=node.NodeRules(),
-            fields=node.fields,
-            selectable=node.SELECTABLE,
-            columns=nodes.COLUMNS,
-            cells=nodes.cells,
-            place="minions",
+            strategy=node_strategies.NodeStrategy(),
+            fields=node_strategies.node_fields,
+            selectable=node_strategies.NODE_SELECTABLE,
+            columns=kubectl_tables.NODE_COLUMNS,
+            cells=kubectl_tables.node_cells,
         ),
         Kind(
             kind="Pod",
@@ -111,14 +91,12 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("po",),
             categories=("all",),
             has_status=True,
-            rules=pod.PodRules(),
-            fields=pod.pod_fields,
-            selectable=pod.SELECTABLE,
-            columns=pods.COLUMNS,
-            cells=pods.cells,
-            actions=(Action("binding", BINDING, pod_binding.bind),),
+            strategy=pod_strategy.PodStrategy(),
+            fields=pod_strategy.pod_fields,
+            selectable=pod_strategy.SELECTABLE,
+            columns=kubectl_tables.POD_COLUMNS,
+            cells=kubectl_tables.pod_cells,
             returns_deleted=True,
-            place="pods",
         ),
         Kind(
             kind="Service",
@@ -126,64 +104,66 @@ def kinds(gates: Gates | None = None) -> tuple[Kind, ...]:
             short_names=("svc",),
             categories=("all",),
             has_status=True,
-            rules=ServiceRules(
+            strategy=service_strategy.ServiceStrategy(
                 service_traffic_distribution=gates.service_traffic_distribution,
                 prefer_same_traffic_distribution=gates.prefer_same_traffic_distribution,
             ),
-            fields=_service_fields,
+            fields=service_strategy.service_fields,
             selectable=frozenset({"spec.clusterIP", "spec.type"}),
-            columns=services.COLUMNS,
-            cells=services.cells,
+            columns=kubectl_tables.SERVICE_COLUMNS,
+            cells=kubectl_tables.service_cells,
             is_created_by_update=True,
             returns_deleted=True,
-            place="services/specs",
         ),
         Kind(
             kind="EndpointSlice",
             plural="endpointslices",
             group="discovery.k8s.io",
-            rules=EndpointSliceRules(
+            strategy=EndpointSliceStrategy(
                 zone_hints=gates.topology_aware_hints, node_hints=gates.prefer_same_traffic_distribution
             ),
-            columns=endpoint_slices.COLUMNS,
-            cells=endpoint_slices.cells,
-            place="endpointslices",
+            columns=kubectl_tables.ENDPOINT_SLICE_COLUMNS,
+            cells=kubectl_tables.endpoint_slice_cells,
+        ),
+        Kind(
+            kind="Endpoints",
+            plural="endpoints",
+            short_names=("ep",),
+            warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+            strategy=EndpointsStrategy(),
+            columns=kubectl_tables.ENDPOINTS_COLUMNS,
+            cells=kubectl_tables.endpoints_cells,
+            is_created_by_update=True,
         ),
         Kind(
             kind="Lease",
             plural="leases",
             group="coordination.k8s.io",
-            rules=LeaseRules(),
-            columns=leases.COLUMNS,
-            cells=leases.cells,
+            strategy=node_strategies.LeaseStrategy(),
+            columns=kubectl_tables.LEASE_COLUMNS,
+            cells=kubectl_tables.lease_cells,
             is_created_by_update=True,
             needs_version=True,
-            place="leases",
         ),
-        events,
+        stored_events,
         Kind(
             kind="Event",
             plural="events",
             group=_EVENTS_GROUP,
+            struct="NewerEvent",
             short_names=("ev",),
-            rules=event.NewerEventRules(),
-            selectable=event.NEWER_SELECTABLE,
-            columns=event_columns.COLUMNS,
-            cells=lambda thing, now: event_columns.cells(to_stored(thing), now),
+            strategy=event_strategies.NewerEventStrategy(),
+            selectable=event_strategies.NEWER_SELECTABLE,
+            columns=kubectl_tables.EVENT_COLUMNS,
+            cells=kubectl_tables.event_cells,
             is_created_by_update=True,
-            place="events",
-            stored_as=events,
-            to_stored=to_stored,
-            from_stored=to_newer,
+            stored_as=stored_events,
+            to_stored=event_strategies.to_stored,
+            from_stored=event_strategies.to_newer,
         ),
     )
 
 
-def _service_fields(thing: Object) -> Object:
-    spec = thing.get("spec") or {}
-    return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
-
-
-def _event_fields(thing: Object) -> Object:
+def _event_fields(thing: Object) -> dict[str, str]:
     """By the names of both versions: they share what is stored."""
-    return event.newer_fields(thing) | event.fields(thing)
+    return event_strategies.newer_event_fields(thing) | event_strategies.event_fields(thing)

@@ -12,6 +12,14 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 """The content type of ``aggregated``. Its forerunner v2beta1 is refused, as Kubernetes 1.36 does: old clients take the
 plain documents.
 """
+OPENAPI_V2_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+OPENAPI_V2: Final = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"
+"""``/openapi/v2`` without any kind: kubectl asks for it, in protobuf, about kinds that ``/openapi/v3`` does not have,
+and gives up where it gets none at all.
+"""
+_UNDESCRIBED: Final = (
+    "The sandbox does not support descriptions of fields (kubectl explain): use a real cluster, KWOK or kind."
+)
 PATHS: Final = ("/healthz", "/livez", "/openapi/v3", "/readyz", "/version")
 """What there is besides resources."""
 
@@ -22,9 +30,60 @@ _NOT_FOR_ALL: Final = frozenset({"Namespace"})
 _SUBRESOURCES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyType(
     {"Namespace": MappingProxyType({"finalize": ("update",)})}
 )
-"""Besides the status and actions, and what may be done with them."""
+"""Besides the status, and what may be done with them."""
 _STORED_IN: Final[Mapping[str, str]] = MappingProxyType({"events.k8s.io": ""})
 """Groups whose objects are kept as those of another one."""
+
+
+def document(kinds: Sequence[Kind], path: str, *, address: str) -> Object | None:
+    """Of a path without its last slash; ``address`` is ``host:port``. None for a path without one."""
+    match path.strip("/").split("/"):
+        case [""]:
+            return paths(kinds)
+        case ["version"]:
+            return version()
+        case ["api"]:
+            return core_versions(address=address)
+        case ["apis"]:
+            return groups(kinds)
+        case ["apis", group_name]:
+            return group(kinds, group_name)
+        case ["api", version_name]:
+            return resources(kinds, version_name)
+        case ["apis", group_name, version_name]:
+            return resources(kinds, f"{group_name}/{version_name}")
+        case ["openapi", "v3"]:
+            apis = dict.fromkeys(kind.api for kind in kinds)
+            return {"paths": {_root(api): {"serverRelativeURL": f"/openapi/v3/{_root(api)}"} for api in apis}}
+        case ["openapi", "v3", *rest]:
+            return openapi(kinds, "/".join(rest))
+    return None
+
+
+def openapi(kinds: Sequence[Kind], root: str) -> Object | None:
+    """The least that kubectl has to find: that a patch takes ``fieldValidation``, so that it leaves the validation to
+    the server. ``root`` is ``api/v1`` or ``apis/GROUP/VERSION``. None for one without kinds.
+    """
+    found = [kind for kind in kinds if _root(kind.api) == root]
+    if not found:
+        return None
+    items, schemas = {}, {}
+    for kind in found:
+        named = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+        scope = "namespaces/{namespace}/" if kind.is_namespaced else ""
+        parameters = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}]
+        patch = {"x-kubernetes-action": "patch", "x-kubernetes-group-version-kind": named, "parameters": parameters}
+        get = {"x-kubernetes-action": "get", "x-kubernetes-group-version-kind": named}
+        answers = {"responses": {"200": {"description": "OK"}}}
+        items[f"/{root}/{scope}{kind.plural}/{{name}}"] = {"get": get | answers, "patch": patch | answers}
+        schema = {"type": "object", "description": _UNDESCRIBED, "x-kubernetes-group-version-kind": [named]}
+        schemas[f"{root.replace('/', '.')}.{kind.kind}"] = schema
+    info = {"title": "Zoneward sandbox", "version": f"v{_MAJOR}.{_MINOR}.{_PATCH}"}
+    return {"openapi": "3.0.0", "info": info, "paths": items, "components": {"schemas": schemas}}
+
+
+def _root(api: str) -> str:
+    return f"apis/{api}" if "/" in api else f"api/{api}"
 
 
 def version() -> Object:
@@ -175,4 +234,4 @@ def _subresources(kind: Kind) -> list[tuple[str, str, tuple[str, ...]]]:
     """Name, kind and verbs of each."""
     status = {"status": ("get", "patch", "update")} if kind.has_status else {}
     found = [(name, kind.kind, verbs) for name, verbs in {**_SUBRESOURCES.get(kind.kind, {}), **status}.items()]
-    return sorted([*found, *((each.name, each.posted.kind, ("create",)) for each in kind.actions)])
+    return sorted(found)

@@ -11,8 +11,8 @@ from enum import StrEnum
 from random import Random
 from typing import Final, Literal
 
-from zoneward.sandbox.play.durations import Span, parse_span
-from zoneward.sandbox.server.refusals import Refusal
+from zoneward.sandbox.durations import Span, parse_span
+from zoneward.sandbox.server.status_errors import StatusError
 
 Code = Literal[409, 410, 429, 500, 503]
 RETRY_AFTER: Final = 1
@@ -73,13 +73,13 @@ class RequestFault:
     is_answer_lost: bool = False
     """All is done as asked, and the connection breaks before the answer."""
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> StatusError | None:
         """The answer; its words name no object, for none was looked at."""
         if self.code is None:
             return None
         reason, message = _WORDS[self.code]
         details = None if self.retry_after is None else {"retryAfterSeconds": self.retry_after}
-        return Refusal(self.code, reason, message, details=details)
+        return StatusError(self.code, reason, message, details=details)
 
 
 _WORDS: Final[dict[Code, tuple[str, str]]] = {
@@ -115,7 +115,7 @@ def parse_fault(text: str) -> Fault:
     return Fault(kind=kind, probability=probability)
 
 
-class Faults:
+class FaultInjector:
     """``on_request`` once for every request, ``on_event`` once for every event of a watch that is about to be sent."""
 
     def __init__(self, faults: Iterable[Fault], seed: int) -> None:

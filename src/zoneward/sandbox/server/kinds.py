@@ -1,4 +1,4 @@
-"""What the server has to know of a kind: its names, its rules, its table. They are put together in ``catalog``."""
+"""What the server has to know of a kind: its names, its strategy, its table. ``catalog`` puts the kinds together."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ Object = dict[str, Any]
 """JSON as a dictionary."""
 
 
-class Surroundings(Protocol):
-    """What making an object good may need to know of the others."""
+class ObjectReader(Protocol):
+    """What a strategy may need to know of the other objects."""
 
     @property
     def now(self) -> datetime: ...
@@ -21,8 +21,9 @@ class Surroundings(Protocol):
         """Another object, by its plural (of the core group); never to be changed."""
 
 
-class Rules:
-    """How objects of a kind are made good, and judged. This one adds and refuses nothing.
+class Strategy:
+    """How objects of a kind are completed and validated, like the strategies in kube-apiserver's registries. This one
+    adds and refuses nothing.
 
     All methods get whole objects whose fields have the right types (the schema has been checked). Those that return
     None change ``new`` in place. ``new`` may share parts with ``old``: what is changed deeper than at the top is copied
@@ -41,7 +42,7 @@ class Rules:
 
     # --- creating and changing ----------------------------------------------------------------------------------------
 
-    def prepare_create(self, new: Object, surroundings: Surroundings) -> None:
+    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
         """What clients cannot set is dropped (status), what admission adds is added."""
 
     def metadata_errors(self, new: Object) -> Iterable[FieldError]:
@@ -50,7 +51,7 @@ class Rules:
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return ()
 
-    def prepare_update(self, new: Object, old: Object, surroundings: Surroundings) -> None:
+    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
         """The status is that of ``old``; what an update cannot change by silence is taken from it."""
 
     def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
@@ -59,7 +60,7 @@ class Rules:
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         return ()
 
-    def prepare_status(self, new: Object, old: Object, surroundings: Surroundings) -> None:
+    def prepare_status(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
         """All but the status is that of ``old``."""
 
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
@@ -126,17 +127,6 @@ class Column:
 NAME: Final = Column("Name", format="name", description="Name must be unique within a namespace.")
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """A subresource that is only posted to. ``change`` gets an object and what is posted, of the kind ``posted``, and
-    makes the new object, or raises Refusal; it changes neither.
-    """
-
-    name: str
-    posted: "Kind"
-    change: Callable[[Object, Object, Surroundings], Object]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of object, and where the server has it."""
@@ -151,22 +141,23 @@ class Kind:
     is_namespaced: bool = True
     has_status: bool = False
     """Whether it has the status subresource."""
-    actions: tuple[Action, ...] = ()
-    rules: Rules
+    strategy: Strategy
     fields: Callable[[Object], Mapping[str, str]] = lambda _thing: {}
     """What field selectors may ask for, and its value, besides ``metadata.name`` and ``metadata.namespace``."""
     selectable: frozenset[str] = frozenset()
     """The names that ``fields`` gives; empty values may be left out there."""
     is_created_by_update: bool = False
     """Whether PUT creates an object that is not there."""
+    warning: str = ""
+    """What each answer about the kind warns of."""
     returns_deleted: bool = False
     """Whether DELETE answers with the object rather than a Status."""
     needs_version: bool = False
     """Whether an update has to say which version it replaces."""
-    place: str = ""
-    """Where etcd would have it; some messages tell."""
+    struct: str = ""
+    """The name of its fields in ``schema.json``; empty: its own."""
     stored_as: "Kind | None" = None
-    """Another version of the kind, in which its objects are kept."""
+    """Another version of the kind, in which its objects are stored."""
     to_stored: Callable[[Object], Object] = lambda thing: thing
     from_stored: Callable[[Object], Object] = lambda thing: thing
     columns: tuple[Column, ...] = (NAME,)
@@ -177,7 +168,7 @@ class Kind:
     def subresources(self) -> frozenset[str]:
         status = {"status"} if self.has_status else set()
         finalize = {"finalize"} if self.kind == "Namespace" else set()
-        return frozenset(status | finalize | {action.name for action in self.actions})
+        return frozenset(status | finalize)
 
     @property
     def stored(self) -> "Kind":

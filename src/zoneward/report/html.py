@@ -1,0 +1,183 @@
+"""Builds HTML from values: everything is escaped but what is `Markup` already. The result is well-formed XML too.
+
+No library: a page has one builder of elements (ten lines), a table and a style sheet. Template engines escape for HTML
+alone, do not promise XML, and would be one more dependency of the command line.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+_PARTS: Final = re.compile(r"(?<=[:,_/])")
+_HUMPS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_VOID: Final = frozenset(("br", "link", "meta"))
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """Text that is HTML, and goes into a page as it is."""
+
+    html: str
+
+
+Content = str | Markup
+
+
+def tag(name: str, /, *content: Content, **attributes: str) -> Markup:
+    """An element. ``class_`` stands for ``class``, ``aria_label`` for ``aria-label``."""
+    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{_safe(value)}"' for key, value in attributes.items())
+    if name in _VOID:
+        return Markup(f"<{name}{written} />")
+    return Markup(f"<{name}{written}>{joined(content).html}</{name}>")
+
+
+def joined(content: Iterable[Content], *, between: str = "") -> Markup:
+    return Markup(between.join(each.html if isinstance(each, Markup) else _safe(each) for each in content))
+
+
+def printable(text: str) -> str:
+    """Text without what neither HTML nor XML can hold: control characters and halves of surrogate pairs."""
+    return "".join(
+        each if (each >= " " and not "\x7f" <= each <= "\x9f" and not "\ud800" <= each <= "\udfff") else "\ufffd"
+        for each in text.replace("\n", " ").replace("\t", " ").replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+    )
+
+
+def name(text: str) -> Markup:
+    """A name from outside: its direction stays its own, and it may break where its parts end."""
+    parts = _PARTS.split(text)
+    return tag("bdi", joined(parts if len(parts) > 1 else _HUMPS.split(text), between="<wbr />"))
+
+
+def table(head: Sequence[Content], bodies: Iterable[Iterable[Markup]], *, label: str, class_: str = "plain") -> Markup:
+    """A table that scrolls sideways where it has no room; ``bodies`` are groups of whole rows."""
+    header = [tag("th", each, scope="col") if each else tag("td") for each in head]
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("thead", tag("tr", *header)),
+            *(tag("tbody", *rows) for rows in bodies),
+            class_=class_,
+        ),
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label=label,
+    )
+
+
+def page(title: str, *content: Content) -> str:
+    """A whole page that needs nothing from anywhere, and is not allowed to ask for it."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        # An icon of its own, so that no browser asks a server for one.
+        tag("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", Markup(_STYLE)),
+    )
+    html = tag("html", head, Markup("\n"), tag("body", tag("main", joined(content, between="\n"))), lang="en")
+    return f"<!DOCTYPE html>\n{html.html}\n"
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text))
+
+
+# No ">" or "&" in it: those would have to be written otherwise in XML than in HTML.
+_STYLE: Final = """
+:root { color-scheme: light; --ink: #1b1f24; --soft: #57606a; --line: #d8dee4; --tint: #f6f8fa; }
+* { box-sizing: border-box; }
+body { margin: 0; background: #fff; color: var(--ink); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto,
+  "Helvetica Neue", Arial, sans-serif; -webkit-text-size-adjust: 100%; }
+main { max-width: 1120px; margin: 0 auto; padding: 2rem 1.25rem 3rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .75rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.35rem; line-height: 1.25; margin: 2.5rem 0 .25rem; padding-top: 1rem;
+  border-top: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 1.5rem 0 .4rem; }
+p { margin: .4rem 0; max-width: 46rem; }
+a { color: #0a58a8; }
+code { font: .88em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
+nav { margin: 1.25rem 0 0; font-size: .92em; display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; }
+small, figcaption, footer { color: var(--soft); }
+.facts { display: flex; flex-wrap: wrap; gap: .6rem 2.2rem; margin: 0 0 1rem; }
+.facts div { min-width: 0; }
+.facts dt { font-size: .8rem; color: var(--soft); }
+.facts dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+.facts dd code { font-weight: 400; }
+/* A command breaks between its words, and within one only where it must. */
+.facts code span { display: inline-block; max-width: 100%; }
+.partial { max-width: none; margin: 1rem 0; padding: .8rem 1rem; border: 2px solid #a40e26; border-left-width: 10px;
+  background: #fff1f0; color: #6b0a1a; }
+.partial strong { font-size: 1.15rem; display: block; letter-spacing: .02em; }
+.short { margin: .5rem 0 0; padding-left: 1.2rem; }
+.scroll { overflow-x: auto; margin: .5rem 0 1rem; }
+.scroll:focus-visible { outline: 2px solid #0a58a8; outline-offset: 2px; }
+table { border-collapse: separate; border-spacing: 0; font-size: 15px; line-height: 22px;
+  font-variant-numeric: tabular-nums; }
+th, td { padding: 4px 11px; text-align: right; vertical-align: top; white-space: nowrap; }
+thead th, thead td { border-bottom: 2px solid var(--ink); vertical-align: bottom; }
+thead th { line-height: 18px; white-space: normal; }
+tbody th, tbody td { border-bottom: 1px solid var(--line); }
+th:first-child, .inputs th:nth-child(n+3), .inputs td:nth-child(n+3) { text-align: left; }
+tr th:first-child { position: sticky; left: 0; background: #fff; padding-left: 0; min-width: 7.5rem; max-width: 17rem; }
+tbody th { font-weight: 500; white-space: normal; overflow-wrap: break-word; }
+tbody th[colspan] { padding-top: .9rem; font-weight: 700; max-width: none; position: static; }
+.whole { white-space: nowrap; }
+.tight th, .tight td { padding-left: 6px; padding-right: 6px; }
+td small, th small { display: block; font-size: 12px; font-weight: 400; line-height: 16px; }
+td.share small { line-height: 22px; }
+.inputs td { white-space: normal; max-width: 30rem; }
+tr.bound th, tr.bound td { font-style: italic; color: var(--soft); }
+td.more { background: #e2eefa; }
+td.less { background: #fdebdc; }
+td.share { padding-left: 0; text-align: left; }
+td.self { color: var(--line); text-align: center; }
+dl.legend { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.2rem; margin: 1.2rem 0 0;
+  max-width: 60rem; font-size: .92em; }
+dl.legend dt { font-weight: 600; }
+dl.legend dd { margin: 0; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 1.5rem 2.5rem; }
+.plots figure { max-width: 660px; }
+.pairs { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 235px), 1fr)); gap: 1.25rem 1.5rem; }
+figure { margin: .5rem 0; min-width: 0; break-inside: avoid; }
+figure svg { display: block; width: 100%; height: auto; }
+/* Over the one that is written in each text. */
+figure svg text { font-family: inherit !important; }
+figure.key { max-width: 330px; }
+figcaption { font-size: .85rem; line-height: 1.35; margin-top: .25rem; overflow-wrap: anywhere; }
+details { margin: .5rem 0; }
+summary { cursor: pointer; color: #0a58a8; }
+footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: .88rem; }
+@media (max-width: 560px) {
+  main { padding: 1.25rem .9rem 2rem; }
+  h1 { font-size: 1.5rem; }
+  th, td { padding: 4px 7px; }
+  tr th:first-child { min-width: 6rem; max-width: 8.5rem; }
+  dl.legend { display: block; }
+  dl.legend dd { margin-bottom: .6rem; }
+}
+@page { margin: 14mm; }
+@media print {
+  body { font-size: 10pt; }
+  main { max-width: none; padding: 0; }
+  nav { display: none; }
+  h2, h3 { break-after: avoid; }
+  h2 { margin-top: 1.5rem; }
+  .scroll { overflow: visible; }
+  table { font-size: 8pt; line-height: 1.4; }
+  td small, th small, td.share small { font-size: 6.5pt; line-height: inherit; }
+  tr { break-inside: avoid; }
+  th, td { padding: .1rem .35rem; }
+  tr th:first-child { position: static; }
+  td.more, td.less, figure svg { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
+  .plots { grid-template-columns: 1fr 1fr; }
+  .pairs { grid-template-columns: repeat(3, 1fr); }
+}
+"""

@@ -1,0 +1,258 @@
+"""The decisions of a plan as the JSON that scripts rely on (``plan -o json``)."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from zoneward.kube.objects import Condition
+from zoneward.routing.decision import Decision
+from zoneward.routing.rules import Rule
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic
+from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
+from zoneward.routing.service_events import ServiceEvent
+from zoneward.slices.plan import FamilyPlan, ServicePlan
+
+
+class JsonView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A part of a JSON document, in which names are camel case."""
+
+
+class ZoneView(JsonView, frozen=True, gc=False):
+    """Endpoints and demand of one zone; the zone ``""`` stands for nodes and endpoints without one."""
+
+    demand: float
+    located: int
+    consumed: int
+    expected: float
+    overload: float | None
+
+
+class GroupView(JsonView, frozen=True, gc=False):
+    """One slice group: the zones that consume it, their weights, and its endpoints, by the zone they are located in."""
+
+    zones: tuple[str, ...]
+    weights: tuple[float, ...]
+    endpoints: int
+    located: dict[str, int]
+
+
+class SlicesView(JsonView, frozen=True, gc=False):
+    """How many slices would be written. ``delete`` counts those of the built-in controller that would have to go."""
+
+    create: int
+    update: int
+    delete: int
+    unchanged: int
+
+
+class MeasuredZoneView(JsonView, frozen=True, gc=False):
+    """Connections that started in one zone, by where they went, and the share that stayed, measured and predicted."""
+
+    connections: int
+    to: dict[str, int]
+    in_zone: float | None
+    predicted_in_zone: float | None
+
+
+class MeasuredView(JsonView, frozen=True, gc=False):
+    """What nodes counted. ``predicted_in_zone``: the prediction for traffic that starts where it did when counted.
+
+    ``external``: connections by other addresses than the Service's own, which are in no other number.
+    """
+
+    connections: int
+    in_zone: float | None
+    predicted_in_zone: float | None
+    zones: dict[str, MeasuredZoneView]
+    external: int
+
+
+class MeasuringView(JsonView, frozen=True, gc=False):
+    """Which nodes reported what they counted, by zone, and from which zones of the cluster none did."""
+
+    since: datetime
+    until: datetime
+    nodes: dict[str, tuple[str, ...]]
+    missing_zones: tuple[str, ...]
+    incomplete_nodes: tuple[str, ...]
+
+
+class DecisionView(JsonView, frozen=True, gc=False):
+    """One Service in one address family.
+
+    ``groups`` is null where no slice groups are made, the shares and overloads where nothing can be predicted.
+    ``measured`` is absent without measurements, and null where they hold no connection.
+    """
+
+    namespace: str
+    service: str
+    address_type: str
+    approach: str
+    heuristic: str | None
+    active: bool
+    reason: str
+    reason_code: str
+    endpoints: int
+    zones: dict[str, ZoneView]
+    allocation: dict[str, dict[str, int]] | None
+    groups: tuple[GroupView, ...] | None
+    in_zone_traffic: float | None
+    dropped_traffic: float | None
+    max_overload: float | None
+    mean_overload: float | None
+    moved: int
+    slices: SlicesView
+    replaced_slices: tuple[str, ...]
+    other_slices: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    events: tuple[ServiceEvent, ...]
+    conditions: tuple[Condition, ...]
+    measured: MeasuredView | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class SkippedView(JsonView, frozen=True, gc=False):
+    """A Service that has no EndpointSlices at all, and why."""
+
+    namespace: str
+    service: str
+    reason: str
+
+
+def decisions_document(
+    plans: Iterable[ServicePlan], *, measured: TrafficMeasurements | None = None, zones: Iterable[str] = ()
+) -> dict[str, Any]:
+    """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans.
+
+    With ``measured`` also ``"measured"``, which names its sources; ``zones`` are those of the cluster.
+    """
+    decisions: list[DecisionView] = []
+    skipped: list[SkippedView] = []
+    for plan in plans:
+        meta = plan.service.metadata
+        if not plan.families:
+            skipped.append(SkippedView(meta.namespace, meta.name, f"{plan.service.spec.type}: it has no endpoints"))
+        decisions.extend(_decision(plan, family, measured) for family in plan.families)
+    document: dict[str, Any] = {"decisions": decisions, "skipped": skipped}
+    return document if measured is None else {"measured": _measuring(measured, zones), **document}
+
+
+def to_json(document: Any) -> bytes:
+    """JSON with two spaces of indentation and a newline at its end."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def count_slices(plan: ServicePlan, family: FamilyPlan) -> SlicesView:
+    """What one family writes; slices of families that the Service no longer has count with its first."""
+    surplus = len(plan.surplus) if family is plan.families[0] else 0
+    changes = family.changes
+    return SlicesView(
+        create=len(changes.create),
+        update=len(changes.update),
+        delete=len(changes.delete) + len(family.replaced) + surplus,
+        unchanged=len(changes.unchanged),
+    )
+
+
+def _decision(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements | None) -> DecisionView:
+    decision, traffic = family.decision, family.traffic
+    meta = plan.service.metadata
+    return DecisionView(
+        namespace=meta.namespace,
+        service=meta.name,
+        address_type=family.address_type,
+        approach=decision.approach,
+        heuristic=decision.heuristic,
+        active=decision.active,
+        reason=decision.message,
+        reason_code=decision.reason,
+        endpoints=decision.endpoints,
+        zones=_zones(traffic),
+        allocation=decision.allocation.as_map() if decision.allocation else None,
+        groups=_groups(decision),
+        in_zone_traffic=round_share(traffic.in_zone) if traffic else None,
+        dropped_traffic=round_share(traffic.dropped) if traffic else None,
+        max_overload=round_share(traffic.max_overload) if traffic else None,
+        mean_overload=round_share(traffic.mean_overload) if traffic else None,
+        moved=decision.moved,
+        slices=count_slices(plan, family),
+        replaced_slices=tuple(each.metadata.name for each in family.replaced),
+        other_slices=tuple(each.metadata.name for each in family.others),
+        rules=decision.rules,
+        events=plan.events if family.address_type == plan.worst_family else (),
+        conditions=plan.conditions,
+        measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
+    )
+
+
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> MeasuredView | None:
+    meta, traffic = plan.service.metadata, family.traffic
+    found = measured.of(meta.namespace, meta.name, family.address_type)
+    if found is None:
+        return None
+    predicted = {zone: each.in_zone for zone, each in traffic.zones.items()} if traffic else {}
+    return MeasuredView(
+        connections=found.connections,
+        in_zone=_round_if_any(found.share),
+        predicted_in_zone=_round_if_any(predicted_in_zone_share(found, traffic) if traffic else None),
+        zones={
+            zone: MeasuredZoneView(
+                connections=each.connections,
+                to=dict(each.to),
+                in_zone=_round_if_any(each.share),
+                predicted_in_zone=_round_if_any(predicted.get(zone)),
+            )
+            for zone, each in found.zones.items()
+        },
+        external=found.external,
+    )
+
+
+def _measuring(measured: TrafficMeasurements, zones: Iterable[str]) -> MeasuringView:
+    return MeasuringView(
+        since=measured.since,
+        until=measured.until,
+        nodes={zone: tuple(sorted(nodes)) for zone, nodes in measured.nodes.items()},
+        missing_zones=measured.missing(zones),
+        incomplete_nodes=tuple(sorted(measured.incomplete)),
+    )
+
+
+def _groups(decision: Decision) -> tuple[GroupView, ...] | None:
+    """The slice groups that have endpoints; None where the decision makes none."""
+    allocation = decision.allocation
+    if allocation is None or decision.groups is None:
+        return None
+    size = len(allocation.zones)
+    views = []
+    for number, group in enumerate(allocation.groups):
+        row = allocation.counts[number * size : (number + 1) * size]
+        located = {zone: count for zone, count in zip(allocation.zones, row, strict=True) if count}
+        if located:
+            views.append(GroupView(group.zones, group.weights, sum(row), located))
+    return tuple(views)
+
+
+def _zones(traffic: ExpectedTraffic | None) -> dict[str, ZoneView]:
+    if traffic is None:
+        return {}
+    return {
+        zone: ZoneView(
+            demand=round_share(each.demand),
+            located=each.located,
+            consumed=each.consumed,
+            expected=round_share(each.expected),
+            overload=None if each.overload is None else round_share(each.overload),
+        )
+        for zone, each in traffic.zones.items()
+    }
+
+
+def _round_if_any(share: float | None) -> float | None:
+    return None if share is None else round_share(share)
+
+
+def round_share(share: float) -> float:
+    """Six digits are more than a prediction is worth, and hide the noise of doubles. ``+ 0.0`` turns -0.0 into 0.0."""
+    return round(share, 6) + 0.0

@@ -1,0 +1,307 @@
+"""The table of ``plan``: a line for each Service, made for a person and for 100 columns."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+
+from zoneward.kube import names
+from zoneward.kube.objects import Service
+from zoneward.report.plan_json import count_slices
+from zoneward.report.slice_manifests import deleted_slices
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
+from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.allocation import Allocation
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
+from zoneward.routing.demand import Demand
+from zoneward.routing.request.approach import Approach
+from zoneward.routing.rules import Reason, counted, listed
+from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
+from zoneward.routing.selection.traffic_measurements import TrafficMeasurements, predicted_in_zone_share
+from zoneward.slices.plan import FamilyPlan, ServicePlan
+
+CLUSTER_WIDE = "cluster-wide"
+"""What a Service gets where no other approach does, in all tables."""
+_MOST_ZONE_COLUMNS = 6
+_DESTINATIONS = {
+    "ProportionalZoneCPU": "zones by their CPU",
+    "PreferZone": "its own zone",
+    "PreferSameZone": "its own zone",
+    "PreferSameNode": "its own node, else zone",
+    "RequireZone": "its own zone",
+    "random": "all zones, as asked",
+}
+_SHORT_REASONS = {
+    Reason.TOPOLOGY_KEYS: "topologyKeys is set",
+    Reason.UNKNOWN_VALUE: "unknown value",
+    Reason.FEATURE_GATE_OFF: "feature gate is off",
+    Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: "external is Local",
+    Reason.NO_READY_NODES: "no ready node",
+    Reason.NODE_WITHOUT_ZONE: "node without zone",
+    Reason.NODE_WITHOUT_CPU: "node without CPU",
+    Reason.ONE_ZONE: "nodes in one zone",
+    Reason.NO_READY_ENDPOINTS: "none is ready",
+    Reason.TOO_FEW_ENDPOINTS: "{endpoints} for {zones} zones",
+    Reason.OVERLOAD: "{endpoints} would overload",
+    Reason.ENDPOINT_WITHOUT_ZONE: "pod without zone",
+    Reason.NO_SELECTOR: "no selector",
+    Reason.BELOW_STARTING_THRESHOLD: "too few to start",
+    Reason.HINTS_WITHOUT_WEIGHTS: "hints lack weights",
+    Reason.TOO_MANY_ZONES: "too many zones",
+    Reason.BEING_DELETED: "being deleted",
+}
+"""A few words for one line; ``-o wide`` and the rules have the numbers."""
+
+
+def plan_table(
+    plans: Sequence[ServicePlan],
+    *,
+    demand: Demand,
+    configuration: Configuration,
+    width: int,
+    wide: bool = False,
+    known_zones: Collection[str] = (),
+    measured: TrafficMeasurements | None = None,
+) -> RenderableType:
+    """What each Service would get, a line each, in ``width`` columns.
+
+    ``wide`` shows the approach and the whole reason, over as many lines as that takes. ``known_zones`` have a column
+    even where no traffic starts. ``measured`` figures stand beside the predicted ones.
+    """
+    every = tuple(sorted({*demand.zones, *known_zones}))
+    zones = every if len(every) <= _MOST_ZONE_COLUMNS else ()
+    short = short_names(every)
+    short_of = dict(zip(every, short, strict=True))
+    columns = ["SERVICE"]
+    if wide:
+        columns.append("APPROACH")
+    columns.extend(short[: len(zones)])
+    columns.extend(("IN ZONE", "WORST", "MEAN", "MOVED", "SLICES") if wide else ("IN ZONE", "WORST", "SLICES"))
+    if measured is not None:
+        place = columns.index("IN ZONE") + 1
+        columns[place:place] = ["MEASURED", "PREDICTED"] if wide else ["MEASURED"]
+    rows = []
+    for plan in plans:
+        for family in plan.families:
+            traffic = family.traffic
+            cells = [_service(plan, family)]
+            if wide:
+                cells.append(Text(_approach(family.decision)))
+            cells.extend(_zone(traffic, zone, configuration) for zone in zones)
+            cells.append(_share(traffic.in_zone if traffic else None))
+            if measured is not None:
+                cells.extend(_measured(plan, family, measured)[: 2 if wide else 1])
+            cells.append(_overload(traffic.max_overload if traffic and traffic.served else None, configuration))
+            if wide:
+                cells.append(_share(traffic.mean_overload if traffic else None))
+                cells.append(Text(str(family.decision.moved)))
+            goes_to = _goes_to(plan.service, family, short_of, zones=len(demand.zones), whole=wide)
+            rows.append([*cells, _changes(plan, family), goes_to])
+        if not plan.families:
+            why = Text(f"nowhere: {plan.service.spec.type}", "dim")
+            rows.append([Text(_name(plan)), *(Text() for _ in columns[1:]), why])
+    table = align_columns(
+        (*columns, "TRAFFIC GOES TO"),
+        rows,
+        right=set(columns) - {"SERVICE", "APPROACH", "SLICES"},
+        width=width,
+        whole=wide,
+    )
+    parts = [_heading(demand, short_of), table]
+    if measured is not None:
+        parts.append(_measured_from(measured, demand, short_of, wide=wide))
+    return Group(*parts, _legend(plans, configuration, each_zone=bool(zones), wide=wide))
+
+
+def _measured_from(
+    measured: TrafficMeasurements, demand: Demand, short: Mapping[str, str], *, wide: bool
+) -> StyledText:
+    """Where measurements come from, and what they do not cover."""
+    sources = tuple(
+        f"{counted(len(nodes), 'node')} in {short.get(zone, zone) or 'no zone'}"
+        for zone, nodes in measured.nodes.items()
+    )
+    lines = [f"MEASURED: what stayed in its zone, of the connections that {listed(sources)} counted."]
+    if wide:
+        lines.append("PREDICTED: the prediction for traffic that starts as measured, not in proportion to CPU.")
+    missing = measured.missing(demand.zones)
+    if missing:
+        lines.append(f"Nothing is measured of {listed(tuple(short[zone] for zone in missing))}.")
+    if measured.incomplete:
+        lines.append(f"Not all was counted on {listed(tuple(sorted(measured.incomplete)))}.")
+    return join_wrapped(lines, "dim")
+
+
+def _heading(demand: Demand, short: Mapping[str, str]) -> StyledText:
+    text = Text()
+    if not demand.zones:
+        return text.append("No ready Node in a zone: nothing is known about where traffic starts.", "yellow")
+    what = "CPU" if demand.unit == "milliCPU" else "number"
+    text.append("Demand: ")
+    everything = demand.total + demand.unzoned
+    for number, (zone, weight) in enumerate(demand.weight_of.items()):
+        label = zone if short[zone] == zone else f"{short[zone]} = {zone}"
+        text.append("  " if number else "").append(label, "bold").append(f" {weight / everything:.0%}")
+    if demand.unzoned:
+        text.append("  without a zone", "yellow").append(f" {demand.unzoned / everything:.0%}")
+    return text.append(f"  ({what} of {counted(len(demand.nodes), 'ready node')})", "dim")
+
+
+def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_zone: bool, wide: bool) -> StyledText:
+    lines = []
+    if each_zone:
+        lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
+    lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
+    if any(family.decision.groups is not None for plan in plans for family in plan.families):
+        lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
+    replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
+    former = names.BUILT_IN_MANAGER if replaces_built_in else names.MANAGER
+    replaced = len(deleted_slices(plans, manager=former))
+    if replaced:
+        whose = "of the built-in controller" if replaces_built_in else "with Zoneward's own label"
+        lines.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
+    others = [each.metadata.name for plan in plans for family in plan.families for each in family.others]
+    if others:
+        lines.append(f"Left alone, managed by others: {listed(tuple(others))}.")
+    more = "" if wide else "-o wide (whole reasons), "
+    lines.append(f"More: {more}-o json (every rule that was asked), -o yaml (the slices).")
+    return join_wrapped(lines, "dim")
+
+
+def _name(plan: ServicePlan) -> str:
+    return f"{plan.service.metadata.namespace}/{plan.service.metadata.name}"
+
+
+def _approach(decision: Decision) -> str:
+    """What the Service asks for, in the word of every table where that is nothing."""
+    return decision.asked_for or (CLUSTER_WIDE if decision.approach is Approach.CLUSTER_WIDE else decision.approach)
+
+
+def _service(plan: ServicePlan, family: FamilyPlan) -> StyledText:
+    text = Text(_name(plan))
+    if len(plan.families) > 1:
+        text.append(f" {family.address_type[-1]}", "dim")
+    return text
+
+
+def _zone(traffic: ExpectedTraffic | None, zone: str, configuration: Configuration) -> StyledText:
+    each = traffic.zones.get(zone) if traffic else None
+    if each is None:
+        return Text("-", "dim")
+    return Text(f"{each.located}>{each.consumed}", _colour(_above(each), configuration))
+
+
+def _above(each: ExpectedZoneTraffic) -> float:
+    return each.overload if each.overload is not None else 0.0
+
+
+def _share(share: float | None) -> StyledText:
+    return Text("-", "dim") if share is None else Text(f"{share:.0%}")
+
+
+def _measured(plan: ServicePlan, family: FamilyPlan, measured: TrafficMeasurements) -> tuple[StyledText, StyledText]:
+    """The shares that stayed in their zone: measured, and predicted."""
+    meta, traffic = plan.service.metadata, family.traffic
+    found = measured.of(meta.namespace, meta.name, family.address_type)
+    if found is None or found.share is None:
+        return _share(None), _share(None)
+    share = _share(found.share).append(f" of {_shorten_count(found.connections)}", "dim")
+    return share, _share(predicted_in_zone_share(found, traffic) if traffic else None)
+
+
+def _shorten_count(number: int) -> str:
+    """In few columns: ``950``, ``13k``, ``2.4M``."""
+    if number < 10_000:
+        return str(number)
+    return f"{number / 1e3:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
+
+
+def _overload(overload: float | None, configuration: Configuration) -> StyledText:
+    if overload is None:
+        return Text("-", "dim")
+    return Text(f"+{overload:.0%}", _colour(overload, configuration))
+
+
+def _colour(overload: float, configuration: Configuration) -> str:
+    """Green below the threshold to start, yellow below the one to keep, red above."""
+    if overload < configuration.hints.start_threshold:
+        return "green"
+    return "yellow" if overload < configuration.hints.keep_threshold else "red"
+
+
+def _changes(plan: ServicePlan, family: FamilyPlan) -> StyledText:
+    counts = count_slices(plan, family)
+    text = Text()
+    for sign, number, style in (
+        ("+", counts.create, "green"),
+        ("~", counts.update, "yellow"),
+        ("-", counts.delete, "red"),
+        ("=", counts.unchanged, "dim"),
+    ):
+        if number:
+            text.append(" " if text else "").append(f"{sign}{number}", style)
+    return text
+
+
+def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, zones: int, whole: bool) -> StyledText:
+    """Where traffic goes, and why: the whole reason, or a few words for it. Traffic starts in so many ``zones``."""
+    decision, traffic = family.decision, family.traffic
+    if service.spec.internal_traffic_policy == "Local":
+        text = Text("its own node only", "default")
+        if traffic and traffic.dropped:
+            text.append(f", {traffic.dropped:.0%} dropped", "red")
+        return text.append(": internalTrafficPolicy is Local", "default") if whole else text
+    if traffic and traffic.dropped == 1:
+        return Text("nowhere: no endpoint", "red")
+    if decision.reason is Reason.NOT_ASKED_FOR:
+        return Text("all zones: nothing asked for", "dim")
+    if not decision.active:
+        why = decision.message
+        if not whole:
+            why = short_reason(decision, zones=zones)
+        return Text("all zones", "yellow").append(f": {why}", "default")
+    if family.void_hints is not None:
+        why = family.void_hints if whole else "others lack hints"
+        return Text("all zones", "yellow").append(f": {why}", "default")
+    heuristic = decision.heuristic or ""
+    text = Text(_DESTINATIONS.get(heuristic, f"zone groups: {heuristic}"), "green")
+    if whole:
+        text.append(f": {decision.message}", "default")
+        if decision.groups is not None and decision.allocation is not None:
+            text.append(f"; groups: {_groups(decision.allocation, short)}", "default")
+    elif traffic and not HEURISTICS[decision.heuristic or ""].balances:
+        empty = [zone for zone, each in traffic.zones.items() if each.demand and not each.located]
+        if empty:
+            without = ", ".join(short.get(zone, zone) or "no zone" for zone in empty)
+            text.append(f"; {without}: all zones", "default")
+    return text
+
+
+def short_reason(decision: Decision, *, zones: int) -> str:
+    """A few words for why a decision is not active; the whole message where there are none."""
+    words = _SHORT_REASONS.get(decision.reason)
+    return decision.message if words is None else words.format(endpoints=decision.endpoints, zones=zones)
+
+
+def _groups(allocation: Allocation, short: Mapping[str, str]) -> str:
+    """``a 7, b 6, b=0.33+c=0.67 1``: zones, with weights where they matter, and endpoints."""
+    parts = []
+    for number, group in enumerate(allocation.groups):
+        size = allocation.size(number)
+        names = (short.get(zone, zone) for zone in group.zones)
+        weighed = (
+            f"{name}={weight:.2g}" if group.weighted else name
+            for name, weight in zip(names, group.weights, strict=True)
+        )
+        if size:
+            parts.append(f"{'+'.join(weighed)} {size}")
+    return ", ".join(parts)
+
+
+def short_names(zones: Sequence[str]) -> list[str]:
+    """Zone names without what they have in common: ``a b c`` for ``eu-central-1a``, ``-1b``, ``-1c``."""
+    common = 0
+    while len(zones) > 1 and len({zone[: common + 1] for zone in zones}) == 1 and common < len(zones[0]):
+        common += 1
+    short = [zone[common:] for zone in zones]
+    return short if all(short) else list(zones)

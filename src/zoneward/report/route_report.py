@@ -1,0 +1,74 @@
+"""What the proxy of one node selects: ``route`` as JSON and as a table."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+
+from zoneward.report.plan_json import JsonView
+from zoneward.report.terminal_text import StyledText, Text, align_columns
+
+
+class PortRoute(JsonView, frozen=True, gc=False):
+    """One Service port in one address family, as ``address:port``.
+
+    ``cluster`` and ``local`` are null where the traffic policies do not use them; ``known`` counts the endpoints to
+    choose from, ``healthy_local`` the ready ones on this node, which a health check node port reports.
+    ``weights`` are those of ``cluster``, null where all are alike.
+    A proxy rejects traffic without any endpoints, and drops it where it may reach none of them.
+    """
+
+    namespace: str
+    service: str
+    address_type: str
+    port: str
+    port_number: int
+    protocol: str
+    cluster: tuple[str, ...] | None
+    local: tuple[str, ...] | None
+    all_reachable: tuple[str, ...]
+    rule: str
+    healthy_local: int
+    has_endpoints: bool
+    known: int
+    weights: tuple[float, ...] | None = None
+
+
+class NodeRoutes(JsonView, frozen=True, gc=False):
+    """Everything that one node's proxy selects. ``zone`` is null where the node has none."""
+
+    node: str
+    zone: str | None
+    ports: tuple[PortRoute, ...]
+
+
+def route_table(route: NodeRoutes, *, width: int) -> RenderableType:
+    """A line for each Service port, in ``width`` columns."""
+    heading = Text.assemble("Proxy on ", (route.node, "bold"), " in zone ", (route.zone or "(none)", "bold"))
+    rows = []
+    dual = {(each.namespace, each.service) for each in route.ports if each.address_type == "IPv6"} & {
+        (each.namespace, each.service) for each in route.ports if each.address_type == "IPv4"
+    }
+    for each in route.ports:
+        port = each.port or str(each.port_number)
+        name = f"{each.namespace}/{each.service}:{port}" + ("" if each.protocol == "TCP" else f"/{each.protocol}")
+        label = Text(name)
+        if (each.namespace, each.service) in dual:
+            label.append(f" {each.address_type[-1]}", "dim")
+        style = "green" if each.rule.endswith(("hints", "slices")) else "yellow" if each.rule == "terminating" else ""
+        used = Text(f"{len(each.all_reachable)} of {each.known}")
+        rows.append([label, Text(each.rule, style), used, _endpoints(each)])
+    table = align_columns(("SERVICE PORT", "RULE", "USES", "ENDPOINTS"), rows, right={"USES"}, width=width)
+    legend = Text("USES: endpoints this node may send to, of all of the port's. More: -o json.", "dim")
+    return Group(heading, table, legend)
+
+
+def _endpoints(each: PortRoute) -> StyledText:
+    parts: list[tuple[str, Sequence[str]]] = []
+    if each.local is not None and each.cluster is not None:
+        parts = [("cluster ", each.cluster), ("local ", each.local)]
+    else:
+        parts = [("local " if each.cluster is None else "", each.all_reachable)]
+    text = Text()
+    for number, (label, addresses) in enumerate(parts):
+        text.append("; " if number else "").append(label, "dim").append(" ".join(addresses) or "none")
+    return Text("weighted ", "dim").append_text(text) if each.weights else text

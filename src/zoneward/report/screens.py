@@ -1,0 +1,256 @@
+"""Screens of a given size that are drawn again and again: ``plan --watch``, and the demo with its log of writes."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, takewhile
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from zoneward.report.plan_table import plan_table
+from zoneward.report.terminal_text import StyledText, Terminal, Text, join_lines, render_lines
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import Demand
+from zoneward.slices.plan import ServicePlan
+
+_Key = tuple[str, str]
+_HEAD: Final = 2
+"""Lines of a table before its first row."""
+_LEAST_ROWS: Final = 3
+_MOST_STATUS: Final = 4
+_MARK: Final = "reverse"
+
+
+def watch_screen(
+    plans: Sequence[ServicePlan],
+    *,
+    latest: Sequence[_Key],
+    marked: Collection[_Key],
+    status: StyledText,
+    demand: Demand,
+    configuration: Configuration,
+    terminal: Terminal,
+    wide: bool,
+) -> list[str]:
+    """At most as many lines as the terminal has: the status, the table, and, where there is room, what columns mean.
+
+    Where not all plans fit, those of ``latest``, the Services that changed, last change first, come before the others,
+    and the last line says how many are not shown. Services are ``marked`` by namespace and name.
+    """
+
+    def table_of(shown: Sequence[ServicePlan]) -> tuple[RenderableType, ...]:
+        group = plan_table(shown, demand=demand, configuration=configuration, width=terminal.width, wide=wide)
+        assert isinstance(group, Group)
+        heading, table, legend = group.renderables
+        return heading, _mark_rows(table, shown, marked), legend
+
+    def lines(what: RenderableType) -> list[str]:
+        return render_lines(what, terminal)
+
+    top = lines(status)[: max(1, min(_MOST_STATUS, terminal.height // 4))]
+    above = lines(table_of(())[0])
+    if terminal.height - len(top) - len(above) < _HEAD + _LEAST_ROWS:
+        above = []
+    room = terminal.height - len(top) - len(above)
+    number = len(plans)
+    if sum(map(_rows, plans)) + _HEAD > room:
+        plans = _latest_first(plans, latest)
+        rows = accumulate(map(_rows, plans))
+        number = max(1, sum(1 for _ in takewhile(lambda row: row + _HEAD < room, rows)))
+    while True:
+        _, table, legend = table_of(plans[:number])
+        body = lines(table)
+        space = room - (number < len(plans))
+        if len(body) <= space or number == 1:
+            break
+        if number == len(plans):
+            plans = _latest_first(plans, latest)
+        # A whole reason takes more lines than one.
+        number = max(1, min(number - 1, number * max(space - _HEAD, 1) // (len(body) - _HEAD)))
+    if number < len(plans):
+        below = lines(Text(f"and {len(plans) - number:,} more Services", "dim"))
+    else:
+        below = lines(legend)
+        if len(body) + len(below) > room:
+            below = []
+    return [*top, *above, *body[: max(space, 1)], *below][: terminal.height]
+
+
+def _latest_first(plans: Sequence[ServicePlan], latest: Sequence[_Key]) -> Sequence[ServicePlan]:
+    by_key = {_key(plan): plan for plan in plans}
+    first = [by_key[key] for key in latest if key in by_key]
+    seen = set(latest)
+    return [*first, *(plan for plan in plans if _key(plan) not in seen)]
+
+
+def _key(plan: ServicePlan) -> _Key:
+    return plan.service.metadata.namespace, plan.service.metadata.name
+
+
+def _rows(plan: ServicePlan) -> int:
+    return max(1, len(plan.families))
+
+
+def _mark_rows(table: RenderableType, plans: Sequence[ServicePlan], marked: Collection[_Key]) -> RenderableType:
+    """The same table with the rows of some Services in reverse."""
+    rows: list[int] = []
+    number = 0
+    for plan in plans:
+        size = _rows(plan)
+        if _key(plan) in marked:
+            rows.extend(range(number, number + size))
+        number += size
+    if isinstance(table, Table):
+        for row in rows:
+            table.rows[row].style = _MARK
+        return table
+    assert isinstance(table, StyledText)
+    lines = list(table.split("\n"))
+    for row in rows:
+        lines[row + _HEAD].stylize(_MARK)
+    return join_lines(lines)
+
+
+# --- the screen of the demo -------------------------------------------------------------------------------------------
+
+_BAR: Final = 20
+"""Columns that all traffic would have."""
+_FULL, _EMPTY = "█", "·"
+_LEAST_LOG: Final = 4
+_LEAST_HEIGHT_FOR_ZONES: Final = 20
+"""A screen with fewer lines has no room for the zones."""
+_INDENT: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneStatus:
+    """One zone: the ``share`` of all traffic that starts in it, and how many of its nodes and pods are ready."""
+
+    zone: str
+    share: float
+    nodes: int
+    ready_nodes: int
+    pods: int
+    ready_pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """``seconds`` since the start. ``name``: the Service that was written; empty: an act of the script."""
+
+    seconds: float
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TotalTraffic:
+    """All Services together: the mean share ``in_zone``, weighed by ready endpoints, and the ``worst`` overload of any;
+    None where nothing can be predicted."""
+
+    in_zone: float | None
+    worst: float | None
+
+
+def total_traffic(plans: Sequence[ServicePlan]) -> TotalTraffic:
+    """The same total as that of ``zoneward compare`` for what Services ask for."""
+    known = [
+        (family.decision.endpoints, family.traffic)
+        for plan in plans
+        for family in plan.families
+        if family.decision.endpoints and family.traffic is not None and family.traffic.served
+    ]
+    if not known:
+        return TotalTraffic(None, None)
+    return TotalTraffic(
+        in_zone=sum(number * traffic.in_zone for number, traffic in known) / sum(number for number, _ in known),
+        worst=max(traffic.max_overload for _, traffic in known),
+    )
+
+
+def log_text(line: LogLine, *, names: int = 0) -> Text:
+    """``  9.3  shop/cart  1 slice updated: 2 pods ready``. ``names``: how many columns the names of Services have."""
+    text = Text().append(f"{line.seconds:5.1f}  ", "dim")
+    if not line.name:
+        return text.append(f"script: {line.text}", "bold cyan")
+    return text.append(line.name.ljust(names), "bold").append(f"  {line.text}")
+
+
+def demo_screen(
+    plans: Sequence[ServicePlan],
+    *,
+    marked: Collection[_Key],
+    zones: Sequence[ZoneStatus],
+    status: StyledText,
+    log: Sequence[LogLine],
+    demand: Demand,
+    configuration: Configuration,
+    terminal: Terminal,
+) -> list[str]:
+    """At most as many lines as the terminal has. The newest lines of the log fill the rest, at least four lines."""
+    width, height = terminal.width, terminal.height
+    heads = [_cut(status, width)]
+    if height >= _LEAST_HEIGHT_FOR_ZONES:
+        heads += [_zone_line(each, width) for each in zones]
+        heads.append(Text())
+    above = list(chain.from_iterable(render_lines(each, terminal) or [""] for each in heads))
+    group = plan_table(
+        plans,
+        demand=demand,
+        configuration=configuration,
+        width=width,
+        known_zones=[each.zone for each in zones],
+    )
+    assert isinstance(group, Group)
+    table = render_lines(_mark_rows(group.renderables[1], plans, marked), terminal)
+    most = height - len(above) - 1 - _LEAST_LOG
+    if len(table) > most:
+        shown = max(1, most - _HEAD - 1)
+        missing = len(table) - _HEAD - shown
+        table = table[: _HEAD + shown]
+        if missing > 0:
+            table += render_lines(Text(f"and {missing} more", "dim"), terminal)
+    rule = Text("── written, and why ".ljust(width, "─"), "dim")
+    body = [*above, *table, *render_lines(_cut(rule, width), terminal)]
+    return [*body, *_log_lines(log, terminal, max(0, height - len(body)))][:height]
+
+
+def _zone_line(each: ZoneStatus, width: int) -> StyledText:
+    part = min(_BAR, round(each.share * _BAR))
+    is_out = not each.ready_nodes
+    text = Text().append(each.zone, "bold red" if is_out else "bold")
+    text.append(f" {each.share:4.0%} ").append(_FULL * part, "green").append(_EMPTY * (_BAR - part), "dim")
+    text.append("  nodes ", "dim").append_text(_of(each.ready_nodes, each.nodes))
+    text.append("  pods ", "dim").append_text(_of(each.ready_pods, each.pods))
+    if is_out:
+        text.append("  out", "bold red")
+    return _cut(text, width)
+
+
+def _of(ready: int, number: int) -> Text:
+    """``3/4``, of which the first are ready."""
+    return Text(f"{ready}/{number}", "green" if ready == number else "yellow" if ready else "red")
+
+
+def _cut(text: StyledText, width: int) -> StyledText:
+    text.no_wrap = True
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def _log_lines(log: Sequence[LogLine], terminal: Terminal, room: int) -> list[str]:
+    """The last lines of the log. What is too long for one continues below, indented."""
+    console = Console(width=terminal.width)
+    names = max((len(each.name) for each in log), default=0)
+    found: list[StyledText] = []
+    for each in reversed(log):
+        if len(found) >= room:
+            break
+        first, *rest = log_text(each, names=names).wrap(console, console.width)
+        more = Text(" ").join(rest).wrap(console, max(console.width - _INDENT, 20)) if rest else ()
+        found = [first, *(Text(" " * _INDENT).append_text(one) for one in more), *found]
+    lines = []
+    for text in found[-room:] if room else ():
+        lines += render_lines(text, terminal)
+    return lines

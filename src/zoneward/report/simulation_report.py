@@ -1,0 +1,257 @@
+"""A simulation as tables, as JSON and as CSV, and how fast it runs."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.progress import ProgressColumn, Task
+
+from zoneward.kube.csv_cells import safe_cell
+from zoneward.report.plan_json import round_share
+from zoneward.report.terminal_text import StyledText, Text, align_columns, join_wrapped
+from zoneward.routing.simulation_results import BOUND, CREDITS, ENCODINGS, Band, Means, Quantiles, Simulation
+
+_HEADS: Final = ("TOTAL", "IN-ZONE", "MAX OVERLOAD", "MEAN OVERLOAD", "OVERLOAD", "SLICES")
+_FIELDS: Final = ("total", "inZone", "maxOverload", "meanOverload", "overload", "slices")
+_ENCODING_TITLES: Final = dict(zip(ENCODINGS, ("as slice groups", "as hints"), strict=True))
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def simulation_table(simulation: Simulation, *, width: int) -> RenderableType:
+    """The proposal's table, and one more for each thing that was asked for."""
+    encodings = [each for each in ENCODINGS if any(means.encoding == each for means in simulation.means)]
+    parts: list[RenderableType] = [Text(heading(simulation), "red" if simulation.partial else "")]
+    for encoding in encodings:
+        if len(encodings) > 1:
+            parts += [Text(), Text(_ENCODING_TITLES[encoding].capitalize(), "bold")]
+        parts.append(_means_table([each for each in simulation.means if each.encoding == encoding], width))
+    for encoding in encodings:
+        bands = [(band, [each for each in band.means if each.encoding == encoding]) for band in simulation.bands]
+        if bands:
+            parts += [_title("By band", encoding, encodings), _bands_table(bands, width)]
+        quantiles = [each for each in simulation.quantiles if each.encoding == encoding]
+        if quantiles:
+            parts += [_title("Quantiles", encoding, encodings), _quantiles_table(quantiles, width)]
+        differences = [each for each in simulation.differences if each.encoding == encoding]
+        if differences:
+            rows = [
+                [Text(f"{each.algorithm} - {each.other}"), *_numbers((each.mean, each.low, each.high), 4)]
+                for each in differences
+            ]
+            parts += [
+                _title("Differences of totals, with 95 % confidence", encoding, encodings),
+                align_columns(("ALGORITHMS", "MEAN", "FROM", "TO"), rows, right=("MEAN", "FROM", "TO"), width=width),
+            ]
+        worst = [each for each in simulation.worst if each.encoding == encoding]
+        if worst:
+            rows = [
+                [Text(each.algorithm), *_numbers((each.total,), 2), Text(each.name), _counts(each.nodes),
+                 _counts(each.endpoints)]
+                for each in worst
+            ]  # fmt: skip
+            columns = ("ALGORITHM", "TOTAL", "INPUT", "NODES", "ENDPOINTS")
+            parts += [
+                _title("Worst inputs", encoding, encodings),
+                align_columns(columns, rows, right=columns[1:2], width=width),
+            ]
+    if simulation.means:
+        parts.append(join_wrapped(_legend(simulation), "dim"))
+    return Group(*parts)
+
+
+def heading(simulation: Simulation) -> str:
+    """What was scored, and how much of it."""
+    text = f"{simulation.dataset}: {simulation.rows:,} inputs"
+    if simulation.partial:
+        seen = f"{simulation.rows + simulation.unscored:,} of {simulation.of:,}"
+        text = f"PARTIAL, stopped early: the first {seen} inputs of {simulation.dataset}"
+    if simulation.of < simulation.whole:
+        text += f", a sample of {simulation.whole:,}"
+    if simulation.unscored:
+        text += f", and {simulation.unscored:,} without endpoints or nodes"
+    return text
+
+
+def _title(title: str, encoding: str, encodings: Sequence[str]) -> StyledText:
+    return join_wrapped(("", f"{title}, {_ENCODING_TITLES[encoding]}" if len(encodings) > 1 else title), "bold")
+
+
+def _means_table(means: Sequence[Means], width: int) -> RenderableType:
+    best = find_best(means)
+    fell_back = any(each.fell_back for each in means)
+    against = _has_rivals(means)
+    columns = ("ALGORITHM", *_HEADS, *(("WINS", "TIES") if against else ()), *(("FELL BACK",) if fell_back else ()))
+    rows = []
+    for each in means:
+        cells = [Text(each.algorithm), *_credits(each, bold=each is best)]
+        counts = (*((each.wins, each.ties) if against else ()), *((each.fell_back,) if fell_back else ()))
+        counts_apply = each.credits is not None and each.algorithm != BOUND
+        cells.extend(Text(f"{count:,}" if counts_apply else "") for count in counts)
+        rows.append(cells)
+    return align_columns(columns, rows, right=columns[1:], width=width)
+
+
+def _bands_table(bands: Sequence[tuple[Band, Sequence[Means]]], width: int) -> RenderableType:
+    rows = []
+    for band, means in bands:
+        best = find_best(means)
+        for number, each in enumerate(means):
+            label = (Text(band.name), Text(f"{band.rows:,}")) if number == 0 else (Text(), Text())
+            rows.append([*label, Text(each.algorithm), *_credits(each, bold=each is best)])
+    columns = ("BAND", "INPUTS", "ALGORITHM", *_HEADS)
+    return align_columns(columns, rows, right=("INPUTS", *_HEADS), width=width)
+
+
+def _quantiles_table(quantiles: Sequence[Quantiles], width: int) -> RenderableType:
+    rows = []
+    for each in quantiles:
+        for number, (share, values) in enumerate(each.by_share.items()):
+            name = Text(each.algorithm if number == 0 else "")
+            rows.append([name, Text(f"{share * 100:g} %"), *_numbers([values[credit] for credit in CREDITS], 2)])
+    columns = ("ALGORITHM", "BELOW", *_HEADS)
+    return align_columns(columns, rows, right=("BELOW", *_HEADS), width=width)
+
+
+def _has_rivals(means: Sequence[Means]) -> bool:
+    """Whether an algorithm has others to win against."""
+    return sum(each.algorithm != BOUND for each in means) > 1
+
+
+def find_best(means: Sequence[Means]) -> Means | None:
+    """The one with the highest total, where there are others to compare with."""
+    scored = [each for each in means if each.credits is not None and each.algorithm != BOUND]
+    return max(scored, key=lambda each: (each.credits or {})["total"]) if len(scored) > 1 else None
+
+
+def _credits(means: Means, *, bold: bool) -> Iterator[Text]:
+    for credit in CREDITS:
+        if means.credits is None:
+            yield Text("-", "dim")
+        else:
+            yield Text(f"{means.credits[credit]:.2f}", "bold" if bold and credit == "total" else "")
+
+
+def _numbers(numbers: Sequence[float], digits: int) -> Iterator[Text]:
+    for number in numbers:
+        yield Text(f"{number:.{digits}f}")
+
+
+def _counts(counts: Sequence[int]) -> Text:
+    return Text(" ".join(map(str, counts)))
+
+
+def _legend(simulation: Simulation) -> list[str]:
+    lines = [
+        "Means of credits, of 100: more is better.",
+        "TOTAL: 45 % IN-ZONE, 20 % MAX OVERLOAD, 20 % MEAN OVERLOAD, 15 % SLICES.",
+    ]
+    if any(_has_rivals([each for each in simulation.means if each.encoding == encoding]) for encoding in ENCODINGS):
+        lines.append(
+            "WINS: inputs where no other algorithm here scores as much.  TIES: where it shares the best score."
+        )
+    if any(each.fell_back for each in simulation.means):
+        lines.append("FELL BACK: inputs where some zone reaches no endpoint of its groups, and uses all.")
+    if any(each.credits is None for each in simulation.means):
+        lines.append("-: hints can't express weights.")
+    if any(each.algorithm == BOUND for each in simulation.means):
+        lines.append(f"{BOUND}: no algorithm can score more, with any weights.")
+    return lines
+
+
+# --- JSON and CSV -----------------------------------------------------------------------------------------------------
+
+
+def simulation_document(simulation: Simulation) -> dict[str, Any]:
+    """The whole simulation but what pages draw, numbers to six decimals."""
+    return {
+        "dataset": simulation.dataset,
+        "rows": simulation.rows,
+        "of": simulation.of,
+        "sampledFrom": simulation.whole,
+        "unscored": simulation.unscored,
+        "partial": simulation.partial,
+        "seed": simulation.seed,
+        "means": [_means(each) for each in simulation.means],
+        "bands": [
+            {"band": each.name, "rows": each.rows, "means": [_means(means) for means in each.means]}
+            for each in simulation.bands
+        ],
+        "quantiles": [
+            {
+                "algorithm": each.algorithm,
+                "encoding": each.encoding,
+                "below": {f"{share:g}": _by_field(values) for share, values in each.by_share.items()},
+            }
+            for each in simulation.quantiles
+        ],
+        "differences": [
+            {
+                "algorithm": each.algorithm,
+                "other": each.other,
+                "encoding": each.encoding,
+                "mean": round_share(each.mean),
+                "low": round_share(each.low),
+                "high": round_share(each.high),
+            }
+            for each in simulation.differences
+        ],
+        "worst": [
+            {
+                "algorithm": each.algorithm,
+                "encoding": each.encoding,
+                "total": round_share(each.total),
+                "row": each.row,
+                "name": each.name,
+                "nodes": each.nodes,
+                "endpoints": each.endpoints,
+            }
+            for each in simulation.worst
+        ],
+    }
+
+
+def simulation_csv(simulation: Simulation) -> str:
+    """A line for each algorithm and encoding, over all rows and in each band."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("band", "rows", "algorithm", "encoding", *_FIELDS, "wins", "ties", "fellBack", "partial"))
+    whole = Band(name="all", rows=simulation.rows, means=simulation.means)
+    for band in (whole, *simulation.bands):
+        for each in band.means:
+            values = [None] * len(CREDITS) if each.credits is None else [round_share(each.credits[c]) for c in CREDITS]
+            counts = (each.wins, each.ties, each.fell_back)
+            partial = str(simulation.partial).lower()
+            cells = (band.name, band.rows, each.algorithm, each.encoding, *values, *counts, partial)
+            writer.writerow(map(safe_cell, cells))
+    return text.getvalue()
+
+
+def _means(means: Means) -> dict[str, Any]:
+    values = dict.fromkeys(_FIELDS) if means.credits is None else _by_field(means.credits)
+    return {
+        "algorithm": means.algorithm,
+        "encoding": means.encoding,
+        **values,
+        "wins": means.wins,
+        "ties": means.ties,
+        "fellBack": means.fell_back,
+    }
+
+
+def _by_field(values: Mapping[str, float]) -> dict[str, float]:
+    return {field: round_share(values[credit]) for field, credit in zip(_FIELDS, CREDITS, strict=True)}
+
+
+# --- while it runs ----------------------------------------------------------------------------------------------------
+
+
+class RateColumn(ProgressColumn):
+    """Inputs a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s", "cyan")

@@ -1,0 +1,86 @@
+"""EndpointSlices for ``kubectl apply``: a v1 List, in JSON or in YAML with a header that warns."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from zoneward.kube import names
+from zoneward.kube.objects import EndpointSlice
+from zoneward.kube.visible import visible
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.rules import counted
+from zoneward.slices.plan import ServicePlan
+
+
+def slices_document(plans: Iterable[ServicePlan]) -> dict[str, Any]:
+    """A v1 List of every slice that the plans want to exist, whether it has to be written or is there already."""
+    slices = (each for plan in plans for family in plan.families for each in family.changes.after)
+    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [slice_document(each) for each in slices]}
+
+
+def slice_document(each: EndpointSlice) -> dict[str, Any]:
+    """One slice without what the API server fills in, because it refuses a stale version or UID."""
+    meta = each.metadata
+    metadata: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace}
+    for name, value in (("labels", meta.labels), ("annotations", meta.annotations)):
+        if value:
+            metadata[name] = dict(value)
+    if meta.owner_references:
+        metadata["ownerReferences"] = msgspec.to_builtins(meta.owner_references)
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": metadata,
+        "addressType": each.address_type,
+        "endpoints": msgspec.to_builtins(each.endpoints or ()),
+        "ports": msgspec.to_builtins(each.ports or ()),
+    }
+
+
+def deleted_slices(plans: Iterable[ServicePlan], *, manager: str) -> tuple[str, ...]:
+    """``namespace/name`` of every slice of a manager that has to be deleted: applying a list deletes nothing."""
+    return tuple(
+        f"{each.metadata.namespace}/{each.metadata.name}"
+        for plan in plans
+        for slices in (*((*family.replaced, *family.changes.delete) for family in plan.families), plan.surplus)
+        for each in slices
+        if (each.metadata.labels or {}).get(names.MANAGED_BY_LABEL) == manager
+    )
+
+
+def warn_before_applying(plans: Sequence[ServicePlan], *, configuration: Configuration) -> Iterator[str]:
+    """What a user has to know before applying the slices of plans, line by line."""
+    built_in = deleted_slices(plans, manager=names.BUILT_IN_MANAGER)
+    own = deleted_slices(plans, manager=names.MANAGER)
+    if configuration.upstream:
+        yield "EndpointSlices as the built-in controller would write them; where it runs, it changes them back."
+        yield from _block(f"{counted(len(built_in), 'slice')} of its own would have to go:", built_in)
+        return
+    if configuration.keep_built_in_label:
+        yield "EndpointSlices with the label of the built-in controller; where it runs, it changes them back."
+        yield from _block(f"{counted(len(built_in), 'slice')} with its label would have to go:", built_in)
+        yield from _block(f"{counted(len(own), 'slice')} with Zoneward's own label would have to go:", own)
+        return
+    yield "Do not apply these slices beside the built-in EndpointSlice controller: every endpoint would be listed"
+    yield "twice, and proxies would take either copy, with its hints or without."
+    if not built_in:
+        yield "This snapshot holds no slice of the built-in controller; where it runs, all of its slices of these"
+        yield f"Services would have to go (label {names.MANAGED_BY_LABEL}: {names.BUILT_IN_MANAGER})."
+    yield from _block(f"{counted(len(built_in), 'slice')} of the built-in controller would have to go:", built_in)
+    yield from _block(f"{counted(len(own), 'slice')} of Zoneward's own, no longer wanted, would have to go, too:", own)
+
+
+def _block(heading: str, slices: tuple[str, ...]) -> Iterator[str]:
+    if slices:
+        yield heading
+        yield from (f"  {name}" for name in slices)
+
+
+def to_yaml(document: Any, header: Iterable[str]) -> str:
+    """YAML behind a header of comments."""
+    import yaml
+
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    comments = "".join(f"# {visible(line)}".rstrip() + "\n" for line in header)
+    return comments + yaml.dump(document, Dumper=dumper, sort_keys=False, default_flow_style=False, width=4096)

@@ -1,0 +1,280 @@
+"""Lists: label and field selectors, states of the past, pages with tokens that expire."""
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from zoneward.kube.formats import quoted
+from zoneward.kube.selector import LabelSelector, SelectorError, parse_selector
+from zoneward.kube.validation import FieldError
+from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.object_store import Forgotten, Key, ObjectStore, Record
+from zoneward.sandbox.server.status_errors import StatusError, bad_request, expired, internal, options_invalid
+
+# --- selectors --------------------------------------------------------------------------------------------------------
+
+_TERM: Final = re.compile(r"(?P<name>[^=!]+?)\s*(?P<operator>==|!=|=)\s*(?P<value>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSelector:
+    """Which objects a request is about. A field is wanted to have a value, or not to have it."""
+
+    labels: LabelSelector
+    fields: tuple[tuple[str, str, bool], ...]
+
+    @property
+    def is_all(self) -> bool:
+        return not self.labels.requirements and not self.fields
+
+    def matches(self, key: Key, record: Record) -> bool:
+        for field, value, wanted in self.fields:
+            if field == "metadata.name":
+                has = key[1]
+            elif field == "metadata.namespace":
+                has = key[0]
+            else:
+                has = record.fields.get(field, "")
+            if (has == value) is not wanted:
+                return False
+        return not self.labels.requirements or self.labels.matches(record.labels)
+
+
+def selection(kind: Kind, *, labels: str, fields: str) -> ObjectSelector:
+    """Of the texts of a request; empty ones select all. Raises StatusError."""
+    try:
+        wanted = parse_selector(labels)
+    except SelectorError as error:
+        raise bad_request(error.problem) from None
+    return ObjectSelector(wanted, tuple(_term(kind, term) for term in fields.split(",") if term.strip()))
+
+
+def _term(kind: Kind, text: str) -> tuple[str, str, bool]:
+    found = _TERM.fullmatch(text.strip())
+    if found is None:
+        raise bad_request(f"invalid selector: '{text}'; can't understand '{text}'")
+    name = found["name"].strip()
+    known = name == "metadata.name" or (name == "metadata.namespace" and kind.is_namespaced) or name in kind.selectable
+    if not known and not kind.selectable:
+        raise bad_request(f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+    if not known:
+        raise bad_request(f"field label not supported: {name}")
+    return name, found["value"], found["operator"] != "!="
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+_EXACT: Final = "Exact"
+_NOT_OLDER: Final = "NotOlderThan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """What a list or a watch asks for, as upstream's ``ListOptions``."""
+
+    namespace: str
+    """Empty: of all namespaces."""
+    selection: ObjectSelector
+    limit: int = 0
+    token: str = ""
+    version: int | None = None
+    match: str = ""
+    timeout: float | None = None
+    """Seconds."""
+    is_watch: bool = False
+    wants_bookmarks: bool = False
+    wants_initial_events: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListResult:
+    """Some objects of a state; ``token`` and ``left`` tell of those that did not fit."""
+
+    records: list[tuple[Key, Record]]
+    version: int
+    token: str = ""
+    left: int | None = None
+
+    def metadata(self) -> Object:
+        metadata: Object = {"resourceVersion": str(self.version)}
+        if self.token:
+            metadata["continue"] = self.token
+            if self.left is not None:
+                metadata["remainingItemCount"] = self.left
+        return metadata
+
+
+def list_options(kind: Kind, query: Mapping[str, str], *, namespace: str = "", name: str = "") -> ListOptions:
+    """Of the query of a request; ``name`` where it is about one object. Raises StatusError."""
+    fields = query.get("fieldSelector", "")
+    if name:
+        fields = f"metadata.name={name}" + (f",{fields}" if fields else "")
+    options = ListOptions(
+        namespace=namespace if kind.is_namespaced else "",
+        selection=selection(kind, labels=query.get("labelSelector", ""), fields=fields),
+        limit=parse_whole(query["limit"]) if query.get("limit") else 0,
+        token=query.get("continue", ""),
+        version=_version(query.get("resourceVersion", ""), is_watch=is_true(query.get("watch"))),
+        match=query.get("resourceVersionMatch", ""),
+        timeout=parse_whole(query["timeoutSeconds"]) if query.get("timeoutSeconds") else None,
+        is_watch=is_true(query.get("watch")),
+        wants_bookmarks=is_true(query.get("allowWatchBookmarks")),
+        wants_initial_events=is_true(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
+    )
+    if errors := _option_errors(options, query):
+        raise options_invalid("ListOptions", errors)
+    if options.token and options.version:
+        raise bad_request("specifying resource version is not allowed when using continue")
+    return options
+
+
+def list_objects(store: ObjectStore, kind: Kind, options: ListOptions) -> ListResult:
+    """Raises StatusError."""
+    version, after, is_going_on = store.version, None, bool(options.token)
+    if options.token:
+        version, after = _parse_token(options.token)
+        if version < 0:
+            version = store.version
+    elif options.version and (options.match == _EXACT or (options.limit > 0 and not options.match)):
+        version = options.version
+    if (version if options.token else options.version or 0) > store.version:
+        raise too_large(options.version or version, store.version)
+    try:
+        states = store.page(kind, version=version, namespace=options.namespace, after=after)
+    except Forgotten:
+        if is_going_on and after is not None:
+            raise expired(token=_token(-1, after)) from None
+        raise StatusError(410, "Expired", "The resourceVersion for the provided list is too old.") from None
+    found = states if options.selection.is_all else (each for each in states if options.selection.matches(*each))
+    if options.limit <= 0 or options.version == 0:
+        return ListResult(list(found), version)
+    records = list(islice(found, options.limit))
+    if next(found, None) is None:
+        return ListResult(records, version)
+    last, left = records[-1][0], None
+    if options.selection.is_all:
+        left = store.count_behind(kind, version=version, namespace=options.namespace, after=last)
+    return ListResult(records, version, _token(version, last), left)
+
+
+def too_large(asked: int, version: int) -> StatusError:
+    """For a version that has not been yet; a real server waits three seconds for it first."""
+    details = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    message = f"Timeout: Too large resource version: {asked}, current: {version}"
+    return StatusError(504, "Timeout", message, details=details)
+
+
+def is_true(text: str | None) -> bool:
+    """As Go's conversion of queries: anything but what clearly says no."""
+    return text is not None and text.lower() not in ("false", "0")
+
+
+def _option_errors(options: ListOptions, query: Mapping[str, str]) -> list[FieldError]:
+    match = options.match
+    errors: list[FieldError] = []
+
+    def forbid(field: str, words: str) -> None:
+        errors.append(FieldError("FieldValueForbidden", field, f"Forbidden: {words}"))
+
+    def supports(*known: str) -> None:
+        if match not in known:
+            list_objects = ", ".join(f'"{each}"' for each in known)
+            words = f'Unsupported value: "{match}": supported values: {list_objects}'
+            errors.append(FieldError("FieldValueNotSupported", "resourceVersionMatch", words))
+
+    if options.is_watch:
+        if options.wants_initial_events is None and match:
+            words = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            forbid("resourceVersionMatch", words)
+        elif options.wants_initial_events is not None and match != _NOT_OLDER:
+            forbid("resourceVersionMatch", f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}")
+        if match:
+            supports(_NOT_OLDER)
+        return errors
+    if options.wants_initial_events is not None:
+        forbid("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if not match:
+        return errors
+    if options.token:
+        forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+    if not query.get("resourceVersion"):
+        forbid("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+    supports(_EXACT, _NOT_OLDER, "")
+    if match == _EXACT and query.get("resourceVersion") == "0":
+        forbid("resourceVersionMatch", f'resourceVersionMatch "{_EXACT.lower()}" is forbidden for resourceVersion "0"')
+    return errors
+
+
+def parse_whole(text: str) -> int:
+    """A number of a query. Raises StatusError."""
+    try:
+        return parse_int(text)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
+def _version(text: str, *, is_watch: bool) -> int | None:
+    if not text:
+        return None
+    try:
+        return parse_uint(text)
+    except ValueError as error:
+        problem = f"resourceVersion: Invalid value: {quoted(text)}: {error}"
+        raise (internal(problem) if is_watch else bad_request(f"invalid resource version: {problem}")) from None
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def _token(version: int, after: Key) -> str:
+    value = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{after[0]}/{after[1]}\0"}
+    return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).rstrip(b"=").decode()
+
+
+def _parse_token(text: str) -> tuple[int, Key]:
+    try:
+        value = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+    namespace, _, name = value.start.removesuffix("\0").partition("/")
+    return value.rv, (namespace, name)
+
+
+class _Token(msgspec.Struct):
+    rv: int
+    start: str
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+_SIGNED: Final = re.compile(r"[+-]?[0-9]+")
+_UNSIGNED: Final = re.compile(r"[0-9]+")
+_DIGITS: Final = 20
+"""More than these, leading zeros aside, are out of any range; Python itself refuses thousands of them."""
+
+
+def parse_int(text: str) -> int:
+    """64 bits. Raises ValueError."""
+    return _parsed(text, _SIGNED, "ParseInt", range(-(1 << 63), 1 << 63))
+
+
+def parse_uint(text: str) -> int:
+    """64 bits, without a sign. Raises ValueError."""
+    return _parsed(text, _UNSIGNED, "ParseUint", range(1 << 64))
+
+
+def _parsed(text: str, form: re.Pattern[str], function: str, known: range) -> int:
+    if form.fullmatch(text) is None:
+        raise ValueError(f"strconv.{function}: parsing {quoted(text)}: invalid syntax")
+    if len(text.lstrip("+-0")) > _DIGITS or (number := int(text)) not in known:
+        raise ValueError(f"strconv.{function}: parsing {quoted(text)}: value out of range")
+    return number

@@ -1,0 +1,283 @@
+"""Objects as bytes, with versions and a history: what etcd and the watch cache are to a real API server.
+
+Every change gets the next version, of all kinds together. The history goes back a number of changes and a while; what
+came before is forgotten, and who asks for it is told so. Old states of a kind are found by undoing changes. Everything
+happens in one thread.
+"""
+
+import asyncio
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import merge
+from random import Random
+from typing import Final, Literal, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from zoneward.sandbox.server.kinds import Kind, Object
+
+Key = tuple[str, str]
+"""Namespace (empty where the kind has none) and name."""
+
+HISTORY: Final = 10_000
+"""Changes of one kind that are remembered."""
+MEMORY: Final = 300.0
+"""Seconds for which a change is remembered at most, as etcd's is."""
+_SPARE: Final = 1_000
+"""Changes beyond the history that may wait to be forgotten together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One object at one version. ``data`` is its JSON, which begins with `head_of` its kind."""
+
+    data: bytes
+    version: int
+    uid: str
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+    """What field selectors may ask for."""
+    owners: tuple[str, ...]
+    """UIDs of the objects that its owner references name."""
+    is_ending: bool
+    """Whether it has a deletion timestamp."""
+
+    def object(self) -> Object:
+        """A new dictionary each time: whoever asks may change it."""
+        thing: Object = msgspec.json.decode(self.data)
+        return thing
+
+
+class StoredChange(NamedTuple):
+    """``new`` is None when the object is gone; ``last`` then is its last state, at the version of its end."""
+
+    version: int
+    key: Key
+    old: Record | None
+    new: Record | None
+    last: Record | None
+    time: float
+
+    @property
+    def type(self) -> Literal["ADDED", "MODIFIED", "DELETED"]:
+        if self.new is None:
+            return "DELETED"
+        return "ADDED" if self.old is None else "MODIFIED"
+
+
+class Forgotten(Exception):  # noqa: N818 -- nothing is wrong, only late
+    """The version asked for is not remembered any more; ``oldest`` is the first that is."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(oldest)
+        self.oldest = oldest
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """All of one kind."""
+
+    kind: Kind
+    head: bytes
+    records: dict[Key, Record] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
+    """Of all objects, in their order: that of upstream's paths, not that of the keys (``a-b/`` comes before ``a/``)."""
+    history: list[StoredChange] = field(default_factory=list)
+    forgotten: int = 0
+    """The version of the last change that is not in the history any more."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def head_of(kind: Kind) -> bytes:
+    """How the JSON of an object begins; in lists items go without."""
+    return f'{{"kind":"{kind.kind}","apiVersion":"{kind.api}",'.encode()
+
+
+class ObjectStore:
+    """``listeners`` are told of each change, in the order of versions."""
+
+    def __init__(
+        self, kinds: tuple[Kind, ...], *, version: int = 1, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.version = version
+        self.listeners: list[Callable[[Kind, StoredChange], None]] = []
+        self._clock = clock
+        self._shelves = {kind.resource: _Shelf(kind, head_of(kind)) for kind in kinds}
+
+    # --- objects ------------------------------------------------------------------------------------------------------
+
+    def get(self, kind: Kind, key: Key) -> Record | None:
+        return self._shelves[kind.resource].records.get(key)
+
+    def count(self, kind: Kind) -> int:
+        return len(self._shelves[kind.resource].records)
+
+    def records(self, kind: Kind, *, namespace: str = "") -> Iterator[tuple[Key, Record]]:
+        """Those of one namespace or of all, in order, as they are now."""
+        shelf = self._shelves[kind.resource]
+        for path in _span(shelf.paths, namespace, None):
+            key = _key_of(path)
+            yield key, shelf.records[key]
+
+    def put(self, kind: Kind, key: Key, thing: Object) -> Record:
+        """Create or replace. ``thing`` gets its new version, and may be changed by nobody else afterwards."""
+        shelf = self._shelves[kind.resource]
+        old = shelf.records.get(key)
+        record = self._record(shelf, thing)
+        if old is None:
+            insort(shelf.paths, _path_of(key))
+        shelf.records[key] = record
+        self._tell(shelf, StoredChange(record.version, key, old, record, None, self._clock()))
+        return record
+
+    def delete(self, kind: Kind, key: Key, thing: Object | None = None) -> Record:
+        """Its last state, at the version of its end; ``thing`` where that is not what is held."""
+        shelf = self._shelves[kind.resource]
+        old = shelf.records.pop(key)
+        del shelf.paths[bisect_left(shelf.paths, _path_of(key))]
+        last = self._record(shelf, old.object() if thing is None else thing)
+        self._tell(shelf, StoredChange(last.version, key, old, None, last, self._clock()))
+        return last
+
+    # --- the past -----------------------------------------------------------------------------------------------------
+
+    def page(
+        self, kind: Kind, *, version: int, namespace: str = "", after: Key | None = None
+    ) -> Iterator[tuple[Key, Record]]:
+        """As they were at a version, those behind ``after``. Raises Forgotten at once."""
+        return self._page(self._shelves[kind.resource], self._undone(kind, version), namespace, after)
+
+    def count_behind(self, kind: Kind, *, version: int, namespace: str = "", after: Key) -> int:
+        """How many `page` has. Raises Forgotten."""
+        shelf, undone = self._shelves[kind.resource], self._undone(kind, version)
+        count = len(_range(shelf.paths, namespace, after))
+        for key, record in undone.items():
+            is_meant = _path_of(key) > _path_of(after) and namespace in ("", key[0])
+            if is_meant and (record is None) is (key in shelf.records):
+                count += 1 if record is not None else -1
+        return count
+
+    def _undone(self, kind: Kind, version: int) -> dict[Key, Record | None]:
+        """What objects that have changed since were then; None for those that were not there."""
+        shelf = self._shelves[kind.resource]
+        if shelf.history and shelf.history[-1].version > version:
+            return {change.key: change.old for change in reversed(self.changes(kind, version))}
+        if version < shelf.forgotten:
+            raise Forgotten(shelf.forgotten)
+        return {}
+
+    @staticmethod
+    def _page(
+        shelf: _Shelf, undone: dict[Key, Record | None], namespace: str, after: Key | None
+    ) -> Iterator[tuple[Key, Record]]:
+        paths = _span(shelf.paths, namespace, after)
+        if undone:
+            gone = sorted(_path_of(key) for key in undone if key not in shelf.records)
+            paths = merge(paths, _span(gone, namespace, after))
+        for path in paths:
+            key = _key_of(path)
+            record = undone[key] if key in undone else shelf.records[key]
+            if record is not None:
+                yield key, record
+
+    def changes(self, kind: Kind, since: int) -> list[StoredChange]:
+        """All that came after a version, the oldest first. Raises Forgotten."""
+        shelf = self._shelves[kind.resource]
+        if since < shelf.forgotten:
+            raise Forgotten(shelf.forgotten)
+        history = shelf.history
+        if not history or history[-1].version <= since:
+            return []
+        return history[bisect_right(history, since, key=_version_of) :]
+
+    def changed(self, kind: Kind) -> asyncio.Event:
+        """Set at the next change of the kind; a new one follows then."""
+        return self._shelves[kind.resource].changed
+
+    def compact(self, version: int | None = None) -> None:
+        """Forget all changes up to a version, by default up to now."""
+        limit = self.version if version is None else version
+        for shelf in self._shelves.values():
+            self._forget(shelf, bisect_right(shelf.history, limit, key=_version_of))
+            shelf.forgotten = max(shelf.forgotten, limit)
+
+    def forget_old(self, memory: float = MEMORY) -> None:
+        """Forget changes that are older than so many seconds; to be called now and then."""
+        limit = self._clock() - memory
+        for shelf in self._shelves.values():
+            self._forget(shelf, bisect_left(shelf.history, limit, key=_time_of))
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _record(self, shelf: _Shelf, thing: Object) -> Record:
+        self.version += 1
+        metadata = thing["metadata"]
+        metadata["resourceVersion"] = str(self.version)
+        rest = {name: value for name, value in thing.items() if name not in ("kind", "apiVersion")}
+        return Record(
+            shelf.head + msgspec.json.encode(rest)[1:],
+            self.version,
+            metadata["uid"],
+            metadata.get("labels") or _NONE,
+            shelf.kind.fields(thing),
+            tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
+            "deletionTimestamp" in metadata,
+        )
+
+    def _tell(self, shelf: _Shelf, change: StoredChange) -> None:
+        history = shelf.history
+        history.append(change)
+        if len(history) > HISTORY + _SPARE:
+            self._forget(shelf, len(history) - HISTORY)
+        changed, shelf.changed = shelf.changed, asyncio.Event()
+        changed.set()
+        for listener in self.listeners:
+            listener(shelf.kind, change)
+
+    @staticmethod
+    def _forget(shelf: _Shelf, number: int) -> None:
+        if number > 0:
+            shelf.forgotten = shelf.history[number - 1].version
+            del shelf.history[:number]
+
+
+_NONE: Final[Mapping[str, str]] = {}
+
+
+def new_uid(chance: Random) -> str:
+    return str(UUID(int=chance.getrandbits(128), version=4))
+
+
+def _path_of(key: Key) -> str:
+    return f"{key[0]}/{key[1]}"
+
+
+def _key_of(path: str) -> Key:
+    namespace, _, name = path.partition("/")
+    return namespace, name
+
+
+def _span(paths: list[str], namespace: str, after: Key | None) -> Iterator[str]:
+    """Those of a namespace or of all, behind ``after``. The list may change meanwhile only when nobody goes on."""
+    for index in _range(paths, namespace, after):
+        yield paths[index]
+
+
+def _range(paths: list[str], namespace: str, after: Key | None) -> range:
+    start = bisect_right(paths, _path_of(after)) if after is not None else 0
+    end = len(paths)
+    if namespace:
+        start = max(start, bisect_left(paths, f"{namespace}/"))
+        end = bisect_left(paths, f"{namespace}0")  # the character that follows the slash
+    return range(start, end)
+
+
+def _version_of(change: StoredChange) -> int:
+    return change.version
+
+
+def _time_of(change: StoredChange) -> float:
+    return change.time

@@ -1,0 +1,173 @@
+"""The objects of a sandbox at its start, from files, and into a file."""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import IO, Any, Final
+
+import msgspec
+
+from zoneward.kube import json_documents
+from zoneward.kube.decoding import head_of
+from zoneward.kube.input_error import InputError, Misfit
+from zoneward.kube.malformed import Malformed
+from zoneward.kube.unpacking import unpack
+from zoneward.sandbox.server.catalog import ServerGates, kinds
+from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.object_store import ObjectStore
+from zoneward.sandbox.server.resource_registry import Registry
+from zoneward.sandbox.server.status_errors import StatusError
+
+_BLANK: Final = re.compile(rb"\s*(?:---[ \t]*\r?\n\s*)?")
+_NOT_JSON_AFTER: Final = 1 << 20
+"""A mistake further inside a document that looks like JSON is one."""
+_CLUSTER_WIDE_FIRST: Final = ("Namespace", "Node")
+NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+def new_registry(
+    *,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    chance: random.Random | None = None,
+    gates: ServerGates | None = None,
+) -> Registry:
+    """With what every cluster has: its namespaces, and the Service of the API server, which has no endpoints here."""
+    known = kinds(gates)
+    registry = Registry(ObjectStore(known), known, now=now, chance=chance)
+    for name in NAMESPACES:
+        registry.restore(registry.kinds["namespaces"], _active(a_namespace(name)))
+    registry.restore(registry.kinds["services"], _api_service())
+    return registry
+
+
+def _active(namespace: Object) -> Object:
+    return namespace | {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+
+
+def _api_service() -> Object:
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    return {
+        "kind": "Service",
+        "apiVersion": "v1",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
+        "spec": {
+            "clusterIP": "10.96.0.1",
+            "clusterIPs": ["10.96.0.1"],
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+        },
+    }
+
+
+def load_objects(registry: Registry, files: Sequence[tuple[str, bytes | bytearray]]) -> Counter[str]:
+    """Take over all objects of known kinds, namespaces and nodes first; others are counted, by version and kind.
+
+    Namespaces that objects are in and that no file has are made. Raises InputError for the first that can't be taken.
+    """
+    known = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
+    skipped: Counter[str] = Counter()
+    later: list[tuple[Kind, msgspec.Raw | Object, str, int]] = []
+    for source, data in files:
+        for number, value in _each(source, data):
+            head = head_of(value)
+            kind = known.get((head.api_version or "", head.kind or ""))
+            if kind is None:
+                skipped[f"{head.api_version}/{head.kind}"] += 1
+            elif kind.kind in _CLUSTER_WIDE_FIRST:
+                _restore(registry, kind, value, source, number)
+            else:
+                later.append((kind, value, source, number))
+    later.reverse()
+    while later:
+        _restore(registry, *later.pop())
+    return skipped
+
+
+def _restore(registry: Registry, kind: Kind, value: msgspec.Raw | Object, source: str, number: int) -> None:
+    thing: Object = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+    told = thing.get("metadata")
+    metadata: Object = told if isinstance(told, dict) else {}
+    namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
+    try:
+        if namespace and registry.find("namespaces", "", namespace) is None:
+            registry.restore(registry.kinds["namespaces"], a_namespace(namespace))
+        registry.restore(kind, thing)
+    except StatusError as refusal:
+        title = "/".join(part for part in (namespace, str(metadata.get("name", ""))) if part)
+        raise InputError(source, f"document {number}", f"{kind.kind} {title}", refusal.message) from None
+
+
+def a_namespace(name: str) -> Object:
+    return {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
+
+
+def _each(source: str, data: bytes | bytearray) -> Iterator[tuple[int, Any]]:
+    """Objects with the number of their document; those in a ``List`` one by one."""
+    number = 0
+    try:
+        for number, document in enumerate(_documents(unpack(source, data)), start=1):
+            for value in _flat(document):
+                yield number, value
+    except Misfit as misfit:
+        raise misfit.error(source, number) from None
+    except Malformed as error:
+        place = f"line {error.line}, column {error.column}"
+        raise InputError(source, f"document {number + 1}", place, error.problem) from None
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    head = head_of(value)
+    if not (head.kind or "").endswith("List") or head.items is msgspec.UNSET:
+        yield value
+        return
+    # Items of a PodList say no kind: they are Pods.
+    named = (head.kind or "").removesuffix("List")
+    for item in head.items or ():
+        of = head_of(item)
+        if of.kind is None and named:
+            thing: Object = msgspec.json.decode(item) if isinstance(item, msgspec.Raw) else item
+            yield {"kind": named, "apiVersion": head.api_version} | thing
+        else:
+            yield from _flat(item)
+
+
+def _documents(text: bytes | bytearray) -> Iterator[Any]:
+    end = 0
+    while True:
+        found = _BLANK.match(text, end)
+        start = found.end() if found else end
+        if start >= len(text):
+            return
+        if text[start] not in b"{[":
+            yield from _yaml(text, end)
+            return
+        try:
+            document, end = json_documents.next_document(text, start)
+        except Malformed as error:
+            if error.offset == len(text) or error.offset - start > _NOT_JSON_AFTER:
+                raise
+            # YAML may begin like JSON.
+            yield from _yaml(text, end)
+            return
+        yield document
+
+
+def _yaml(text: bytes | bytearray, start: int) -> Iterator[Any]:
+    # Only who has YAML waits for the import.
+    from zoneward.kube.yaml_documents import whole_documents
+
+    yield from (each for each in whole_documents(text[start:]) if each is not None)
+
+
+def save_objects(registry: Registry, stream: IO[bytes]) -> None:
+    """JSON, one object a line; those with no more than their kind's stored version once."""
+    stream.write(b'{"kind":"List","apiVersion":"v1","metadata":{},"items":[')
+    separator = b"\n"
+    for kind in registry.kinds.values():
+        if kind.stored_as is None:
+            for _, record in registry.store.records(kind):
+                stream.write(separator)
+                stream.write(record.data)
+                separator = b",\n"
+    stream.write(b"\n]}\n")

@@ -1,0 +1,440 @@
+"""The verbs of the API on the store: what a write goes through, whoever asks for it.
+
+Nothing here waits, so that every write is done before the next one begins. Dictionaries that are given and returned are
+their owner's to change, with one exception: parts of an object that a write leaves as they were are shared.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from zoneward.kube.validation import FieldError
+from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.list_pages import parse_uint
+from zoneward.sandbox.server.object_store import Key, ObjectStore, Record, new_uid
+from zoneward.sandbox.server.schema import as_time, decode
+from zoneward.sandbox.server.status_errors import (
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    internal,
+    invalid,
+    modified,
+    not_found,
+)
+
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Of generated names: without vowels and what looks alike, so that no words come out."""
+_SUFFIX: Final = 5
+_LONGEST_BASE: Final = 63 - _SUFFIX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """How a write is meant."""
+
+    subresource: str = ""
+    is_patch: bool = False
+    """The new object was made from the old one: a UID of its own is a mistake rather than a precondition."""
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What came of a write: the object in its stored version (as it would be, in a dry run)."""
+
+    object: Object
+    is_new: bool = False
+    is_gone: bool = False
+    record: Record | None = None
+    """Of an object that was stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """How an object is to go. ``grace`` in seconds; None: as the object says."""
+
+    grace: int | None = None
+    uid: str | None = None
+    version: str | None = None
+    is_dry_run: bool = False
+
+
+class Registry:
+    """``now``: the time of day. ``chance`` makes generated names and UIDs."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        kinds: Iterable[Kind],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        chance: random.Random | None = None,
+    ) -> None:
+        self.store: Final = store
+        self.kinds: Final = {kind.resource: kind for kind in kinds}
+        self._now, self._chance = now, chance or random.Random()
+
+    # --- what rules may ask (kinds.ObjectReader) ----------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        return self._now()
+
+    def find(self, plural: str, namespace: str, name: str) -> Object | None:
+        record = self.store.get(self.kinds[plural], (namespace, name))
+        return None if record is None else record.object()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def record(self, kind: Kind, namespace: str, name: str) -> Record:
+        """Raises StatusError where there is none."""
+        record = self.store.get(kind.stored, (namespace, name))
+        if record is None:
+            raise not_found(kind, name)
+        return record
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        return kind.from_stored(self.record(kind, namespace, name).object())
+
+    # --- creating -----------------------------------------------------------------------------------------------------
+
+    def create(self, kind: Kind, namespace: str, thing: Object, write: Write) -> WriteResult:
+        """``thing`` is as `zoneward.sandbox.server.schema` leaves it. Raises StatusError."""
+        new = dict(thing)
+        metadata = new["metadata"] = dict(new.get("metadata") or {})
+        _put_into(kind, namespace, metadata)
+        if metadata.pop("resourceVersion", None):
+            raise internal("resourceVersion should not be set on objects to be created")
+        self._check_namespace(kind, namespace, metadata.get("name") or "")
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._generated(kind, namespace, str(metadata["generateName"]))
+        for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(name, None)
+        metadata |= {"uid": new_uid(self._chance), "creationTimestamp": self._time()}
+        if kind.strategy.has_generation:
+            metadata["generation"] = 1
+        kind.strategy.default(new)
+        new, strategy = kind.to_stored(new), kind.strategy
+        # Upstream takes addresses first of all, and where it can't it says nothing else.
+        self._raise_errors(kind, new, strategy.allocate(new, None))
+        with _given_back(lambda: strategy.release(None, new)):
+            strategy.prepare_create(new, self)
+            self._raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
+            key = (namespace, new["metadata"]["name"])
+            # Whether the name is free is looked at only when the object is good.
+            if (there := self.store.get(kind.stored, key)) is not None:
+                raise already_exists(kind, key[1], is_ending=there.is_ending)
+            new = _in_order(new)
+            record = None if write.is_dry_run else self.store.put(kind.stored, key, new)
+        if record is None:
+            strategy.release(None, new)
+        return WriteResult(new, is_new=True, record=record)
+
+    def restore(self, kind: Kind, thing: Object) -> Object:
+        """Take an object from a file as it is, status, UID and addresses included; in place of one of its name.
+
+        Raises StatusError for one that the API would not take.
+        """
+        new, _ = decode(thing, kind, validation="Ignore")
+        metadata = new["metadata"] = dict(new.get("metadata") or {})
+        namespace = str(metadata.get("namespace") or "default") if kind.is_namespaced else ""
+        _put_into(kind, namespace, metadata)
+        metadata.setdefault("uid", new_uid(self._chance))
+        metadata.setdefault("creationTimestamp", self._time())
+        if kind.strategy.has_generation:
+            metadata.setdefault("generation", 1)
+        kind.strategy.default(new)
+        if "deletionTimestamp" in metadata and (grace := kind.strategy.grace(new, None)):
+            # Snapshots have no period; without one the next update would end it.
+            metadata.setdefault("deletionGracePeriodSeconds", grace)
+        new, kind = kind.to_stored(new), kind.stored
+        # Snapshots have no more than what is read: what else an object would need is not asked for.
+        self._raise_errors(kind, new, kind.strategy.metadata_errors(new))
+        if not metadata.get("name"):
+            # Names are made up for those who create, not for those who restore.
+            raise invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
+        key = (namespace, metadata["name"])
+        there = self.store.get(kind, key)
+        old = None if there is None else there.object()
+        if old is not None:
+            kind.strategy.release(None, old)
+        try:
+            self._raise_errors(kind, new, kind.strategy.restore(new))
+        except StatusError:
+            if old is not None:
+                kind.strategy.restore(old)
+            raise
+        new = _in_order(new)
+        self.store.put(kind, key, new)
+        return new
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    def update(
+        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], write: Write
+    ) -> WriteResult:
+        """Replace an object by what ``change`` makes of it, in the version of ``kind``.
+
+        It may share parts with its argument, never change them. Raises StatusError, and whatever ``change`` does.
+        """
+        record = self.record(kind, namespace, name)
+        stored = record.object()
+        old = kind.from_stored(stored)
+        new = self._completed(kind, namespace, name, change(old), record, old, write)
+        return self._decided(kind, (namespace, name), kind.to_stored(new), stored, write)
+
+    def _completed(
+        self, kind: Kind, namespace: str, name: str, changed: Object, record: Record, old: Object, write: Write
+    ) -> Object:
+        """What an update says, with what it cannot change and all defaults."""
+        new, before, strategy = dict(changed), old["metadata"], kind.strategy
+        metadata = new["metadata"] = dict(new.get("metadata") or {})
+        _check_name(new, name)
+        _put_into(kind, namespace, metadata)
+        _check_version(kind, metadata, record, name, is_patch=write.is_patch)
+        metadata |= {field: before[field] for field in _KEPT if field in before}
+        if strategy.has_generation:
+            metadata["generation"] = before["generation"]
+        metadata["uid"] = metadata.get("uid") or record.uid
+        if "deletionGracePeriodSeconds" in before:
+            metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
+        strategy.default(new, old)
+        return new
+
+    def _decided(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> WriteResult:
+        """A change of what is stored, judged and made."""
+        strategy, before = kind.strategy, old["metadata"]
+        if not write.subresource:
+            self._raise_errors(kind, new, strategy.allocate(new, old))
+        with _given_back(lambda: strategy.release(old, new)):
+            if write.subresource == "status":
+                strategy.prepare_status(new, old, self)
+                wrong = strategy.validate_status(new, old)
+            elif write.subresource == "finalize":
+                strategy.prepare_finalize(new, old)
+                wrong = strategy.validate_finalize(new, old)
+            else:
+                strategy.prepare_update(new, old, self)
+                if strategy.is_new_generation(new, old):
+                    new["metadata"]["generation"] = before.get("generation", 0) + 1
+                wrong = strategy.validate_update(new, old)
+            new["metadata"]["resourceVersion"] = before["resourceVersion"]
+            self._raise_errors(kind, new, [*strategy.metadata_update_errors(new, old), *wrong])
+        new = _in_order(new)
+        if new == old or write.is_dry_run:
+            strategy.release(old, new)
+            return WriteResult(new)
+        strategy.release(new, old)
+        return self._keep_or_end(kind.stored, key, new)
+
+    def _keep_or_end(self, kind: Kind, key: Key, new: Object) -> WriteResult:
+        """An object that was only waiting for its finalizers goes with the last of them."""
+        if kind.strategy.is_over(new):
+            kind.strategy.release(None, new)
+            version = new["metadata"]["resourceVersion"]
+            self.store.delete(kind, key, new)
+            # The answer shows the version that the object had.
+            return WriteResult(new | {"metadata": new["metadata"] | {"resourceVersion": version}}, is_gone=True)
+        return WriteResult(new, record=self.store.put(kind, key, new))
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> WriteResult:
+        """At once, or as soon as finalizers, grace and dependents allow it. Raises StatusError."""
+        record = self.record(kind, namespace, name)
+        _check_preconditions(kind, name, record, uid=deletion.uid, version=deletion.version)
+        if (problem := kind.strategy.protects(name)) is not None:
+            raise forbidden(kind, name, problem)
+        old = record.object()
+        new = old | {"metadata": dict(old["metadata"])}
+        metadata = new["metadata"]
+        grace = kind.strategy.grace(old, deletion.grace)
+        is_waiting = bool(metadata.get("finalizers")) or kind.strategy.holds(old)
+        if not grace and not is_waiting:
+            if kind.strategy.is_graceful:
+                if "generation" in metadata and "deletionTimestamp" not in metadata:
+                    metadata["generation"] += 1
+                metadata |= {"deletionTimestamp": as_time(self._now()), "deletionGracePeriodSeconds": 0}
+            new = _in_order(new)
+            if deletion.is_dry_run:
+                return WriteResult(new, is_gone=True)
+            kind.strategy.release(None, old)
+            self.store.delete(kind.stored, (namespace, name), new)
+            return WriteResult(new, is_gone=True)
+        if "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0):
+            end = self._now() + timedelta(seconds=grace)
+            if "generation" in metadata and "deletionTimestamp" not in metadata:
+                metadata["generation"] += 1
+            metadata |= {"deletionTimestamp": as_time(end), "deletionGracePeriodSeconds": grace}
+            kind.strategy.begin_to_end(new)
+        if deletion.is_dry_run or new == old:
+            return WriteResult(_in_order(new))
+        new = _in_order(new)
+        self.store.put(kind.stored, (namespace, name), new)
+        return WriteResult(new)
+
+    # --- within -------------------------------------------------------------------------------------------------------
+
+    def _raise_errors(self, kind: Kind, new: Object, errors: Iterable[FieldError]) -> None:
+        if found := list(errors):
+            raise invalid(kind, new["metadata"].get("name") or "", found)
+
+    def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.is_namespaced:
+            return
+        found = self.find("namespaces", "", namespace)
+        if found is None:
+            raise not_found(self.kinds["namespaces"], namespace)
+        if "deletionTimestamp" in found["metadata"]:
+            problem = f"unable to create new content in namespace {namespace} because it is being terminated"
+            refusal = forbidden(kind, name, problem)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            refusal.details = (refusal.details or {}) | {"causes": [cause]}
+            raise refusal
+
+    def _generated(self, kind: Kind, namespace: str, prefix: str) -> str:
+        base = prefix[:_LONGEST_BASE]
+        while True:
+            name = base + "".join(self._chance.choices(_ALPHABET, k=_SUFFIX))
+            if self.store.get(kind.stored, (namespace, name)) is None:
+                return name
+
+    def _time(self) -> str:
+        return as_time(self._now())
+
+
+_KEPT: Final = ("creationTimestamp", "deletionTimestamp")
+"""Of the metadata, what an update cannot change where it is there; rules judge what it adds."""
+
+
+@contextmanager
+def _given_back(release: Callable[[], None]) -> Iterator[None]:
+    """What was taken for an object that is not stored in the end, whyever."""
+    try:
+        yield
+    except BaseException:
+        release()
+        raise
+
+
+# --- whether a write means the object that is there -------------------------------------------------------------------
+
+
+def _check_name(thing: Object, name: str) -> None:
+    if (named := thing["metadata"].get("name") or "") != name:
+        raise bad_request(f"the name of the object ({named}) does not match the name on the URL ({name})")
+
+
+def _put_into(kind: Kind, namespace: str, metadata: Object) -> None:
+    """The namespace of an object is that of the request."""
+    if not kind.is_namespaced:
+        metadata.pop("namespace", None)
+        return
+    if metadata.get("namespace") not in (None, "", namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    metadata["namespace"] = namespace
+
+
+def _check_preconditions(kind: Kind, name: str, record: Record, *, uid: str | None, version: str | None) -> None:
+    """A deletion is of the object that it means. Raises StatusError."""
+    for word, wanted, has in (
+        ("UID", uid, record.uid),
+        ("ResourceVersion", version, str(record.version)),
+    ):
+        if wanted is not None and wanted != has:
+            known = "deleted and then recreated" if word == "UID" else "modified"
+            message = (
+                f'Operation cannot be fulfilled on {kind.qualified} "{name}": the {word} in the precondition '
+                f"({wanted}) does not match the {word} in record ({has}). The object might have been {known}"
+            )
+            raise StatusError(409, "Conflict", message, details={"name": name, "kind": kind.kind})
+
+
+def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, is_patch: bool) -> None:
+    """An update is of the object that it means. Raises StatusError."""
+    uid, version = metadata.get("uid"), metadata.get("resourceVersion")
+    if uid and uid != record.uid and not is_patch:
+        problem = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
+        raise conflict(kind, name, problem)
+    if version:
+        try:
+            wanted = parse_uint(version)
+        except ValueError as error:
+            raise internal(str(error)) from None
+        if wanted != record.version:
+            raise modified(kind, name)
+    elif kind.needs_version:
+        problem = "Invalid value: 0: must be specified for an update"
+        refusal = invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
+        # Alone of all, this one names the resource.
+        refusal.message = refusal.message.replace(kind.qualified, kind.resource, 1)
+        raise refusal
+
+
+_ORDER: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+)
+
+
+def _in_order(thing: Object) -> Object:
+    """The same, with its metadata in order."""
+    metadata = thing["metadata"]
+    ordered = {name: metadata[name] for name in _ORDER if name in metadata}
+    return {
+        "kind": thing["kind"],
+        "apiVersion": thing["apiVersion"],
+        "metadata": ordered | metadata,
+        **{name: value for name, value in thing.items() if name not in ("kind", "apiVersion", "metadata")},
+    }
+
+
+# --- writers in this process ------------------------------------------------------------------------------------------
+
+
+class LocalClient:
+    """The API without HTTP, for writers in this process. All methods raise StatusError."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
+        known, _ = decode(thing, kind, validation="Ignore")
+        return self._registry.create(kind, namespace, known, Write()).object
+
+    def patch_status(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object:
+        return self._registry.update(kind, namespace, name, change, Write(subresource="status")).object
+
+    def update(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object:
+        return self._registry.update(kind, namespace, name, change, Write()).object
+
+    def bind(self, kind: Kind, namespace: str, name: str, *, node: str) -> None:
+        """Put a pod on a node, as a scheduler does."""
+        self.update(kind, namespace, name, lambda old: old | {"spec": old["spec"] | {"nodeName": node}})
+
+    def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None:
+        self._registry.delete(kind, namespace, name, Deletion(grace=grace))
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        return self._registry.get(kind, namespace, name)

@@ -1,0 +1,201 @@
+"""A sandbox that runs: the server on its socket, and what goes on by itself behind it."""
+
+import asyncio
+import logging
+import secrets
+import ssl
+from contextlib import AsyncExitStack, suppress
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from types import TracebackType
+from typing import Final, Self
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from zoneward.sandbox.server.faults import FaultInjector
+from zoneward.sandbox.server.garbage_collector import GarbageCollector
+from zoneward.sandbox.server.http_handler import ApiHandler
+from zoneward.sandbox.server.kinds import Kind, Object
+from zoneward.sandbox.server.object_store import Key, Record, StoredChange
+from zoneward.sandbox.server.resource_registry import Deletion, Registry
+from zoneward.sandbox.server.status_errors import StatusError
+from zoneward.sandbox.server.watches import BOOKMARKS
+
+CONTEXT: Final = "zoneward-sandbox"
+"""What the kubeconfig calls everything in it."""
+_TIDYING: Final = 1.0
+"""Seconds between two looks at what time alone brings."""
+_MERCY: Final = 0.2
+"""Seconds until what nobody owns goes: who makes an owner after its dependents is given time to."""
+_LAST_MOMENT: Final = 0.01
+"""Seconds for what is open to end with the server; none at all would mean for ever."""
+_LOG: Final = logging.getLogger(__name__)
+_HTTP: Final = logging.getLogger(f"{__name__}.http")
+_HTTP.addFilter(lambda record: not _is_malformed(record))
+_ALIVE: Final = 75.0
+"""Seconds for which a connection waits for its next request."""
+
+
+def _is_malformed(record: logging.LogRecord) -> bool:
+    """Whether a request was none. Who sent it is told; here it would be a traceback, and maybe with the token."""
+    error = record.exc_info[1] if record.exc_info else None
+    return isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+class SandboxServer:
+    """Serves from entering the block to leaving it.
+
+    The token is asked for in the ``Authorization`` header, or as the first part of the path: kubectl sends headers of
+    this kind over TLS only. ``ends_pods`` False: somebody else plays kubelet.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        trust: ssl.SSLContext | None = None,
+        faults: FaultInjector | None = None,
+        bookmarks: float = BOOKMARKS,
+        ends_pods: bool = True,
+    ) -> None:
+        self.registry: Final = registry
+        self.token: Final = secrets.token_urlsafe(24)
+        self._host, self._port, self._trust = host, port, trust
+        self._server = ApiHandler(
+            registry, token=self.token, address=lambda: self.authority, faults=faults, bookmarks=bookmarks
+        )
+        self._garbage = GarbageCollector(registry)
+        self._ending = PodTerminator(registry) if ends_pods else None
+        self._work = asyncio.Event()
+        self._stack = AsyncExitStack()
+        registry.store.listeners.append(self._note)
+
+    @property
+    def authority(self) -> str:
+        """``127.0.0.1:40123``."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self._port}"
+
+    @property
+    def address(self) -> str:
+        """Of the server; with the token in its path, so that it suffices."""
+        return f"{'https' if self._trust else 'http'}://{self.authority}/{self.token}"
+
+    async def __aenter__(self) -> Self:
+        """Raises OSError where the port can't be had."""
+        runner = web.ServerRunner(
+            # A request whose client is gone is given up: watches would wait for the next change, maybe for an hour.
+            web.Server(
+                self._server.answer,
+                keepalive_timeout=_ALIVE,
+                access_log=None,
+                handler_cancellation=True,
+                logger=_HTTP,
+            ),
+            shutdown_timeout=_LAST_MOMENT,
+        )
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        try:
+            await web.TCPSite(runner, self._host, self._port, ssl_context=self._trust).start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self._port = runner.addresses[0][1]
+        self._stack.push_async_callback(self._server.end_watches, within=_LAST_MOMENT)
+        tidying = asyncio.create_task(self._tidy())
+        self._stack.push_async_callback(_ended, tidying)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def kubeconfig(self, *, authority_data: str | None = None) -> Object:
+        """For any client; ``authority_data``: the certificates to trust, in base64."""
+        cluster: Object = {"server": self.address, "disable-compression": True}
+        if authority_data is not None:
+            cluster["certificate-authority-data"] = authority_data
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": CONTEXT,
+            "clusters": [{"name": CONTEXT, "cluster": cluster}],
+            "users": [{"name": CONTEXT, "user": {"token": self.token}}],
+            "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}}],
+        }
+
+    def _note(self, _kind: Kind, _change: StoredChange) -> None:
+        if not self._garbage.is_idle:
+            self._work.set()
+
+    async def _tidy(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TIDYING):
+                    await self._work.wait()
+            if self._work.is_set():
+                await asyncio.sleep(_MERCY)
+            self._work.clear()
+            try:
+                self._look_after()
+            except Exception:
+                # A mistake of ours; what else there is to do goes on.
+                _LOG.exception("what goes on by itself")
+            if not self._garbage.is_idle:
+                # Others want to be served in between.
+                self._work.set()
+                await asyncio.sleep(0)
+
+    def _look_after(self) -> None:
+        self._garbage.collect()
+        if self._ending is not None:
+            self._ending.end_pods()
+        self.registry.store.forget_old()
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+# --- Pods that end ----------------------------------------------------------------------------------------------------
+
+TERMINATION_SECONDS: Final = timedelta(seconds=2)
+"""How long the program of a pod takes to end by itself, where its grace allows so much."""
+
+
+class PodTerminator:
+    """Listens to the store of a registry; `end_pods` ends those whose time has come."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry, self._pods = registry, registry.kinds["pods"]
+        self._waiting: list[tuple[datetime, Key, str]] = []
+        """When to look at a pod, and its UID; a heap."""
+        registry.store.listeners.append(self._note)
+
+    def end_pods(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._registry.now:
+            _, (namespace, name), uid = heappop(self._waiting)
+            try:
+                self._registry.delete(self._pods, namespace, name, Deletion(grace=0, uid=uid))
+            except StatusError as refusal:
+                # It is gone, or another one has its name.
+                if refusal.code not in (404, 409):
+                    raise
+
+    def _note(self, kind: Kind, change: StoredChange) -> None:
+        if kind is not self._pods or change.new is None or not change.new.is_ending:
+            return
+        grace = _grace(change.new)
+        if change.old is None or not change.old.is_ending or grace < _grace(change.old):
+            heappush(self._waiting, (self._registry.now + min(TERMINATION_SECONDS, grace), change.key, change.new.uid))
+
+
+def _grace(record: Record) -> timedelta:
+    return timedelta(seconds=record.object()["metadata"].get("deletionGracePeriodSeconds") or 0)

@@ -1,0 +1,130 @@
+"""Answers other than success: codes, reasons and words are those of Kubernetes' ``k8s.io/apimachinery`` (v1.36)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from zoneward.kube.validation import FieldError
+from zoneward.sandbox.server.kinds import Kind, Object
+
+_EXPIRED: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+class StatusError(Exception):
+    """What the server says instead of doing it."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, *, details: Object | None = None, metadata: Object | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.message = code, reason, message
+        self.details, self.metadata = details, metadata or {}
+
+    def status(self) -> Object:
+        """A ``Status``, the body of the answer."""
+        status: Object = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = self.details
+        return status | {"code": self.code}
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def not_allowed() -> StatusError:
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, details={})
+
+
+def no_such_resource() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def not_found(kind: Kind, name: str) -> StatusError:
+    return StatusError(
+        404, "NotFound", f'{kind.resource} "{name}" not found', details=details_of(kind, name, plural=True)
+    )
+
+
+def already_exists(kind: Kind, name: str, *, is_ending: bool = False) -> StatusError:
+    details = details_of(kind, name, plural=True)
+    waits = "object is being deleted: " if is_ending else ""
+    return StatusError(409, "AlreadyExists", f'{waits}{kind.resource} "{name}" already exists', details=details)
+
+
+def conflict(kind: Kind, name: str, problem: str) -> StatusError:
+    message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {problem}'
+    return StatusError(409, "Conflict", message, details=details_of(kind, name, plural=True))
+
+
+def modified(kind: Kind, name: str) -> StatusError:
+    """Somebody else was faster."""
+    problem = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(kind, name, problem)
+
+
+def forbidden(kind: Kind, name: str, problem: str) -> StatusError:
+    message = f'{kind.resource} "{name}" is forbidden: {problem}'
+    return StatusError(403, "Forbidden", message, details=details_of(kind, name, plural=True))
+
+
+def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """422, with all that is wrong; ``errors`` has at least one. Words that are the same are said once."""
+    told = list(dict.fromkeys(map(str, errors)))
+    list_objects = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    causes = [{"reason": each.type, "message": each.message, "field": each.field} for each in errors]
+    details = details_of(kind, name, plural=False) | {"causes": causes}
+    return StatusError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {list_objects}', details=details)
+
+
+def options_invalid(kind: str, errors: Sequence[FieldError]) -> StatusError:
+    """422 for what a request asks for beside its object: ``ListOptions``, ``DeleteOptions``, ``PatchOptions``."""
+    causes = [{"reason": each.type, "message": each.message, "field": each.field} for each in errors]
+    list_objects = str(errors[0]) if len(errors) == 1 else f"[{', '.join(map(str, errors))}]"
+    details = {"group": "meta.k8s.io", "kind": kind, "causes": causes}
+    return StatusError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {list_objects}', details=details)
+
+
+def expired(*, token: str) -> StatusError:
+    """410 for a continue token; ``token`` goes on in the state of now."""
+    return StatusError(410, "Expired", _EXPIRED, metadata={"continue": token})
+
+
+def too_old(version: int, oldest: int) -> StatusError:
+    """410 for a watch."""
+    return StatusError(410, "Expired", f"too old resource version: {version} ({oldest})")
+
+
+def internal(message: str) -> StatusError:
+    """Without a reason, as upstream's own slips are."""
+    return StatusError(500, "", message)
+
+
+def unexpected(error: Exception) -> StatusError:
+    """For a mistake of ours, in the form of upstream's ``NewInternalError``."""
+    told = f"{type(error).__name__}: {error}"
+    return StatusError(
+        500, "InternalError", f"Internal error occurred: {told}", details={"causes": [{"message": told}]}
+    )
+
+
+def details_of(kind: Kind, name: str, *, plural: bool) -> Object:
+    details: Object = {"name": name, "kind": kind.plural if plural else kind.kind}
+    return {"name": name, "group": kind.group, "kind": details["kind"]} if kind.group else details

@@ -1,0 +1,215 @@
+"""EndpointSlices and Endpoints: defaults, gates, generations, what is refused (kube-apiserver v1.36).
+
+What is refused of EndpointSlices is in `zoneward.kube.validation`; here it is asked only about what an update changes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from zoneward.kube import formats
+from zoneward.kube.objects import Endpoint, EndpointSlice
+from zoneward.kube.validation import (
+    MAX_ENDPOINTS,
+    PROTOCOLS,
+    FieldError,
+    content_errors,
+    endpoint_errors,
+    error,
+    immutable,
+    invalid,
+    not_supported,
+    too_many,
+)
+from zoneward.sandbox.server.kinds import Object, ObjectReader, Strategy
+from zoneward.sandbox.server.strategies import metadata
+
+_CONTENT: Final = ("addressType", "endpoints", "ports")
+
+
+class EndpointSliceStrategy(Strategy):
+    """``zone_hints`` and ``node_hints`` are upstream's gates ``TopologyAwareHints`` and
+    ``PreferSameTrafficDistribution``: without them hints are dropped that the stored slice has none of.
+    """
+
+    has_generation = True
+    name_problems = staticmethod(metadata.subdomain_name_problems)
+
+    def __init__(self, *, zone_hints: bool = True, node_hints: bool = True) -> None:
+        self._zone_hints, self._node_hints = zone_hints, node_hints
+
+    def default(self, new: Object, old: Object | None = None) -> None:
+        ports = new.get("ports") or ()
+        if any(port.get("name") is None or port.get("protocol") is None for port in ports):
+            new["ports"] = [_with_defaults(port) for port in ports]
+
+    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+        self._drop(new, None)
+        _as_stored(new)
+
+    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+        self._drop(new, old)
+        _as_stored(new)
+
+    def restore(self, new: Object) -> Iterable[FieldError]:
+        _as_stored(new)
+        return ()
+
+    def is_new_generation(self, new: Object, old: Object) -> bool:
+        """Labels count, all other metadata does not."""
+        labels, before = (each["metadata"].get("labels") or {} for each in (new, old))
+        return labels != before or any((new.get(name) or None) != (old.get(name) or None) for name in _CONTENT)
+
+    def _drop(self, new: Object, old: Object | None) -> None:
+        endpoints = new.get("endpoints") or ()
+        # This version of the API has no topology: upstream drops what it is given, and writes none.
+        if any("deprecatedTopology" in endpoint for endpoint in endpoints):
+            endpoints = new["endpoints"] = [_without(endpoint, "deprecatedTopology") for endpoint in endpoints]
+        if self._zone_hints and self._node_hints:
+            return
+        known = [endpoint.get("hints") for endpoint in (old or {}).get("endpoints") or ()]
+        if not self._zone_hints and not any(known):
+            new["endpoints"] = [_without(endpoint, "hints") for endpoint in endpoints]
+        elif not self._node_hints and not any(hints and hints.get("forNodes") for hints in known):
+            new["endpoints"] = [
+                endpoint | {"hints": _without(endpoint["hints"], "forNodes")} if endpoint.get("hints") else endpoint
+                for endpoint in endpoints
+            ]
+
+    # --- errors -------------------------------------------------------------------------------------------------------
+
+    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
+        return metadata.metadata_errors(new, name_problems=self.name_problems, is_namespaced=True)
+
+    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
+        return metadata.common_update_errors(new, old)
+
+    def validate_create(self, new: Object) -> Iterator[FieldError]:
+        yield from _content(new)
+        yield from _endpoints(new, known={})
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
+        yield from metadata.metadata_errors(new, name_problems=self.name_problems, is_namespaced=True, old=old)
+        type_, before = (each.get("addressType") or "" for each in (new, old))
+        if type_ != before or new.get("ports") != old.get("ports"):
+            yield from _content(new)
+        if (endpoints := new.get("endpoints")) and endpoints != old.get("endpoints"):
+            # What is in an endpoint is judged by itself: one that was good is good wherever it stands.
+            is_same_type = type_ == before
+            yield from _endpoints(new, known=_by_address(old.get("endpoints") or ()) if is_same_type else {})
+        yield from immutable("addressType", type_, before)
+
+
+def _as_stored(new: Object) -> None:
+    """Who sends an empty list owns it; stored it is null."""
+    for name in ("endpoints", "ports"):
+        new[name] = new.get(name) or None
+
+
+def _with_defaults(port: Mapping[str, Any]) -> Object:
+    given = {name: value for name, value in port.items() if value is not None}
+    return {"name": "", "protocol": "TCP"} | given
+
+
+def _without(part: Mapping[str, Any], name: str) -> Object:
+    return {each: value for each, value in part.items() if each != name}
+
+
+def _content(slice_: Object) -> Iterator[FieldError]:
+    content = {"addressType": slice_.get("addressType") or "", "ports": slice_.get("ports")}
+    return content_errors(msgspec.convert(content, EndpointSlice))
+
+
+def _endpoints(slice_: Object, *, known: Mapping[str, Object]) -> Iterator[FieldError]:
+    """``known`` are endpoints that are good, by their first address."""
+    endpoints = slice_.get("endpoints") or ()
+    if len(endpoints) > MAX_ENDPOINTS:
+        yield too_many("endpoints", len(endpoints), MAX_ENDPOINTS)
+        return
+    judged = {
+        index: endpoint
+        for index, endpoint in enumerate(endpoints)
+        if not endpoint.get("addresses") or known.get(endpoint["addresses"][0]) != endpoint
+    }
+    address_type = slice_.get("addressType") or ""
+    for index, endpoint in zip(judged, msgspec.convert(list(judged.values()), list[Endpoint]), strict=True):
+        yield from endpoint_errors(endpoint, f"endpoints[{index}]", address_type)
+
+
+def _by_address(endpoints: Iterable[Object]) -> dict[str, Object]:
+    return {endpoint["addresses"][0]: endpoint for endpoint in endpoints if endpoint.get("addresses")}
+
+
+# --- Endpoints --------------------------------------------------------------------------------------------------------
+
+
+class EndpointsStrategy(Strategy):
+    def default(self, new: Object, old: Object | None = None) -> None:
+        subsets = new.get("subsets") or ()
+        if any(not port.get("protocol") for subset in subsets for port in subset.get("ports") or ()):
+            new["subsets"] = [_with_protocols(subset) for subset in subsets]
+
+    def prepare_create(self, new: Object, surroundings: ObjectReader) -> None:
+        if not new.get("subsets"):
+            new.pop("subsets", None)
+
+    def prepare_update(self, new: Object, old: Object, surroundings: ObjectReader) -> None:
+        self.prepare_create(new, surroundings)
+
+    def metadata_errors(self, new: Object) -> Iterable[FieldError]:
+        return metadata.metadata_errors(new, name_problems=metadata.subdomain_name_problems, is_namespaced=True)
+
+    def metadata_update_errors(self, new: Object, old: Object) -> Iterable[FieldError]:
+        return metadata.metadata_update_errors(new, old)
+
+    def validate_create(self, new: Object) -> Iterator[FieldError]:
+        for index, subset in enumerate(new.get("subsets") or ()):
+            yield from _subset_errors(subset, f"subsets[{index}]")
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
+        if new.get("subsets") != old.get("subsets"):
+            yield from self.validate_create(new)
+
+
+def _with_protocols(subset: Object) -> Object:
+    ports = [port | {"protocol": port.get("protocol") or "TCP"} for port in subset.get("ports") or ()]
+    return subset | {"ports": ports} if ports else subset
+
+
+def _subset_errors(subset: Mapping[str, Any], field: str) -> Iterator[FieldError]:
+    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+        yield error("FieldValueRequired", field, "must specify `addresses` or `notReadyAddresses`")
+    for name in ("addresses", "notReadyAddresses"):
+        for index, address in enumerate(subset.get(name) or ()):
+            yield from _address_errors(address, f"{field}.{name}[{index}]")
+    yield from _ports_errors(subset.get("ports") or (), f"{field}.ports")
+
+
+def _address_errors(address: Mapping[str, Any], field: str) -> Iterator[FieldError]:
+    ip = address.get("ip") or ""
+    parsed = formats.parse_address(ip)
+    yield from invalid(f"{field}.ip", ip, formats.address_problems(ip, canonical=False))
+    special = formats.destination_problems(ip, parsed) if parsed is not None else ["must be a valid IP address"]
+    yield from invalid(f"{field}.ip", ip, special)
+    if hostname := address.get("hostname"):
+        yield from invalid(f"{field}.hostname", hostname, formats.label_problems(hostname))
+    if (node := address.get("nodeName")) is not None:
+        yield from invalid(f"{field}.nodeName", node, formats.subdomain_problems(node))
+
+
+def _ports_errors(ports: Sequence[Mapping[str, Any]], field: str) -> Iterator[FieldError]:
+    for index, port in enumerate(ports):
+        here, name, protocol = f"{field}[{index}]", port.get("name") or "", port.get("protocol") or ""
+        if name:
+            yield from invalid(f"{here}.name", name, formats.label_problems(name))
+        elif len(ports) > 1:
+            yield error("FieldValueRequired", f"{here}.name")
+        if not 1 <= port["port"] <= 65535:
+            yield from invalid(f"{here}.port", port["port"], ["must be between 1 and 65535, inclusive"])
+        if not protocol:
+            yield error("FieldValueRequired", f"{here}.protocol")
+        elif protocol not in PROTOCOLS:
+            yield not_supported(f"{here}.protocol", protocol, sorted(PROTOCOLS))
+        if (app_protocol := port.get("appProtocol")) is not None:
+            yield from invalid(f"{here}.appProtocol", app_protocol, formats.qualified_name_problems(app_protocol))

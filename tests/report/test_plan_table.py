@@ -1,0 +1,78 @@
+"""Tables: what stands in a line, and that it fits."""
+
+import re
+
+from msgspec.structs import replace
+from tests.clusters import Cluster, a_node, a_service, nodes_in, pods_in
+
+from zoneward.report.plan_table import plan_table
+from zoneward.report.terminal_text import render_text
+
+
+def lines_of(cluster: Cluster, *, width: int = 100, wide: bool = False) -> list[str]:
+    demand = cluster.surroundings.demand
+    table = plan_table([cluster.plan()], demand=demand, configuration=cluster.configuration, width=width, wide=wide)
+    return render_text(table, color=False, width=width).splitlines()
+
+
+def cluster_in(zones: str, setting: str | None = "Auto") -> Cluster:
+    return Cluster(
+        service=a_service(setting) if setting else a_service(),
+        nodes=nodes_in(dict.fromkeys(zones, 4)),
+        pods=pods_in(dict.fromkeys(zones, 2)),
+    )
+
+
+def test_zones_have_a_column_each_with_located_and_consumed() -> None:
+    heading, header, _, line, *_ = lines_of(cluster_in("abc"))
+    assert heading == "Demand: a 33%  b 33%  c 33%  (CPU of 3 ready nodes)"
+    assert header.split()[:4] == ["SERVICE", "a", "b", "c"]
+    assert re.fullmatch(r"shop/cart\s+2>2\s+2>2\s+2>2\s+100%\s+\+0%\s+\+1\s+zones by their CPU", line)
+
+
+def test_many_zones_leave_the_columns_out_and_the_rest_in() -> None:
+    lines = lines_of(cluster_in("abcdefg"))
+    assert lines[1].split()[:3] == ["SERVICE", "IN", "ZONE"]
+    assert max(map(len, lines)) <= 100
+
+
+def test_zone_names_are_told_by_what_they_do_not_share() -> None:
+    cluster = Cluster(
+        service=a_service("Auto"),
+        nodes=nodes_in({"eu-west-1a": 4, "eu-west-1b": 4}),
+        pods=pods_in({"eu-west-1a": 2, "eu-west-1b": 2}),
+    )
+    lines = lines_of(cluster)
+    assert lines[0].startswith("Demand: a = eu-west-1a 50%  b = eu-west-1b 50%")
+    assert lines[1].split()[1:3] == ["a", "b"]
+
+
+def test_nodes_without_a_zone_have_their_share_in_the_heading() -> None:
+    cluster = cluster_in("ab")
+    with_one = cluster.with_(nodes=(*cluster.nodes, a_node("lost", None)))
+    assert "without a zone" in lines_of(with_one)[0]
+
+
+def test_without_ready_nodes_the_table_says_that_nothing_is_known() -> None:
+    lines = lines_of(cluster_in("ab").with_(nodes=()))
+    assert lines[0] == "No ready Node in a zone: nothing is known about where traffic starts."
+
+
+def test_the_reason_is_in_few_words_and_whole_when_wide() -> None:
+    cluster = cluster_in("abc")
+    few = cluster.with_(pods=cluster.pods[:2])
+    assert any(line.endswith("all zones: 2 for 3 zones") for line in lines_of(few))
+    assert any("2 endpoints for 3 zones: fewer than one each" in line for line in lines_of(few, width=200, wide=True))
+
+
+def test_dropped_traffic_is_told() -> None:
+    service = a_service()
+    local = replace(service, spec=replace(service.spec, internal_traffic_policy="Local"))
+    cluster = cluster_in("ab").with_(service=local, pods=pods_in({"a": 2}))
+    assert any("its own node only, 50% dropped" in line for line in lines_of(cluster))
+
+
+def test_a_long_service_name_stays_within_the_width() -> None:
+    service = a_service("Auto")
+    long = replace(service, metadata=replace(service.metadata, name="cart-" + "x" * 40))
+    assert max(map(len, lines_of(cluster_in("abc").with_(service=long)))) <= 100

@@ -1,0 +1,123 @@
+"""The table on a screen: it never has more lines than there are, and what changed is not among what is left out."""
+
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+from rich.cells import cell_len
+from rich.text import Text
+
+from zoneward.kube.reading import read
+from zoneward.report.screens import watch_screen
+from zoneward.report.terminal_text import Terminal
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import Demand, compute_demand
+from zoneward.sample import cluster
+from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.snapshots.snapshot import Snapshot
+
+REVERSE = re.compile(r"\x1b\[(?:[0-9;]*;)?7(?:;[0-9;]*)?m")
+
+
+@cache
+def planned() -> tuple[Demand, tuple[ServicePlan, ...]]:
+    snapshot = Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
+    demand = compute_demand(snapshot.nodes)
+    surroundings = Surroundings(demand=demand, node_zones=snapshot.node_zones, configuration=Configuration())
+    services = sorted(snapshot.services, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    plans = (
+        plan_service(each, pods=snapshot.pods_of(each), slices=snapshot.slices_of(each), surroundings=surroundings)
+        for each in services
+    )
+    return demand, tuple(plans)
+
+
+def shown(
+    *,
+    height: int,
+    width: int = 110,
+    latest: tuple[tuple[str, str], ...] = (),
+    marked: tuple[tuple[str, str], ...] = (),
+    wide: bool = False,
+    color: bool = False,
+    status: str = "the status",
+) -> list[str]:
+    demand, plans = planned()
+    return watch_screen(
+        plans,
+        latest=latest,
+        marked=marked,
+        status=Text(status),
+        demand=demand,
+        configuration=Configuration(),
+        terminal=Terminal(width, height, color),
+        wide=wide,
+    )
+
+
+def plain(line: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", line)
+
+
+def names(lines: list[str]) -> list[str]:
+    return [match[0] for line in lines if (match := re.match(r"[a-z-]+/\S+", plain(line)))]
+
+
+def test_everything_is_shown_with_its_meaning_where_it_fits() -> None:
+    lines = shown(height=40)
+    assert plain(lines[0]) == "the status"
+    assert plain(lines[1]).startswith("Demand: ")
+    assert len(names(lines)) == 17
+    assert "More: " in lines[-1]
+
+
+def test_what_the_columns_mean_goes_before_a_service_does() -> None:
+    assert len(names(shown(height=21))) == 17
+    assert "More: " not in "".join(shown(height=21))
+
+
+def test_how_many_are_not_shown_is_told() -> None:
+    lines = shown(height=12)
+    # payments/api has a line for each address family.
+    assert names(lines) == [
+        "kube-system/kube-dns",
+        "kube-system/log-agent",
+        "payments/api",
+        "payments/api",
+        "payments/bank-gateway",
+        "payments/ledger",
+        "shop/cart",
+    ]
+    assert plain(lines[-1]) == "and 10 more Services"
+
+
+def test_where_not_all_fit_the_last_changed_come_first() -> None:
+    latest = (("shop", "search"), ("shop", "cart"), ("shop", "gone"))
+    assert names(shown(height=10, latest=latest))[:3] == ["shop/search", "shop/cart", "kube-system/kube-dns"]
+    assert names(shown(height=40, latest=latest)) == names(shown(height=40)), "where all fit, none moves"
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["table", "wide"])
+@pytest.mark.parametrize("width", [40, 80, 130, 250])
+def test_it_never_has_more_lines_than_there_are(width: int, wide: bool) -> None:
+    for height in (*range(1, 30), 45, 70):
+        lines = shown(height=height, width=width, wide=wide, status="a long status " * 20)
+        assert 1 <= len(lines) <= height
+        told = re.search(r"and (\d+) more Services", "".join(map(plain, lines)))
+        if told and height > 12 and width > 200:
+            assert len(set(names(lines))) + int(told[1]) == 16
+
+
+def test_no_line_is_wider_than_the_screen() -> None:
+    for width in (40, 60, 80, 110):
+        assert max(cell_len(plain(line)) for line in shown(height=40, width=width)) <= width
+
+
+@pytest.mark.parametrize("color", [False, True], ids=["plain", "colour"])
+@pytest.mark.parametrize("wide", [False, True], ids=["table", "wide"])
+def test_marked_services_stand_out_with_all_their_rows(wide: bool, color: bool) -> None:
+    marked = (("payments", "api"), ("shop", "mail"), ("shop", "other"))
+    lines = shown(height=60, width=200, wide=wide, color=color, marked=marked)
+    assert names([line for line in lines if REVERSE.search(line)]) == ["payments/api", "payments/api", "shop/mail"]
+    assert not any(REVERSE.search(line) for line in shown(height=60, width=200, wide=wide, color=color))

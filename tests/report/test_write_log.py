@@ -1,0 +1,147 @@
+"""What is describe_write of a write is what two plans differ in, and nothing else."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import pytest
+from msgspec.structs import replace
+
+from zoneward.kube.objects import EndpointSlice, Node, NodeCondition, Pod, Service
+from zoneward.kube.reading import read
+from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
+from zoneward.routing.configuration import Configuration
+from zoneward.routing.demand import compute_demand
+from zoneward.sample import cluster
+from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.snapshots.snapshot import Snapshot
+
+NOT_READY = (NodeCondition(type="Ready", status="False"),)
+Change = Callable[[Pod], Pod | None]
+
+
+@cache
+def snapshot() -> Snapshot:
+    return Snapshot.of(read("the sample", cluster().read_bytes(), skipped=Counter()))
+
+
+class Cluster:
+    """One Service of the sample, and the slices that its last plan came to."""
+
+    def __init__(self, name: str) -> None:
+        (self.service,) = (each for each in snapshot().services if each.metadata.name == name)
+        self.pods: Sequence[Pod] = snapshot().pods_of(self.service)
+        self.nodes: Sequence[Node] = snapshot().nodes
+        self.slices: tuple[EndpointSlice, ...] = ()
+
+    def plan(self) -> WrittenPlan:
+        demand = compute_demand(self.nodes)
+        zones = snapshot().node_zones
+        surroundings = Surroundings(demand=demand, node_zones=zones, configuration=Configuration())
+        plan = plan_service(self.service, pods=self.pods, slices=self.slices, surroundings=surroundings)
+        # As an API server would give them back.
+        self.slices = tuple(
+            replace(each, metadata=replace(each.metadata, uid=each.metadata.name, resource_version="1"))
+            for each in plan.families[0].changes.after
+        )
+        return record_plan(plan)
+
+    def change(self, number: int, change: Change) -> None:
+        """Some of the pods."""
+        changed = [change(pod) for pod in self.pods[:number]]
+        self.pods = [*(pod for pod in changed if pod is not None), *self.pods[number:]]
+
+    def lose(self, zone: str) -> None:
+        """No node of a zone is ready."""
+        self.nodes = [
+            replace(node, status=replace(node.status, conditions=NOT_READY))
+            if node.status is not None and (node.metadata.labels or {}).get("topology.kubernetes.io/zone") == zone
+            else node
+            for node in self.nodes
+        ]
+
+
+def not_ready(pod: Pod) -> Pod:
+    return replace(pod, status=replace(pod.status, conditions=NOT_READY))
+
+
+def ending(pod: Pod) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
+
+
+def gone(_pod: Pod) -> None:
+    return None
+
+
+def test_the_first_plan_of_a_service_is_told_as_a_new_one() -> None:
+    now = Cluster("recommendations").plan()
+    assert describe_write(None, now) == (
+        "1 slice created: a new Service, 25 pods ready; hints on (TopologyAwareRoutingEnabled)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"), [(not_ready, "2 pods not ready"), (ending, "2 pods ending"), (gone, "2 pods gone")]
+)
+def test_a_change_of_pods_is_the_cause_of_a_write(change: Change, cause: str) -> None:
+    cluster = Cluster("inventory")
+    before = cluster.plan()
+    cluster.change(2, change)
+    assert describe_write(before, cluster.plan()).startswith(f"1 slice updated: {cause}")
+
+
+def test_pods_that_come_are_starting_until_they_are_ready() -> None:
+    cluster = Cluster("inventory")
+    every = cluster.pods
+    cluster.change(3, gone)
+    before = cluster.plan()
+    cluster.pods = [*map(not_ready, every[:3]), *every[3:]]
+    then = cluster.plan()
+    assert describe_write(before, then).startswith("1 slice updated: 3 pods starting")
+    cluster.pods = every
+    assert describe_write(then, cluster.plan()).startswith("1 slice updated: 3 pods ready")
+
+
+def test_a_zone_without_ready_nodes_is_a_cause_where_it_changes_the_decision() -> None:
+    cluster = Cluster("recommendations")
+    before = cluster.plan()
+    cluster.lose("eu-central-1b")
+    line = describe_write(before, cluster.plan())
+    assert line.startswith("1 slice updated: eu-central-1b has no ready node; ")
+    assert "serve other zones" in line
+
+
+def test_a_zone_without_ready_nodes_is_no_cause_of_a_write_that_it_did_not_lead_to() -> None:
+    cluster = Cluster("cart")
+    before = cluster.plan()
+    cluster.lose("eu-central-1b")
+    cluster.change(1, gone)
+    line = describe_write(before, cluster.plan())
+    assert line.startswith("1 slice updated: 1 pod gone")
+    assert "node" not in line
+
+
+def test_traffic_that_becomes_another_without_a_write_is_told_as_that() -> None:
+    cluster = Cluster("inventory")
+    before = cluster.plan()
+    cluster.lose("eu-central-1b")
+    line = describe_write(before, cluster.plan())
+    assert line.startswith("nothing to write: eu-central-1b has no ready node; in zone 34% > ")
+
+
+def test_hints_that_end_are_told_with_the_event_and_the_reason() -> None:
+    cluster = Cluster("search")
+    before = cluster.plan()
+    cluster.change(len(cluster.pods) - 2, gone)
+    line = describe_write(before, cluster.plan())
+    reason = "2 endpoints for 3 zones: fewer than one each"
+    assert f"hints off (TopologyAwareRoutingDisabled): {reason}" in line
+
+
+def test_another_setting_of_the_service_is_a_cause() -> None:
+    cluster = Cluster("inventory")
+    before = cluster.plan()
+    spec = replace(cluster.service.spec, traffic_distribution="PreferSameZone")
+    cluster.service = Service(metadata=cluster.service.metadata, spec=spec)
+    line = describe_write(before, cluster.plan())
+    assert line.startswith("1 slice updated: it asks for TrafficDistribution/PreferSameZone; hints on")

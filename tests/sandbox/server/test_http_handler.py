@@ -1,0 +1,163 @@
+"""What the server does when something is wrong with a request, with a client or with itself."""
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from tests.sandbox.server.asking import Asked, asked
+
+from zoneward.sandbox.server.garbage_collector import GarbageCollector
+from zoneward.sandbox.server.persistence import new_registry
+from zoneward.sandbox.server.resource_registry import Registry
+
+Object = dict[str, Any]
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+NAMESPACES = "/api/v1/namespaces"
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Asked]:
+    with asked(new_registry()) as found:
+        yield found
+
+
+def raw(sandbox: Asked, head: bytes) -> bytes:
+    """The answer to a request that no library would send."""
+    parts = urlsplit(sandbox.api.address)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    with socket.create_connection((parts.hostname, parts.port), timeout=5) as connection:
+        connection.sendall(head + b"\r\nHost: here\r\nConnection: close\r\n\r\n")
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def fails(*_given: object, **_named: object) -> Any:
+    raise LookupError("nobody thought of this")
+
+
+def test_a_mistake_of_ours_is_told_as_upstream_does_and_logged(
+    sandbox: Asked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Registry, "create", fails)
+    answer = sandbox.api.send("POST", LEASES, {"metadata": {"name": "cart"}})
+    told = "LookupError: nobody thought of this"
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.object == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"Internal error occurred: {told}",
+        "reason": "InternalError",
+        "details": {"causes": [{"message": told}]},
+        "code": 500,
+    }
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert LEASES in record.getMessage()
+    assert sandbox.serving.token not in record.getMessage()
+
+
+def test_a_mistake_during_a_watch_ends_it_with_an_error(
+    sandbox: Asked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.CRITICAL), sandbox.api.watch(NAMESPACES) as watch:
+        watch.take(4)
+        monkeypatch.setattr("zoneward.sandbox.server.watches._Lines.of", fails)
+        sandbox.api.request("POST", NAMESPACES, {"metadata": {"name": "during-a-watch"}})
+        (last,) = watch.rest()
+    assert (last["type"], last["object"]["reason"], last["object"]["code"]) == ("ERROR", "InternalError", 500)
+
+
+def test_what_goes_on_by_itself_survives_a_mistake(
+    sandbox: Asked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(GarbageCollector, "collect", fails)
+    sandbox.api.request("POST", NAMESPACES, {"metadata": {"name": "going"}})
+    sandbox.api.request("DELETE", f"{NAMESPACES}/going")
+    wait(lambda: bool(caplog.records))
+    monkeypatch.undo()
+    wait(lambda: sandbox.api.send("GET", f"{NAMESPACES}/going").code == 404)
+
+
+def test_an_object_that_may_not_go_keeps_nobody_else_from_going(sandbox: Asked) -> None:
+    gone = {"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "gone"}
+    default = sandbox.api.get(f"{NAMESPACES}/default")
+    default["metadata"]["ownerReferences"] = [gone]
+    sandbox.api.request("PUT", f"{NAMESPACES}/default", default)
+    sandbox.api.request("POST", LEASES, {"metadata": {"name": "orphan", "ownerReferences": [gone]}})
+    wait(lambda: sandbox.api.send("GET", f"{LEASES}/orphan").code == 404)
+    assert sandbox.api.get(f"{NAMESPACES}/default")["status"] == {"phase": "Active"}
+
+
+def test_a_watch_whose_client_is_gone_ends_with_it(sandbox: Asked) -> None:
+    server = sandbox.serving._server
+    with sandbox.api.watch(LEASES):
+        wait(lambda: len(server._watches) == 1)
+    wait(lambda: not server._watches)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"Authorization: Bearer \xff\xfe", id="header that is no UTF-8"),
+        pytest.param(b"Authorization: Bearer", id="no token"),
+        pytest.param(b"Accept: */*", id="no header"),
+    ],
+)
+def test_who_does_not_know_the_token_is_turned_away(sandbox: Asked, line: bytes) -> None:
+    for path in (b"/api/v1/pods", b"/", b"/%ff/api", b"/wrong/api/v1/pods", b"/wrong/healthz", b"/livez/ping"):
+        answer = raw(sandbox, b"GET " + path + b" HTTP/1.1\r\n" + line)
+        assert answer.startswith(b"HTTP/1.1 401 "), path
+
+
+def test_the_token_alone_is_no_path(sandbox: Asked) -> None:
+    assert raw(sandbox, b"GET /" + sandbox.serving.token.encode() + b" HTTP/1.1").startswith(b"HTTP/1.1 401 ")
+
+
+BODIES = {
+    "deep JSON": b"[" * 200_000,
+    "deep object": b'{"metadata":' * 50_000,
+    "half a surrogate": b'{"metadata":{"name":"a\\ud800"}}',
+    "no UTF-8": b'{"metadata":{"name":"\xff"}}',
+    "huge number": b'{"metadata":{"name":"a","generation":1' + b"0" * 400 + b"}}",
+    "NaN": b'{"metadata":{"name":"a","generation":NaN}}',
+    "list": b"[]",
+    "text": b'"lease"',
+    "metadata a list": b'{"metadata":[]}',
+    "null in a list": b'{"metadata":{"name":"a","ownerReferences":[null],"finalizers":[null]}}',
+    "huge number in managed fields": b'{"metadata":{"name":"a","managedFields":[{"manager":"m","operation":"Update",'
+    b'"apiVersion":"coordination.k8s.io/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":1' + b"0" * 400 + b"}}]}}",
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("way", ["create", "merge", "strategic", "JSON patch", "apply", "YAML", "delete"])
+def test_nonsense_is_refused_and_nothing_breaks(sandbox: Asked, way: str, body: str) -> None:
+    sandbox.api.send("POST", LEASES, {"metadata": {"name": "patched"}})
+    method, path, content_type = {
+        "create": ("POST", LEASES, "application/json"),
+        "YAML": ("POST", LEASES, "application/yaml"),
+        "merge": ("PATCH", f"{LEASES}/patched", "application/merge-patch+json"),
+        "strategic": ("PATCH", f"{LEASES}/patched", "application/strategic-merge-patch+json"),
+        "JSON patch": ("PATCH", f"{LEASES}/patched", "application/json-patch+json"),
+        "apply": ("PATCH", f"{LEASES}/patched", "application/apply-patch+yaml"),
+        "delete": ("DELETE", f"{LEASES}/patched", "application/json"),
+    }[way]
+    answer = sandbox.api.send(method, path, BODIES[body], content_type=content_type, query={"fieldManager": "tests"})
+    assert answer.code < 500, answer.object
+    if answer.code >= 400:
+        assert json.loads(answer.body)["kind"] == "Status"
+
+
+def wait(holds: Any, *, patience: float = 5.0) -> None:
+    limit = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(0.01)

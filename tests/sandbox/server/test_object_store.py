@@ -1,0 +1,146 @@
+"""The store remembers what was, in what order, and for how long."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zoneward.sandbox.server.kinds import Kind, Strategy
+from zoneward.sandbox.server.object_store import Forgotten, Key, ObjectStore, StoredChange
+
+KIND = Kind(
+    kind="Thing",
+    plural="things",
+    strategy=Strategy(),
+    fields=lambda thing: {"spec.color": thing.get("spec", {}).get("color", "")},
+    cells=lambda _thing, _now: [],
+)
+OTHER = Kind(kind="Other", plural="others", strategy=Strategy(), cells=lambda _thing, _now: [])
+KEYS: list[Key] = [(namespace, name) for namespace in ("a", "a-b", "b") for name in ("x", "y", "z")]
+
+
+def a_thing(key: Key, color: str = "red") -> dict[str, Any]:
+    metadata = {"namespace": key[0], "name": key[1], "uid": f"{key[0]}-{key[1]}"}
+    return {"kind": "Thing", "apiVersion": "v1", "metadata": metadata, "spec": {"color": color}}
+
+
+def a_store(clock: list[float] | None = None) -> ObjectStore:
+    return ObjectStore((KIND, OTHER), clock=(lambda: clock[0]) if clock else lambda: 0.0)
+
+
+def state_of(store: ObjectStore, **options: Any) -> dict[Key, str]:
+    return {key: record.object()["spec"]["color"] for key, record in store.page(KIND, **options)}
+
+
+steps = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(["red", "green", "gone"])), max_size=30)
+
+
+@given(steps)
+def test_every_remembered_version_can_be_listed_in_order_from_anywhere(steps: list[tuple[Key, str]]) -> None:
+    store = a_store()
+    states: dict[int, dict[Key, str]] = {store.version: {}}
+    now: dict[Key, str] = {}
+    for key, color in steps:
+        if color == "gone":
+            if now.pop(key, None) is None:
+                continue
+            store.delete(KIND, key)
+        else:
+            now[key] = color
+            store.put(KIND, key, a_thing(key, color))
+        states[store.version] = dict(now)
+    for version, state in states.items():
+        listed = state_of(store, version=version)
+        assert listed == state
+        assert list(listed) == sorted(state, key="/".join)
+        assert state_of(store, version=version, namespace="a") == {k: v for k, v in state.items() if k[0] == "a"}
+        for after in KEYS[::2]:
+            for namespace in ("", "a"):
+                behind = len(state_of(store, version=version, namespace=namespace, after=after))
+                assert store.count_behind(KIND, version=version, namespace=namespace, after=after) == behind
+        assert state_of(store, version=version, after=("a", "y")) == {
+            key: color for key, color in state.items() if "/".join(key) > "a/y"
+        }
+
+
+@given(steps)
+def test_changes_lead_from_any_version_to_the_present(steps: list[tuple[Key, str]]) -> None:
+    store = a_store()
+    told: list[StoredChange] = []
+    store.listeners.append(lambda _kind, change: told.append(change))
+    states: dict[int, dict[Key, str]] = {store.version: {}}
+    for key, color in steps:
+        if color != "gone":
+            store.put(KIND, key, a_thing(key, color))
+        elif store.get(KIND, key) is not None:
+            store.delete(KIND, key)
+        states[store.version] = state_of(store, version=store.version)
+    assert store.changes(KIND, 1) == told
+    for version, state in states.items():
+        reached = copy.copy(state)
+        for change in store.changes(KIND, version):
+            if change.new is None:
+                del reached[change.key]
+            else:
+                assert (change.type == "ADDED") == (change.key not in reached)
+                reached[change.key] = change.new.object()["spec"]["color"]
+        assert reached == state_of(store, version=store.version)
+
+
+def test_versions_are_of_all_kinds_together_and_in_the_objects() -> None:
+    store = a_store()
+    first = store.put(KIND, KEYS[0], a_thing(KEYS[0]))
+    store.put(OTHER, KEYS[0], a_thing(KEYS[0]))
+    third = store.put(KIND, KEYS[1], a_thing(KEYS[1]))
+    assert (first.version, third.version) == (2, 4)
+    assert third.object()["metadata"]["resourceVersion"] == "4"
+    assert store.changes(KIND, 2)[0].new is third
+
+
+def test_a_deleted_object_has_the_version_of_its_end() -> None:
+    store = a_store()
+    store.put(KIND, KEYS[0], a_thing(KEYS[0]))
+    last = store.delete(KIND, KEYS[0])
+    (change,) = store.changes(KIND, 2)
+    assert (change.type, change.last) == ("DELETED", last)
+    assert last.object()["metadata"]["resourceVersion"] == "3"
+
+
+def test_what_was_compacted_is_refused_by_its_version() -> None:
+    store = a_store()
+    for key in KEYS[:4]:
+        store.put(KIND, key, a_thing(key))
+    store.compact(3)
+    assert [change.version for change in store.changes(KIND, 3)] == [4, 5]
+    assert len(state_of(store, version=3)) == 2
+    for ask in (lambda: store.changes(KIND, 2), lambda: store.page(KIND, version=2)):
+        with pytest.raises(Forgotten) as caught:
+            ask()
+        assert caught.value.oldest == 3
+
+
+def test_changes_are_forgotten_after_a_while_and_objects_never() -> None:
+    clock = [0.0]
+    store = a_store(clock)
+    store.put(KIND, KEYS[0], a_thing(KEYS[0]))
+    clock[0] = 100.0
+    store.put(KIND, KEYS[1], a_thing(KEYS[1]))
+    clock[0] = 350.0
+    store.forget_old(300.0)
+    assert [change.version for change in store.changes(KIND, 2)] == [3]
+    with pytest.raises(Forgotten):
+        store.changes(KIND, 1)
+    assert set(state_of(store, version=store.version)) == set(KEYS[:2])
+
+
+def test_only_so_many_changes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoneward.sandbox.server.object_store.HISTORY", 5)
+    monkeypatch.setattr("zoneward.sandbox.server.object_store._SPARE", 2)
+    store = a_store()
+    for number in range(20):
+        store.put(KIND, KEYS[0], a_thing(KEYS[0], str(number)))
+    with pytest.raises(Forgotten) as caught:
+        store.changes(KIND, 1)
+    assert 5 <= len(store.changes(KIND, caught.value.oldest)) <= 7

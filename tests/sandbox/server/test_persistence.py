@@ -1,0 +1,227 @@
+"""Files of all sorts become objects that live as any other do, and what is saved is read again as it was."""
+
+import gzip
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from zoneward.cli.snapshot import command
+from zoneward.kube.input_error import InputError
+from zoneward.sample import cluster
+from zoneward.sandbox.server.kinds import Kind
+from zoneward.sandbox.server.persistence import NAMESPACES, load_objects, new_registry, save_objects
+from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
+from zoneward.sandbox.server.status_errors import StatusError
+
+Object = dict[str, Any]
+
+ME = Write()
+STATUS = Write(subresource="status")
+
+
+def filled(*files: bytes) -> Registry:
+    registry = new_registry()
+    load_objects(registry, [(f"file {number}", data) for number, data in enumerate(files, start=1)])
+    return registry
+
+
+def saved(registry: Registry) -> bytes:
+    stream = io.BytesIO()
+    save_objects(registry, stream)
+    return stream.getvalue()
+
+
+def objects(data: bytes) -> list[Object]:
+    """Without their versions."""
+    items: list[Object] = json.loads(data)["items"]
+    for item in items:
+        assert item["metadata"].pop("resourceVersion")
+    return items
+
+
+def names(registry: Registry, resource: str = "leases.coordination.k8s.io") -> list[str]:
+    kind = registry.kinds[resource]
+    return ["/".join(key) for key, _ in registry.store.records(kind)]
+
+
+def a_lease(name: str, **metadata: str) -> Object:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, **metadata},
+        "spec": {"holderIdentity": "me"},
+    }
+
+
+def a_list(*things: Object, kind: str = "List", api: str = "v1") -> Object:
+    return {"apiVersion": api, "kind": kind, "metadata": {"resourceVersion": ""}, "items": list(things)}
+
+
+def anonymous() -> bytes:
+    """A snapshot of the sample, as Zoneward makes them: of each object no more than what is read."""
+    result = CliRunner().invoke(command, ["--sample", "--anonymize", "-q"], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout_bytes
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+FILES: dict[str, Callable[[], tuple[bytes, ...]]] = {
+    "JSON documents": lambda: (b"\n".join(json.dumps(a_lease(name)).encode() for name in "abc"),),
+    "YAML documents": lambda: (yaml.safe_dump_all([a_lease(name) for name in "abc"]).encode(),),
+    "a list in JSON": lambda: (json.dumps(a_list(*map(a_lease, "abc"))).encode(),),
+    "a list in YAML": lambda: (yaml.safe_dump(a_list(*map(a_lease, "abc"))).encode(),),
+    "lists in a list": lambda: (
+        json.dumps(a_list(a_lease("a"), a_list(a_list(), a_lease("b"), a_list(a_lease("c"))))).encode(),
+    ),
+    "a list of one kind": lambda: (
+        json.dumps(
+            a_list(
+                *({name: value for name, value in a_lease(each).items() if name[0] not in "ak"} for each in "abc"),
+                kind="LeaseList",
+                api="coordination.k8s.io/v1",
+            )
+        ).encode(),
+    ),
+    "gzip": lambda: (gzip.compress(json.dumps(a_list(*map(a_lease, "abc"))).encode()),),
+    "several files": lambda: tuple(json.dumps(a_lease(name)).encode() for name in "cba"),
+    "again and again": lambda: tuple(json.dumps(a_list(*map(a_lease, "abc"))).encode() for _ in range(2)),
+}
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_a_file_may_have_any_form(form: str) -> None:
+    assert names(filled(*FILES[form]())) == ["default/a", "default/b", "default/c"]
+
+
+def test_what_is_no_kind_of_ours_is_counted() -> None:
+    other = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cart"}}
+    data = json.dumps(a_list(other, a_lease("a"), other)).encode()
+    assert load_objects(new_registry(), [("file", data)]) == {"apps/v1/Deployment": 2}
+
+
+def test_namespaces_are_made_unless_a_file_has_them() -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "told", "labels": {"a": "b"}}}
+    things = a_list(a_lease("a", namespace="told"), a_lease("a", namespace="new"), namespace)
+    registry = filled(json.dumps(things).encode())
+    assert names(registry, "namespaces") == sorted(f"/{name}" for name in (*NAMESPACES, "new", "told"))
+    assert registry.get(registry.kinds["namespaces"], "", "told")["metadata"]["labels"]["a"] == "b"
+
+
+WRONG: dict[str, tuple[Object, str]] = {
+    "metadata: expected": ({"metadata": []}, "metadata: expected an object, got a list"),
+    "namespace": (
+        {"metadata": {"name": "a", "namespace": 5}},
+        "metadata.namespace: expected string, got 5",
+    ),
+    "name": ({"metadata": {"name": "A"}}, "a lowercase RFC 1123 subdomain"),
+    "no name": ({"metadata": {}}, "metadata.name: Required value"),
+    "generated name": ({"metadata": {"generateName": "a-"}}, "metadata.name: Required value"),
+    "holder": (
+        {"metadata": {"name": "a"}, "spec": {"holderIdentity": 5}},
+        "spec.holderIdentity: expected string, got 5",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_the_first_object_that_cannot_be_taken_is_told(case: str) -> None:
+    thing, problem = WRONG[case]
+    data = json.dumps(a_lease("fine")).encode() + json.dumps(a_lease("wrong") | thing).encode()
+    with pytest.raises(InputError) as error:
+        filled(data)
+    assert str(error.value).startswith("file 1: document 2: Lease ")
+    assert problem in str(error.value)
+
+
+def test_two_services_of_a_file_that_have_one_address_are_told() -> None:
+    spec = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "ports": [{"port": 80}]}
+    pair = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec} for name in "ab"]
+    with pytest.raises(InputError) as error:
+        filled(json.dumps(a_list(*pair)).encode())
+    assert str(error.value).startswith("file 1: document 1: Service default/b: ")
+    assert "provided IP is already allocated" in str(error.value)
+
+
+# --- what becomes of them ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [pytest.param(cluster().read_bytes, id="sample"), pytest.param(anonymous, id="ours")])
+def test_what_is_saved_is_read_again_as_it_was(make: Callable[[], bytes]) -> None:
+    first = saved(filled(make()))
+    second = saved(filled(first))
+    assert objects(second) == objects(first)
+    assert len(objects(first)) > 450
+
+
+MINIMAL = [
+    {"apiVersion": api, "kind": kind, "metadata": {"name": "bare"}}
+    for api, kind in (
+        ("v1", "Namespace"),
+        ("v1", "Node"),
+        ("v1", "Pod"),
+        ("v1", "Service"),
+        ("discovery.k8s.io/v1", "EndpointSlice"),
+        ("coordination.k8s.io/v1", "Lease"),
+        ("v1", "Event"),
+        ("events.k8s.io/v1", "Event"),
+    )
+]
+ENDING = [
+    thing | {"metadata": {"name": "ending", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example/b"]}}
+    for thing in MINIMAL
+]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(anonymous, id="a snapshot"),
+        pytest.param(lambda: json.dumps(a_list(*MINIMAL)).encode(), id="names alone"),
+        pytest.param(lambda: json.dumps(a_list(*ENDING)).encode(), id="ending"),
+    ],
+)
+def test_what_has_less_than_the_api_asks_for_can_be_shown_changed_and_deleted(make: Callable[[], bytes]) -> None:
+    registry = filled(make())
+    refused, done = set(), 0
+    for kind in registry.kinds.values():
+        for (namespace, name), _ in list(registry.store.records(kind.stored)):
+            for each in everything(registry, kind, namespace, name):
+                try:
+                    each()
+                    done += 1
+                except StatusError as refusal:
+                    refused.add(refusal.code)
+    # What upstream's rules ask for may be missed; nothing else may go wrong.
+    assert refused <= {403, 422}
+    assert done > 30
+
+
+def everything(registry: Registry, kind: Kind, namespace: str, name: str) -> list[Callable[[], object]]:
+    """That can be done with an object, and leaves it there."""
+    return [
+        lambda: registry.update(kind, namespace, name, lambda old: old, ME),
+        lambda: registry.update(kind, namespace, name, labelled, ME),
+        lambda: kind.has_status and registry.update(kind, namespace, name, labelled, STATUS),
+        lambda: kind.cells(registry.get(kind, namespace, name), registry.now),
+        lambda: registry.delete(kind, namespace, name, Deletion(is_dry_run=True)),
+    ]
+
+
+def labelled(old: Object) -> Object:
+    labels = (old["metadata"].get("labels") or {}) | {"zoneward.example/changed": "yes"}
+    return old | {"metadata": old["metadata"] | {"labels": labels}}
+
+
+def test_a_pod_that_ends_in_a_snapshot_is_not_ended_by_the_next_update() -> None:
+    ending = {"name": "cart", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": ending, "spec": {"nodeName": "node-1"}}
+    registry = filled(json.dumps(pod).encode())
+    pods = registry.kinds["pods"]
+    assert not registry.update(pods, "default", "cart", labelled, STATUS).is_gone
+    assert registry.delete(pods, "default", "cart", Deletion(grace=0)).is_gone

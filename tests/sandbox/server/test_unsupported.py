@@ -1,0 +1,69 @@
+"""What the sandbox does not support is refused in one line, which says what to use instead."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.contract.api import APPLY_PATCH, JSON_PATCH, Api, Object
+from tests.sandbox.server.asking import asked
+
+from zoneward.sandbox.server.persistence import new_registry
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+INSTEAD = "or use a real cluster, KWOK or kind"
+SERVICES = "/api/v1/namespaces/default/services"
+SERVICE = f"{SERVICES}/kubernetes"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    with asked(new_registry()) as found:
+        yield found.api
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content_type", "accept", "code", "what"),
+    [
+        ("PATCH", SERVICE, APPLY_PATCH, "", 415, "server-side apply: use kubectl apply without --server-side"),
+        ("PATCH", SERVICE, JSON_PATCH, "", 415, "JSON patch: use a merge patch or a strategic merge patch"),
+        ("POST", SERVICES, PROTOBUF, "", 415, "bodies in protobuf: send JSON, as kubectl create -f does"),
+        ("PUT", SERVICE, PROTOBUF, "", 415, "bodies in protobuf: send JSON, as kubectl create -f does"),
+        ("DELETE", SERVICE, PROTOBUF, "", 415, "bodies in protobuf: send JSON, as kubectl create -f does"),
+        ("GET", SERVICE, "", PROTOBUF, 406, "answers in protobuf: accept application/json"),
+    ],
+)
+def test_it_is_refused_in_one_line(
+    api: Api, method: str, path: str, content_type: str, accept: str, code: int, what: str
+) -> None:
+    body = b"k8s\0x" if method != "GET" else None
+    answer = api.send(method, path, body, content_type=content_type, headers={"Accept": accept} if accept else {})
+    assert answer.code == code
+    assert answer.object["kind"] == "Status"
+    assert answer.object["message"] == f"the sandbox does not support {what}, {INSTEAD}"
+
+
+def namespace_in_protobuf(name: str) -> bytes:
+    """As ``kubectl create namespace`` sends it."""
+
+    def field(number: int, value: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(value) & 0x7F | 0x80, len(value) >> 7]) + value
+
+    metadata = field(1, name.encode()) + field(2, b"") + field(3, b"")
+    return b"k8s\0" + field(1, field(1, b"v1") + field(2, b"Namespace")) + field(2, field(1, metadata) + field(2, b""))
+
+
+def test_a_namespace_may_come_in_protobuf_as_kubectl_has_no_other_way(api: Api) -> None:
+    for name in ("shop", "s" * 63):
+        answer = api.send("POST", "/api/v1/namespaces", namespace_in_protobuf(name), content_type=PROTOBUF)
+        assert (answer.code, answer.object["metadata"]["name"]) == (201, name)
+
+
+@pytest.mark.parametrize("cut", range(0, 30, 3))
+def test_a_cut_namespace_in_protobuf_is_refused(api: Api, cut: int) -> None:
+    body = namespace_in_protobuf("cut")[:cut]
+    assert api.send("POST", "/api/v1/namespaces", body, content_type=PROTOBUF).code in (415, 422)
+
+
+def test_fields_have_no_descriptions(api: Api) -> None:
+    schemas = api.get("/openapi/v3/api/v1")["components"]["schemas"]
+    found: Object = next(each for name, each in schemas.items() if name.endswith("Service"))
+    assert found["description"].startswith("The sandbox does not support descriptions of fields (kubectl explain): ")
