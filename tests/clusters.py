@@ -23,6 +23,7 @@ from zoneward.kube.objects import (
     ForNode,
     ForZone,
     Hints,
+    Identity,
     Node,
     NodeCondition,
     NodeMeta,
@@ -43,10 +44,14 @@ from zoneward.kube.objects import (
     zone_of,
 )
 from zoneward.routing.configuration import Configuration
+from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, compute_demand
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies
 from zoneward.routing.selection.expected_traffic import ExpectedTraffic, ExpectedZoneTraffic
-from zoneward.slices.plan import FamilyPlan, ServicePlan, Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.encode import HintEncoder
+from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
 NAMESPACE: Final = "shop"
 SERVICE: Final = "cart"
@@ -266,12 +271,12 @@ def demand_in(**weights: int) -> Demand:
     return Demand(zones=zones, weights=tuple(weights[zone] for zone in zones), unit="nodes")
 
 
-def surroundings(
+def cluster_state(
     nodes: Iterable[Node], configuration: Configuration | None = None, *, pods_known: bool = True
-) -> Surroundings:
+) -> ClusterState:
     configuration = configuration if configuration is not None else Configuration()
     nodes = tuple(nodes)
-    return Surroundings(
+    return ClusterState(
         demand=compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu),
         node_zones={node.metadata.name: zone_of(node) for node in nodes},
         configuration=configuration,
@@ -304,15 +309,15 @@ class Cluster:
         printer.text(repr(self))
 
     @property
-    def surroundings(self) -> Surroundings:
-        return surroundings(self.nodes, self.configuration, pods_known=self.pods_known)
+    def cluster_state(self) -> ClusterState:
+        return cluster_state(self.nodes, self.configuration, pods_known=self.pods_known)
 
     def plan(self, *, trigger_time: str | None = None) -> ServicePlan:
         return plan_service(
             self.service,
             pods=self.pods,
             slices=self.slices,
-            surroundings=self.surroundings,
+            cluster_state=self.cluster_state,
             trigger_time=trigger_time,
         )
 
@@ -346,6 +351,28 @@ def told(service: Service, plan: ServicePlan) -> Service:
     status = service.status if service.status is not None else ServiceStatus()
     others = tuple(each for each in status.conditions or () if each.type not in ours)
     return replace(service, status=replace(status, conditions=(*others, *plan.conditions)))
+
+
+def endpoint_answers(decision: Decision) -> dict[Identity, tuple[Hints | None, ZoneGroup | None]]:
+    """What a decision says about each endpoint: its hints and its slice group."""
+    assignment = decision.assignment
+    if assignment is None:
+        return {}
+    index, encoder = assignment.endpoint_index, HintEncoder(assignment)
+    buckets = (*index.ready_buckets(), *index.unready_buckets())
+    members = [*(member for bucket in buckets for member in bucket.members), *index.shared_address]
+    return {
+        each.identity: (
+            encoder.hints_of(each) if assignment.kind == "hints" else None,
+            assignment.group_of(each) if assignment.kind == "groups" else None,
+        )
+        for each in members
+    }
+
+
+def decided_hints(decision: Decision) -> list[Hints | None]:
+    """The hints of each endpoint, in any order."""
+    return [hints for hints, _ in endpoint_answers(decision).values()]
 
 
 def only_family(plan: ServicePlan) -> FamilyPlan:

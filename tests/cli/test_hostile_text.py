@@ -160,7 +160,7 @@ def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
             latest=(),
             marked=[(each.service.metadata.namespace, each.service.metadata.name) for each in planned.plans[:2]],
             status=Text(HOSTILE),
-            demand=planned.surroundings.demand,
+            demand=planned.cluster_state.demand,
             configuration=planned.configuration,
             terminal=Terminal(100, height, color=True),
             wide=wide,

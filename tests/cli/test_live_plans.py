@@ -13,7 +13,7 @@ from zoneward.cli import live_plans as current_plans
 from zoneward.cli.cluster_input import services_in
 from zoneward.cli.live_plans import CurrentPlans, rank_of
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import as_asked, surroundings_of
+from zoneward.cli.planned_services import as_asked, cluster_state_of
 from zoneward.client.cache import Cache
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
 from zoneward.kube.objects import Service
@@ -90,7 +90,7 @@ class Scene:
         decoded = [msgspec.json.decode(json.dumps(each), type=RESOURCES[kind].struct)
                    for (kind, *_), each in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
         snapshot = Snapshot.of(decoded, lists_pods=True)
-        surroundings = surroundings_of(
+        cluster_state = cluster_state_of(
             snapshot.nodes, snapshot.node_zones, options=self.options, configuration=CONFIGURATION, pods_known=True
         )
         plans = (
@@ -98,7 +98,7 @@ class Scene:
                 as_asked(service, self.options),
                 pods=snapshot.pods_of(service),
                 slices=snapshot.slices_of(service),
-                surroundings=surroundings,
+                cluster_state=cluster_state,
             )
             for service in services_in(snapshot, self.options)
         )

@@ -32,7 +32,8 @@ from zoneward.sandbox.server.object_store import StoredChange
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 Object = dict[str, Any]
@@ -119,7 +120,7 @@ class Place:
             slices=tuple(msgspec.convert(self.objects(KEPT), list[EndpointSlice])),
             lists_pods=True,
         )
-        surroundings = Surroundings(
+        cluster_state = ClusterState(
             demand=compute_demand(snapshot.nodes),
             node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
             configuration=configuration,
@@ -127,7 +128,7 @@ class Place:
         for service in snapshot.services:
             if service.spec.selector:
                 pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-                yield plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
+                yield plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
 
     def note(self, kind: Kind, _change: StoredChange) -> None:
         if kind.resource == "pods":

@@ -26,7 +26,7 @@ from zoneward.controller.predictions import Prediction, Predictions
 from zoneward.controller.queue.schedule import Depth
 from zoneward.controller.sync_counts import Operation, SyncResult, TrafficDistribution
 from zoneward.daemon.metrics import MetricsPage, counter_total, histogram_totals
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 NODES = nodes_in({"a": 4, "b": 4, "c": 4})
 EVEN = {"a": 4, "b": 4, "c": 4}

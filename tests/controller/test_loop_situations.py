@@ -543,7 +543,7 @@ def test_what_no_event_told_of_is_mended_by_the_resync_and_nothing_else_is_writt
         writes = place.registry.store.version
         # What is kept of a Service, spoilt.
         kept = controller._state._kept[KEY]
-        kept.service.pod(("default", "cart-1"), None)
+        kept.service.update_pod(("default", "cart-1"), None)
         syncs = counter_total(controller.metrics.syncs)
         await until(lambda: counter_total(controller.metrics.syncs) >= syncs + 4)
         assert place.registry.store.version == writes

@@ -11,7 +11,17 @@ from unittest.mock import patch
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.clusters import SERVICE, Cluster, a_service, a_slice, endpoints_in, nodes_in, pods_in, rounded
+from tests.clusters import (
+    SERVICE,
+    Cluster,
+    a_service,
+    a_slice,
+    endpoint_answers,
+    endpoints_in,
+    nodes_in,
+    pods_in,
+    rounded,
+)
 from tests.properties.random_clusters import clusters, examples
 
 from zoneward.kube.adoption import SELECTOR_ANNOTATION, as_mark
@@ -126,8 +136,8 @@ def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
         (family.address_type, decision.approach, decision.heuristic, decision.active, decision.reason),
         (decision.accepted, decision.accepted_reason, decision.endpoints, decision.moved, decision.allocation),
         [(rule.rule, rule.passed) for rule in decision.rules],
-        [hints and hints.for_zones for hints in decision.hints],
-        (decision.groups, decision.ranges, changes.added, changes.removed),
+        Counter((hints and hints.for_zones, group) for hints, group in endpoint_answers(decision).values()),
+        (decision.ranges, changes.added, changes.removed),
         slices_told(changes.create, names, named=False),
         slices_told(changes.update, names, named=True),
         slices_told(changes.unchanged, names, named=True),

@@ -49,7 +49,7 @@ def selected(family: FamilyPlan, zone: str) -> int:
 @given(clusters(setting=BALANCED, tidy=True, others=False))
 def test_no_zone_with_demand_is_at_the_threshold_in_force_and_none_gets_nothing(cluster: Cluster) -> None:
     """In exact fractions, of what proxies select, wherever hints are on."""
-    demand = cluster.surroundings.demand
+    demand = cluster.cluster_state.demand
     for family in cluster.plan().families:
         event(f"{family.decision.reason}")
         if not family.decision.active:
@@ -70,7 +70,7 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
     """Every ready endpoint that serves a port has a hint where they are on; nobody has one where they are off, or
     where slices say who consumes them."""
     for family in cluster.plan().families:
-        hinted = family.decision.active and family.decision.groups is None
+        hinted = family.decision.active and not family.decision.has_slice_groups
         for each in family.changes.after:
             for endpoint in each.endpoints or ():
                 on = hinted and is_ready(endpoint) and bool(each.ports)
@@ -85,7 +85,7 @@ def test_hints_are_on_in_all_slices_or_off_in_all(cluster: Cluster) -> None:
 @given(clusters(setting=BALANCED | SUBSETTING, others=False))
 def test_every_endpoint_serves_a_zone_with_demand(cluster: Cluster) -> None:
     """An endpoint in a zone without demand too, so none idles; but ``Require`` leaves it at home."""
-    demand = cluster.surroundings.demand
+    demand = cluster.cluster_state.demand
     # Whatever is on although a Node has no CPU counts Nodes, whether hints would or not.
     zones = set((demand.by_count if demand.without_cpu else demand).zones)
     for family in cluster.plan().families:

@@ -68,7 +68,7 @@ def test_the_heuristic_allocates_wherever_an_assignment_exists(endpoints: int) -
 @given(clusters(setting=BALANCED, most_zones=4, most_pods=MOST_ENDPOINTS, tidy=True, others=False))
 def test_hints_are_on_exactly_where_an_assignment_exists(cluster: Cluster) -> None:
     """At any moment of a cluster's life, where nothing but numbers stands against hints."""
-    demand = cluster.surroundings.demand
+    demand = cluster.cluster_state.demand
     for family in cluster.plan().families:
         if len(demand.zones) < 2:
             assert not family.decision.active

@@ -26,7 +26,7 @@ from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.ruleset.base_rules import LayoutOptions
 from zoneward.report.plan_json import decisions_document
 from zoneward.routing.configuration import Configuration, FeatureGates
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 GOOD: Key = ("default", "good")
 LISTED, CHANGED, LAST = 100, 200_000, 900_000

@@ -56,7 +56,7 @@ def test_each_zone_selects_exactly_what_the_allocation_gives_it(cluster: Cluster
         everything = tuple(endpoints_of_all_ports(family.slices))
         rows = allocation.as_map()
         assert located(ready) == Counter({zone: sum(row.values()) for zone, row in rows.items()})
-        for zone in {*allocation.zones, *cluster.surroundings.demand.zones, NOWHERE}:
+        for zone in {*allocation.zones, *cluster.cluster_state.demand.zones, NOWHERE}:
             selection = select_endpoints(
                 everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone
             )
@@ -83,7 +83,7 @@ def test_each_zone_selects_the_endpoints_of_the_groups_that_it_consumes(cluster:
         groups = slice_groups(family.slices, ZONEWARD, FeatureGates())
         assert not (as_hints and groups)
         assert located(ready) == sum(map(in_group, repeat(allocation), groups_of(allocation)), Counter())
-        for zone in cluster.surroundings.demand.zones:
+        for zone in cluster.cluster_state.demand.zones:
             selection = select_endpoints(
                 everything, policies=CLUSTER, honored=ALL_HINTS, node="node-of-nobody", zone=zone, groups=groups
             )
@@ -133,7 +133,7 @@ def in_group(allocation: Allocation, number: int) -> Counter[str | None]:
 def test_who_reads_no_slice_groups_uses_all_endpoints_of_them(cluster: Cluster) -> None:
     """A kube-proxy, whatever its age: slices with a zone label are slices, and hints are not there beside them."""
     for family in cluster.plan().families:
-        if family.decision.groups is None:
+        if not family.decision.has_slice_groups:
             continue
         assert not any(one.hints for one in endpoints_in(family.slices))
         assert slice_groups(family.slices, CONSUMERS["current"], FeatureGates()) == {}
@@ -363,9 +363,9 @@ def test_predicted_overload_is_what_the_allocation_says(cluster: Cluster) -> Non
         if allocation is None or traffic is None or HEURISTICS[family.decision.heuristic or ""].node_hints:
             continue
         ready = [one for one in endpoints_in(family.slices) if is_ready(one)]
-        for zone, weight in cluster.surroundings.demand.weight_of.items():
+        for zone, weight in cluster.cluster_state.demand.weight_of.items():
             consumed = sum(map(allocation.size, groups_of(allocation, zone))) or len(ready)
             predicted = traffic.zones[zone]
             assert predicted.consumed == pytest.approx(consumed)
-            assert predicted.expected == pytest.approx(weight / cluster.surroundings.demand.total * len(ready))
+            assert predicted.expected == pytest.approx(weight / cluster.cluster_state.demand.total * len(ready))
             assert predicted.overload == pytest.approx(predicted.expected / consumed - 1)

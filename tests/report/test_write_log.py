@@ -13,7 +13,8 @@ from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.sample import cluster
-from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 NOT_READY = (NodeCondition(type="Ready", status="False"),)
@@ -37,8 +38,8 @@ class Cluster:
     def plan(self) -> WrittenPlan:
         demand = compute_demand(self.nodes)
         zones = snapshot().node_zones
-        surroundings = Surroundings(demand=demand, node_zones=zones, configuration=Configuration())
-        plan = plan_service(self.service, pods=self.pods, slices=self.slices, surroundings=surroundings)
+        cluster_state = ClusterState(demand=demand, node_zones=zones, configuration=Configuration())
+        plan = plan_service(self.service, pods=self.pods, slices=self.slices, cluster_state=cluster_state)
         # As an API server would give them back.
         self.slices = tuple(
             replace(each, metadata=replace(each.metadata, uid=each.metadata.name, resource_version="1"))

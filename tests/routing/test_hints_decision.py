@@ -67,7 +67,7 @@ def in_zone(cluster: Cluster, family: FamilyPlan) -> float:
     """As the decision itself predicts it."""
     allocation = family.decision.allocation
     assert allocation is not None
-    demand = cluster.surroundings.demand.reduced
+    demand = cluster.cluster_state.demand.reduced
     return measures_of(allocation, [demand.get(zone, 0) for zone in allocation.zones])[IN_ZONE]
 
 

@@ -151,7 +151,7 @@ def node_without_cores(value: str) -> None:
     )
     cluster = Cluster(service=a_service(value), nodes=nodes, pods=pods_in({"a": 3, "b": 3}))
     expect_hints(cluster.plan(), {"a": 3, "b": 3})
-    assert cluster.surroundings.demand.unit == "nodes"
+    assert cluster.cluster_state.demand.unit == "nodes"
 
 
 def endpoint_additions(value: str) -> None:

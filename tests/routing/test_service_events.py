@@ -163,7 +163,6 @@ def a_decision(reason: Reason) -> Decision:
         message="",
         endpoints=0,
         allocation=None,
-        hints=(),
         rules=(),
         accepted=True,
         accepted_message="service.kubernetes.io/topology-mode: Auto",

@@ -6,7 +6,7 @@ import pytest
 
 from zoneward.routing.allocation import Allocation
 from zoneward.routing.configuration import HintsSettings
-from zoneward.routing.placement.groups import Group, own_group
+from zoneward.routing.placement.groups import ZoneGroup, own_group
 from zoneward.routing.thresholds import endpoints_needed, has_enough_endpoints, lost_in_zone, overload_threshold
 
 ZONES = ("a", "b")
@@ -22,7 +22,10 @@ AT_HOME = Allocation(ZONES, OWN, (4, 0, 0, 4))
         pytest.param(Allocation(ZONES, OWN, (3, 1, 1, 3)), (1, 1), Fraction(1, 4), id="one-of-four-each"),
         pytest.param(Allocation(ZONES, OWN, (4, 1, 0, 3)), (3, 1), Fraction(3, 4) / 5, id="by-demand"),
         pytest.param(
-            Allocation(ZONES, (*OWN, Group(ZONES, (1.0, 1.0))), (0, 0, 0, 0, 4, 4)), (1, 1), Fraction(1, 2), id="shared"
+            Allocation(ZONES, (*OWN, ZoneGroup(ZONES, (1.0, 1.0))), (0, 0, 0, 0, 4, 4)),
+            (1, 1),
+            Fraction(1, 2),
+            id="shared",
         ),
     ],
 )

@@ -19,7 +19,8 @@ from zoneward.routing.demand import compute_demand
 from zoneward.routing.selection.endpoint_selection import CONSUMERS
 from zoneward.routing.selection.group_labels import group_of_slice
 from zoneward.routing.service_conditions import find_condition
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 
@@ -57,8 +58,8 @@ class Observed:
         )
 
     @cached_property
-    def surroundings(self) -> Surroundings:
-        return Surroundings(
+    def cluster_state(self) -> ClusterState:
+        return ClusterState(
             demand=compute_demand(self.snapshot.nodes, missing_cpu=self.configuration.hints.missing_cpu),
             node_zones=self.snapshot.node_zones,
             configuration=self.configuration,
@@ -72,7 +73,7 @@ class Observed:
                 service,
                 pods=self.snapshot.pods_of(service),
                 slices=self.snapshot.slices_of(service),
-                surroundings=self.surroundings,
+                cluster_state=self.cluster_state,
             )
             for service in self.snapshot.services
         }
@@ -137,13 +138,13 @@ class Observed:
     def route(self, name: str, consumer: str, place: str, gates: FeatureGates) -> PortRoute:
         """What `zoneward route --as-is` says of the only port of a Service."""
         plan = self.plans[name]
-        surroundings = Surroundings(
-            demand=self.surroundings.demand,
-            node_zones=self.surroundings.node_zones,
+        cluster_state = ClusterState(
+            demand=self.cluster_state.demand,
+            node_zones=self.cluster_state.node_zones,
             configuration=replace(self.configuration, gates=gates),
             consumer=CONSUMERS[consumer],
         )
-        planned = Planned(self.snapshot, surroundings, (self.service(name),), {}, (), (plan,))
+        planned = Planned(self.snapshot, cluster_state, (self.service(name),), {}, (), (plan,))
         # Of several families the first: IPv4.
         return route_of(planned, node=self.node_of(place), as_is=True).ports[0]
 

@@ -9,21 +9,21 @@ from zoneward.kube import names
 from zoneward.routing import score
 from zoneward.routing.configuration import Configuration, SubsettingSettings
 from zoneward.routing.request.what_if import WHAT_IF_VALUES, as_if_requested
-from zoneward.slices.comparison import COMPARED, Candidate, Comparison, compare_service
+from zoneward.slices.comparison import COMPARED, ComparedApproach, ServiceComparison, compare_service
 
 
-def compare(cluster: Cluster, *approaches: str) -> Comparison:
+def compare(cluster: Cluster, *approaches: str) -> ServiceComparison:
     (comparison,) = compare_service(
         cluster.service,
         approaches=approaches or COMPARED,
         pods=cluster.pods,
         slices=cluster.slices,
-        surroundings=cluster.surroundings,
+        cluster_state=cluster.cluster_state,
     )
     return comparison
 
 
-def by_name(comparison: Comparison) -> dict[str, Candidate]:
+def by_name(comparison: ServiceComparison) -> dict[str, ComparedApproach]:
     return {each.approach: each for each in comparison.candidates}
 
 
@@ -127,7 +127,7 @@ def test_each_address_family_is_compared_for_itself() -> None:
         pods=pods_in({"a": 2, "b": 2}, dual_stack=True),
     )
     comparisons = compare_service(
-        cluster.service, pods=cluster.pods, slices=(), surroundings=cluster.surroundings, approaches=("none",)
+        cluster.service, pods=cluster.pods, slices=(), cluster_state=cluster.cluster_state, approaches=("none",)
     )
     assert [each.address_type for each in comparisons] == ["IPv4", "IPv6"]
 
@@ -135,7 +135,7 @@ def test_each_address_family_is_compared_for_itself() -> None:
 def test_an_external_name_has_nothing_to_compare() -> None:
     service = a_service(type_="ExternalName")
     cluster = a_cluster(a=1).with_(service=service)
-    assert compare_service(service, pods=cluster.pods, slices=(), surroundings=cluster.surroundings) == ()
+    assert compare_service(service, pods=cluster.pods, slices=(), cluster_state=cluster.cluster_state) == ()
 
 
 def test_perfect_is_a_hundred() -> None:

@@ -37,8 +37,8 @@ from zoneward.routing.configuration import Configuration, FeatureGates
 from zoneward.routing.service_conditions import conditions_of
 from zoneward.routing.service_events import upstream_events_of
 from zoneward.routing.upstream_ranges import ZoneRange, has_node_information
-from zoneward.slices.packing import Packed
-from zoneward.slices.upstream import allowed_hints, givers_and_receivers, share_out
+from zoneward.slices.pack import PackedSlices
+from zoneward.slices.upstream_hints import allowed_hints, givers_and_receivers, share_out
 
 AUTO: Final = {TOPOLOGY_MODE_ANNOTATION: "Auto"}
 
@@ -73,7 +73,7 @@ def allocations(case: Case) -> None:
 
 def ready_total(case: Case) -> None:
     slices = case["input"]["slices"]
-    packed = Packed(
+    packed = PackedSlices(
         create=readiness_only(slices["to_create"]).create,
         update=readiness_only(slices["to_update"]).create,
         unchanged=readiness_only(slices["unchanged"]).create,
@@ -82,11 +82,11 @@ def ready_total(case: Case) -> None:
     assert decision.endpoints == case["expected"]["ready_endpoints"]
 
 
-def readiness_only(shapes: list[Case]) -> Packed:
+def readiness_only(shapes: list[Case]) -> PackedSlices:
     """New slices of so many endpoints that are ready, and so many that are not."""
     ready, unready = (Endpoint(zone="zone-a", conditions=endpoint_conditions(ready=each)) for each in (True, False))
     service = a_service()
-    return Packed(
+    return PackedSlices(
         create=[
             an_existing_slice("s", [ready] * each["ready"] + [unready] * each["unready"], service=service)
             for each in shapes

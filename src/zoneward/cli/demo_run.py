@@ -38,8 +38,8 @@ from zoneward.sandbox.play.play_model import Outage, Play
 from zoneward.sandbox.server.persistence import new_registry, save_objects
 from zoneward.sandbox.server.resource_registry import LocalClient, Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
+from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.comparison import compare_service
-from zoneward.slices.planned import Surroundings
 
 _AFTER: Final = 3.0
 """Seconds of the play from its last step to its end."""
@@ -187,7 +187,7 @@ def _look(controller: Controller, story: Story) -> None:
 def _summary(controller: Controller, story: Story) -> list[str]:
     """What was written, and what it is worth, as ``zoneward compare`` says it."""
     writes, cache = controller.metrics.writes, controller.cache
-    surroundings = Surroundings(
+    cluster_state = ClusterState(
         demand=compute_demand(cache.nodes),
         node_zones={node.metadata.name: zone_of(node) for node in cache.nodes},
         configuration=Configuration(),
@@ -200,7 +200,7 @@ def _summary(controller: Controller, story: Story) -> list[str]:
             approaches=(NO_APPROACH,),
             pods=cache.pods_of(plan.service.metadata.namespace, plan.service.metadata.name),
             slices=cache.slices_of(plan.service.metadata.namespace, plan.service.metadata.name),
-            surroundings=surroundings,
+            cluster_state=cluster_state,
         )
     ]
     kinds = (Operation.CREATE, "created"), (Operation.UPDATE, "updated"), (Operation.DELETE, "deleted")

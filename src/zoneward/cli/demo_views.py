@@ -20,7 +20,7 @@ from zoneward.report.screens import LogLine, ZoneStatus, demo_screen, log_text, 
 from zoneward.report.write_log import WrittenPlan, describe_write, record_plan
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand, is_node_ready
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

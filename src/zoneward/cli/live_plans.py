@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import click
 
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import as_asked, surroundings_of
+from zoneward.cli.planned_services import as_asked, cluster_state_of
 from zoneward.client.affected_services import tell_concerned
 from zoneward.client.cache import Cache
 from zoneward.client.resources import Key, LiveNode, key_of
@@ -16,8 +16,8 @@ from zoneward.report.decision_changes import DecisionChange
 from zoneward.report.plan_json import DecisionView, decisions_document
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import changes_demand
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
-from zoneward.slices.shared_changes import concerns_all
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 Rank = Callable[[Service], int | None]
 """Where a Service comes among those that were asked for; None for one that was not."""
@@ -53,7 +53,7 @@ class CurrentPlans:
         self._plans: dict[Key, ServicePlan] = {}
         self._views: dict[Key, tuple[DecisionView, ...]] = {}
         self._order: tuple[Key, ...] | None = None
-        self.surroundings: Surroundings = self._now()
+        self.cluster_state: ClusterState = self._now()
         """As of the last update."""
         tell_concerned(cache, self._concern)
         cache.nodes.subscribe(self._node)
@@ -83,8 +83,8 @@ class CurrentPlans:
         Whoever stops in between goes on with another call.
         """
         if self._nodes_changed or self._demand_changed:
-            before, self.surroundings = self.surroundings, self._now(before=self.surroundings)
-            if concerns_all(before, self.surroundings):
+            before, self.cluster_state = self.cluster_state, self._now(before=self.cluster_state)
+            if before.affects_all_services(self.cluster_state):
                 self._stale.update(self._plans)
             self._nodes_changed = self._demand_changed = False
         for key in self._in_order(self._stale):
@@ -105,14 +105,14 @@ class CurrentPlans:
         if self._nodes_changed or self._demand_changed:
             self._waiting()
 
-    def _now(self, before: Surroundings | None = None) -> Surroundings:
+    def _now(self, before: ClusterState | None = None) -> ClusterState:
         cache = self._cache
         if before is not None and not self._nodes_changed:
             zones = before.node_zones
         else:
             zones = {node.metadata.name: zone_of(node) for node in cache.nodes}
         # Nodes were asked for, and so were Pods: that there are none says that there are none.
-        return surroundings_of(
+        return cluster_state_of(
             cache.nodes, zones, options=self._options, configuration=self._configuration, pods_known=True
         )
 
@@ -142,7 +142,7 @@ class CurrentPlans:
             # By name, as an API server lists them: equal clusters give equal plans.
             pods=sorted(cache.pods_of(*key), key=lambda pod: pod.metadata.name),
             slices=sorted(cache.slices_of(*key), key=lambda each: each.metadata.name),
-            surroundings=self.surroundings,
+            cluster_state=self.cluster_state,
             taken=_Names(cache, key[0]),
         )
         if key not in self._plans:

@@ -53,7 +53,7 @@ def command(*, options: Options, output: str, watch: bool, measured_in: tuple[st
 
     measured = combine_measurements(_documents(measured_in))
     planned = plan_for(options)
-    plans, configuration, demand = planned.plans, planned.configuration, planned.surroundings.demand
+    plans, configuration, demand = planned.plans, planned.configuration, planned.cluster_state.demand
     tell(options, planned.notes)
     if output == "json":
         from zoneward.report.plan_json import decisions_document, to_json

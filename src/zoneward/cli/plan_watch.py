@@ -253,8 +253,8 @@ class LogView(_Printed):
         plans, width = self._plans, table_width(wide=self._wide)
         table = plan_table(
             [plans[key] for key in plans.order],
-            demand=plans.surroundings.demand,
-            configuration=plans.surroundings.configuration,
+            demand=plans.cluster_state.demand,
+            configuration=plans.cluster_state.configuration,
             width=width,
             wide=self._wide,
         )
@@ -340,8 +340,8 @@ class Drawn:
             latest=[*reversed(self._changed)],
             marked=marked,
             status=self._status(),
-            demand=plans.surroundings.demand,
-            configuration=plans.surroundings.configuration,
+            demand=plans.cluster_state.demand,
+            configuration=plans.cluster_state.configuration,
             terminal=Terminal(width, height, wants_color(self._options)),
             wide=self._wide,
         )

@@ -63,7 +63,7 @@ def route_of(planned: "Planned", *, node: str, as_is: bool) -> "NodeRoutes":
     )
 
     zone = zone_of(node_in(planned.snapshot, node))
-    consumer, gates = planned.surroundings.consumer, planned.configuration.gates
+    consumer, gates = planned.cluster_state.consumer, planned.configuration.gates
     ports: list[PortRoute] = []
     for plan in planned.plans:
         if not is_proxied(plan.service):

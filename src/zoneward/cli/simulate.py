@@ -347,7 +347,7 @@ def _dataset(options: SimulationOptions) -> "Dataset":
         from zoneward.lab.datasets import cluster_dataset
 
         planned = plan_for(options.shared)
-        return cluster_dataset(planned.plans, planned.surroundings.demand)
+        return cluster_dataset(planned.plans, planned.cluster_state.demand)
     name, _, rest = written.partition(":")
     if name in COMPUTED_DATASETS:
         return _computed(name, rest, options)

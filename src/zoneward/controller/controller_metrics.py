@@ -30,7 +30,7 @@ from zoneward.controller.sync_counts import (
 )
 from zoneward.daemon.metrics import PER_SYNC, SECONDS, SLICES_PER_SYNC, GaugeFunc, LabeledValues, UnsuffixedCounter
 from zoneward.daemon.unreadable_objects import count_by_kind
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 if TYPE_CHECKING:
     from zoneward.controller.controller_program import ControllerProgram

@@ -36,7 +36,7 @@ from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, named_error
 from zoneward.daemon.status_server import StatusPages, Work
 from zoneward.routing.configuration import Configuration
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 DRAIN: Final = 10.0
 """Seconds for the writes under way when the program is told to stop."""

@@ -221,12 +221,12 @@ class Controller:
         self._refresh()
         pods = sorted(self.cache.pods_of(namespace, name), key=lambda pod: pod.metadata.name)
         slices = sorted(self.cache.slices_of(namespace, name), key=lambda each: each.metadata.name)
-        surroundings, trigger_time = self._state.surroundings, self._state.times.time((namespace, name))
+        cluster_state, trigger_time = self._state.cluster_state, self._state.times.time((namespace, name))
         return lambda: plan_service(
             with_selector(service),
             pods=pods,
             slices=slices,
-            surroundings=surroundings,
+            cluster_state=cluster_state,
             trigger_time=trigger_time,
             taken=SliceNames(self.cache, namespace),
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from zoneward.client.resources import Key
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 
 LIMIT: Final = 1_000
 """Services with series of their own."""

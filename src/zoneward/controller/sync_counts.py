@@ -22,9 +22,8 @@ from zoneward.kube.names import ZONE_LABEL, ZONES_ANNOTATION
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.algorithms.heuristics import PROPORTIONAL_ZONE_CPU
 from zoneward.routing.decision import Decision
-from zoneward.routing.placement.assignment import Assignment
 from zoneward.routing.request.approach import Approach
-from zoneward.slices.planned import FamilyPlan
+from zoneward.slices.plan import FamilyPlan
 
 # --- labels -----------------------------------------------------------------------------------------------------------
 
@@ -208,30 +207,13 @@ def totals_of_plan(family: FamilyPlan, *, max_endpoints: int) -> FamilyTotals:
     by, hinted = hinted_by(decision), 0
     if by is not None and decision.assignment is not None:
         # Upstream's way hints endpoints where they lie in slices, and the decision knows nothing of it.
-        by_cells = decision.assignment.kind == "hints"
-        hinted = _hinted(decision.assignment) if by_cells else _hinted_in(slices)
+        by_assignment = decision.assignment.kind == "hints"
+        hinted = decision.assignment.count_hinted() if by_assignment else _hinted_in(slices)
     return family_totals(_groups(slices), max_endpoints=max_endpoints, hinted=hinted, hinted_by=by)
 
 
 _NO_PORTS: Final = object()
 """Unlike any tuple of ports, and unlike None, which stands for all ports."""
-
-
-def _hinted(assignment: Assignment) -> int:
-    """How many endpoints have hints, by cells: asking for each endpoint would take too long."""
-    number, alone = 0, False
-    for cell in assignment.crowd.ready():
-        if assignment.whole.get(cell) is not None:
-            number += len(cell)
-        elif assignment.node_hints:
-            number += len(cell) - cell.nodeless
-        else:
-            alone = True
-    if alone and assignment.apart:
-        number += sum(
-            member.cell is not None and assignment.whole.get(member.cell) is None for member in assignment.apart
-        )
-    return number + sum(assignment.hints_of(member) is not None for member in assignment.crowd.twins)
 
 
 def _hinted_in(slices: Iterable[EndpointSlice]) -> int:

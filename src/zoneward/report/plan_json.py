@@ -222,7 +222,7 @@ def _measuring(measured: TrafficMeasurements, zones: Iterable[str]) -> Measuring
 def _groups(decision: Decision) -> tuple[GroupView, ...] | None:
     """The slice groups that have endpoints; None where the decision makes none."""
     allocation = decision.allocation
-    if allocation is None or decision.groups is None:
+    if allocation is None or not decision.has_slice_groups:
         return None
     size = len(allocation.zones)
     views = []

@@ -152,7 +152,7 @@ def _legend(plans: Sequence[ServicePlan], configuration: Configuration, *, each_
     if each_zone:
         lines.append("4>3: 4 ready endpoints are in the zone, its clients use 3.")
     lines.append("WORST: the busiest endpoint's load above a fair one.  SLICES: +new ~changed -deleted =kept.")
-    if any(family.decision.groups is not None for plan in plans for family in plan.families):
+    if any(family.decision.has_slice_groups for plan in plans for family in plan.families):
         lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
     replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
     former = names.BUILT_IN_MANAGER if replaces_built_in else names.MANAGER
@@ -267,7 +267,7 @@ def _goes_to(service: Service, family: FamilyPlan, short: Mapping[str, str], *, 
     text = Text(_DESTINATIONS.get(heuristic, f"zone groups: {heuristic}"), "green")
     if whole:
         text.append(f": {decision.message}", "default")
-        if decision.groups is not None and decision.allocation is not None:
+        if decision.has_slice_groups and decision.allocation is not None:
             text.append(f"; groups: {_groups(decision.allocation, short)}", "default")
     elif traffic and not HEURISTICS[decision.heuristic or ""].balances:
         empty = [zone for zone, each in traffic.zones.items() if each.demand and not each.located]

@@ -56,7 +56,7 @@ class WrittenPlan:
 def record_plan(plan: ServicePlan) -> WrittenPlan:
     """Call it before the next plan of the Service is made: it computes everything that a table shows of this one."""
     for family in plan.families:
-        family.traffic, family.decision.groups  # noqa: B018 -- computed on first use, which is now
+        family.traffic  # noqa: B018 -- computed on first use, which is now
     counts = [count_slices(plan, family) for family in plan.families]
     reported = next((family for family in plan.families if family.address_type == plan.worst_family), None)
     decision = reported.decision if reported else None
@@ -183,6 +183,6 @@ def _depends_on_demand(decision: Decision | None) -> bool:
 
 
 def _encoding(decision: Decision | None) -> str:
-    if decision is not None and decision.approach is Approach.SUBSETTING and decision.groups is not None:
+    if decision is not None and decision.approach is Approach.SUBSETTING and decision.has_slice_groups:
         return "zone groups"
     return "hints"

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.algorithms.signature import IMPOSSIBLE, REALS_PER_ZONE, SCRATCH_PER_ZONE, max_groups
-from zoneward.routing.placement.groups import WEIGHT_DIGITS, Group, own_group
+from zoneward.routing.placement.groups import WEIGHT_DIGITS, ZoneGroup, own_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Allocation:
     """
 
     zones: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ZoneGroup, ...]
     counts: tuple[int, ...]
 
     def size(self, group: int) -> int:
@@ -76,7 +76,7 @@ def allocation_of(
     """
     size = len(zones)
     counts = list(composition[: size * size])
-    shared: list[tuple[Group, Sequence[int]]] = []
+    shared: list[tuple[ZoneGroup, Sequence[int]]] = []
     for group in range(size, groups):
         row = composition[group * size : (group + 1) * size]
         if not any(row):
@@ -88,7 +88,7 @@ def allocation_of(
                 counts[consumers[0] * size + located] += number
         else:
             group_zones = tuple(zones[zone] for zone in consumers)
-            shared.append((Group(group_zones, tuple(rounded[zone] for zone in consumers)), row))
+            shared.append((ZoneGroup(group_zones, tuple(rounded[zone] for zone in consumers)), row))
     # In the order in which they are read back from slices, which lose the algorithm's order.
     shared.sort(key=lambda each: each[0].zones)
     return Allocation(

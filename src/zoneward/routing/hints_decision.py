@@ -11,90 +11,90 @@ from fractions import Fraction
 from zoneward.routing.algorithms.heuristics import Heuristic
 from zoneward.routing.algorithms.proportional_zone_cpu import least_endpoints
 from zoneward.routing.allocation import Allocation, allocate
-from zoneward.routing.case import Case
 from zoneward.routing.configuration import HintsSettings
 from zoneward.routing.decision import Decision
+from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.crowd import Cell, named
-from zoneward.routing.placement.placement import Lot, place, with_guests_kept
+from zoneward.routing.placement.endpoint_index import Bucket, count_and_first_names
+from zoneward.routing.placement.placement import PlacementUnit, place, with_guests_kept
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason, counted, describe_without, format_percent, listed
 from zoneward.routing.thresholds import lost_in_zone, overload_threshold
 from zoneward.routing.upstream_ranges import UpstreamRefusal, zone_ranges
 
 
-def decide_balanced(case: Case, heuristic: Heuristic) -> Decision:
+def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Decide by KEP-2433's heuristic, which balances load, with the guarantees of this project."""
     refusal = (
-        case.external_policy_refusal()
-        or case.ready_nodes_refusal()
-        or _node_refusal(case)
-        or case.one_zone_refusal(case.demand)
-        or _count_refusal(case)
-        or _zone_refusal(case)
+        context.check_external_policy()
+        or context.check_ready_nodes()
+        or _node_refusal(context)
+        or context.check_zones(context.demand)
+        or _count_refusal(context)
+        or _zone_refusal(context)
     )
     if refusal is not None:
         return refusal
-    kept = case.in_force == f"{case.asked.approach}/{heuristic.name}"
-    threshold = overload_threshold(case.hints, kept=kept)
-    case.rules.record(
+    kept = context.in_force == f"{context.request.approach}/{heuristic.name}"
+    threshold = overload_threshold(context.hints, kept=kept)
+    context.rules.record(
         "threshold-in-force",
         True,
         f"in force already: kept below {format_percent(threshold)}"
         if kept
         else f"not in force yet: starts below {format_percent(threshold)}",
     )
-    decision = _allocate_and_place(case, heuristic, threshold)
+    decision = _allocate_and_place(context, heuristic, threshold)
     if decision is not None:
         return decision
     # The message leaves out the threshold: it is lower the next time, when nothing is in force, and the message would
     # change.
-    number, zones = case.number, len(case.demand.zones)
-    return case.inactive(
+    number, zones = context.ready_count, len(context.demand.zones)
+    return context.build_inactive(
         Reason.OVERLOAD,
         f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}: any split would put too much on some zone",
     )
 
 
-def decide_own_zone(case: Case, heuristic: Heuristic) -> Decision:
+def decide_own_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Every endpoint serves its own zone (and node), whatever the demand and the load."""
-    no_endpoints = case.ready_endpoints_refusal()
+    no_endpoints = context.check_ready_endpoints()
     if no_endpoints is not None:
         return no_endpoints
-    refusal = _zone_refusal(case)
-    if refusal is not None and case.asked.approach is Approach.HINTS:
+    refusal = _zone_refusal(context)
+    if refusal is not None and context.request.approach is Approach.HINTS:
         return refusal
-    decision = _allocate_and_place(case, heuristic, case.hints.start_threshold)
+    decision = _allocate_and_place(context, heuristic, context.hints.start_threshold)
     if decision is None:
         raise AssertionError(f"{heuristic.name} refused, though it has no threshold")
     if refusal is None:
         return decision
-    without_node = sum(cell.nodeless for cell in case.crowd.ready())
-    if heuristic.node_hints and case.rules.record(
+    without_node = sum(bucket.without_node for bucket in context.endpoint_index.ready_buckets())
+    if heuristic.node_hints and context.rules.record(
         "endpoint-nodes", not without_node, f"{counted(without_node, 'ready endpoint')} without a node"
     ):
         return decision
     # The other endpoints keep their hints: proxies ignore all of them while one is missing, and an endpoint that comes
     # and goes rewrites no other slice.
-    return case.inactive(refusal.reason, refusal.message, assignment=decision.assignment)
+    return context.build_inactive(refusal.reason, refusal.message, assignment=decision.assignment)
 
 
-def decide_as_upstream(case: Case) -> Decision:
+def decide_as_upstream(context: DecisionContext) -> Decision:
     """Decide as upstream does. Its hints depend on how endpoints lie in slices, so `zoneward.slices` sets them."""
-    number = case.number
-    ranges = zone_ranges(case.demand, number)
+    number = context.ready_count
+    ranges = zone_ranges(context.demand, number)
     if isinstance(ranges, UpstreamRefusal):
-        case.rules.record("upstream-allocation", False, ranges.detail)
-        return case.inactive(ranges.reason, ranges.detail)
-    case.rules.record(
+        context.rules.record("upstream-allocation", False, ranges.detail)
+        return context.build_inactive(ranges.reason, ranges.detail)
+    context.rules.record(
         "upstream-allocation",
         True,
         "; ".join(f"{zone} {each.minimum} to {each.maximum}" for zone, each in ranges.items()),
     )
-    refusal = _zone_refusal(case)
+    refusal = _zone_refusal(context)
     if refusal is not None:
         return refusal
-    return case.decided(
+    return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
         message="hints as upstream sets them",
@@ -105,60 +105,62 @@ def decide_as_upstream(case: Case) -> Decision:
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _node_refusal(case: Case) -> Decision | None:
-    demand = case.demand
+def _node_refusal(context: DecisionContext) -> Decision | None:
+    demand = context.demand
     without_zone, without_cpu = demand.without_zone, demand.without_cpu
-    if not case.rules.record(
+    if not context.rules.record(
         "node-zones",
         not without_zone,
         describe_without(without_zone, "node", "zone label") or "every ready node has a zone",
     ):
-        return case.inactive(Reason.NODE_WITHOUT_ZONE, describe_without(without_zone, "node", "zone label"))
+        return context.build_inactive(Reason.NODE_WITHOUT_ZONE, describe_without(without_zone, "node", "zone label"))
     detail = describe_without(without_cpu, "node", "allocatable CPU")
     if without_cpu and demand.unit == "nodes":
-        case.rules.record("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
-    elif not case.rules.record("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
-        return case.inactive(Reason.NODE_WITHOUT_CPU, detail)
+        context.rules.record("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
+    elif not context.rules.record("node-cpu", not without_cpu, detail or "every ready node has allocatable CPU"):
+        return context.build_inactive(Reason.NODE_WITHOUT_CPU, detail)
     return None
 
 
-def _count_refusal(case: Case) -> Decision | None:
-    number, zones = case.number, len(case.demand.zones)
+def _count_refusal(context: DecisionContext) -> Decision | None:
+    number, zones = context.ready_count, len(context.demand.zones)
     detail = f"{counted(number, 'endpoint')} for {counted(zones, 'zone')}"
-    if case.rules.record("enough-endpoints", number >= zones, detail):
+    if context.rules.record("enough-endpoints", number >= zones, detail):
         return None
-    return case.inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
+    return context.build_inactive(Reason.TOO_FEW_ENDPOINTS, f"{detail}: fewer than one each")
 
 
-def _zone_refusal(case: Case) -> Decision | None:
-    number, without = named(cell for cell in case.crowd.ready() if not cell.zone)
+def _zone_refusal(context: DecisionContext) -> Decision | None:
+    number, without = count_and_first_names(
+        bucket for bucket in context.endpoint_index.ready_buckets() if not bucket.zone
+    )
     detail = describe_without(without, "endpoint", "zone", number=number)
-    if case.rules.record("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
+    if context.rules.record("endpoint-zones", not without, detail or "every ready endpoint has a zone"):
         return None
-    return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
+    return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, detail)
 
 
 # --- the allocation ---------------------------------------------------------------------------------------------------
 
 
-def _allocate_and_place(case: Case, heuristic: Heuristic, threshold: Fraction) -> Decision | None:
+def _allocate_and_place(context: DecisionContext, heuristic: Heuristic, threshold: Fraction) -> Decision | None:
     """Allocation and placement, or None where the heuristic finds none."""
-    weights = case.demand.reduced
-    cells = [cell for cell in case.crowd.ready() if cell.zone]
-    zones = tuple(sorted(weights.keys() | {cell.zone for cell in cells}))
+    weights = context.demand.reduced
+    buckets = [bucket for bucket in context.endpoint_index.ready_buckets() if bucket.zone]
+    zones = tuple(sorted(weights.keys() | {bucket.zone for bucket in buckets}))
     index = {zone: position for position, zone in enumerate(zones)}
     size = len(zones)
-    lots = [Lot(cell, index[cell.zone], _previous_zone(cell, index)) for cell in cells]
+    units = [PlacementUnit(bucket, index[bucket.zone], _previous_zone(bucket, index)) for bucket in buckets]
     supply = [0] * size
     counts = [0] * (size * size)
-    for lot in lots:
-        here, there = lot.home, lot.before
-        supply[here] += len(lot)
+    for unit in units:
+        here, there = unit.home, unit.previous_group
+        supply[here] += len(unit)
         # No endpoint stays for a zone where no traffic starts any more.
         if there >= 0 and not (heuristic.balances and zones[there] not in weights):
-            counts[there * size + here] += len(lot)
+            counts[there * size + here] += len(unit)
     demand = [weights.get(zone, 0) for zone in zones]
-    settings = case.hints
+    settings = context.hints
     allocation = allocate(
         heuristic,
         zones=zones,
@@ -169,8 +171,8 @@ def _allocate_and_place(case: Case, heuristic: Heuristic, threshold: Fraction) -
         start_threshold=settings.start_threshold,
     )
     if heuristic.balances:
-        detail = _describe_minimums(case, threshold)
-        if not case.rules.record("overload-threshold", allocation is not None, detail):
+        detail = _describe_minimums(context, threshold)
+        if not context.rules.record("overload-threshold", allocation is not None, detail):
             return None
     if allocation is None:
         return None
@@ -178,27 +180,31 @@ def _allocate_and_place(case: Case, heuristic: Heuristic, threshold: Fraction) -
         anew, lost = allocate_anew(allocation, heuristic, demand, threshold=threshold, settings=settings)
         most = settings.in_zone_tolerance
         detail = f"{lost * 100:.3g} % less traffic in its zone than allocated anew, {format_percent(most)} at most"
-        if not case.rules.record("in-zone-tolerance", lost <= most, detail):
+        if not context.rules.record("in-zone-tolerance", lost <= most, detail):
             allocation = dataclasses.replace(anew, counts=with_guests_kept(anew.counts, counts, size))
-    placed = place(lots, allocation.counts, size)
+    placed = place(units, allocation.counts, size)
     at_home = sum(allocation.counts[zone * size + zone] for zone in range(size))
     away = sum(supply) - at_home
-    case.rules.record(
+    context.rules.record(
         "placement",
         True,
         f"{counted(at_home, 'endpoint')} serve their own zone, {away} another; {placed.moved} moved",
     )
     groups = allocation.groups
-    return case.decided(
+    return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
-        message=_describe_allocation(case, heuristic, allocation),
+        message=_describe_allocation(context, heuristic, allocation),
         allocation=allocation,
         assignment=Assignment(
-            case.crowd,
+            context.endpoint_index,
             "hints",
-            whole={lot.members: groups[zone] for lot, zone in placed.whole.items() if isinstance(lot.members, Cell)},
-            apart={member: groups[zone] for member, zone in placed.apart.items()},
+            bucket_groups={
+                unit.members: groups[zone]
+                for unit, zone in placed.unit_groups.items()
+                if isinstance(unit.members, Bucket)
+            },
+            endpoint_groups={member: groups[zone] for member, zone in placed.endpoint_groups.items()},
             node_hints=heuristic.node_hints,
         ),
         moved=placed.moved,
@@ -226,39 +232,39 @@ def allocate_anew(
     return anew, lost_in_zone(kept, anew, demand)
 
 
-def _previous_zone(cell: Cell, index: Mapping[str, int]) -> int:
-    """The zone that the endpoints of a cell served, as an index; -1 for none, or for several at once."""
-    group = cell.before
+def _previous_zone(bucket: Bucket, index: Mapping[str, int]) -> int:
+    """The zone that the endpoints of a bucket served, as an index; -1 for none, or for several at once."""
+    group = bucket.previous_group
     return index.get(group.zones[0], -1) if group is not None and len(group.zones) == 1 else -1
 
 
-def _describe_minimums(case: Case, threshold: Fraction) -> str:
+def _describe_minimums(context: DecisionContext, threshold: Fraction) -> str:
     """How many endpoints each zone needs to stay below the threshold, and how many there are."""
-    total, number = case.demand.total, case.number
+    total, number = context.demand.total, context.ready_count
     needed = [
         least_endpoints(number, weight, total, threshold.numerator, threshold.denominator)
-        for weight in case.demand.weights
+        for weight in context.demand.weights
     ]
     parts = " + ".join(str(each) for each in needed)
     return f"below {format_percent(threshold)} the zones need at least {parts} = {sum(needed)} of {number} endpoints"
 
 
-def _describe_allocation(case: Case, heuristic: Heuristic, allocation: Allocation) -> str:
+def _describe_allocation(context: DecisionContext, heuristic: Heuristic, allocation: Allocation) -> str:
     if not heuristic.balances:
         empty = tuple(
             zone
             for position, zone in enumerate(allocation.zones)
-            if zone in case.demand.weight_of and not allocation.size(position)
+            if zone in context.demand.weight_of and not allocation.size(position)
         )
         where = "node, then its own zone" if heuristic.node_hints else "zone"
         text = f"every endpoint serves its own {where}"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
-    number = case.number
+    number = context.ready_count
     worst, zone = max(
-        (Fraction(number * weight, case.demand.total * allocation.size(allocation.zones.index(zone))) - 1, zone)
-        for zone, weight in case.demand.weight_of.items()
+        (Fraction(number * weight, context.demand.total * allocation.size(allocation.zones.index(zone))) - 1, zone)
+        for zone, weight in context.demand.weight_of.items()
     )
-    numbers = f"{counted(number, 'endpoint')} for {counted(len(case.demand.zones), 'zone')}"
+    numbers = f"{counted(number, 'endpoint')} for {counted(len(context.demand.zones), 'zone')}"
     if not worst:
         return f"every zone has its fair share; {numbers}"
     return f"no zone is more than {format_percent(worst)} above fair ({zone} is); {numbers}"

@@ -13,14 +13,14 @@ from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS, Heuris
 from zoneward.routing.algorithms.lazy_rebalance import rebalance_lazily
 from zoneward.routing.algorithms.signature import IMPOSSIBLE
 from zoneward.routing.allocation import Allocation, allocate, allocation_of
-from zoneward.routing.case import Case
 from zoneward.routing.decision import Decision
+from zoneward.routing.decision_context import DecisionContext
 from zoneward.routing.demand import Demand
 from zoneward.routing.placement.assignment import Assignment
-from zoneward.routing.placement.crowd import Cell, Member, named
-from zoneward.routing.placement.groups import Group, own_group
+from zoneward.routing.placement.endpoint_index import Bucket, IndexedEndpoint, count_and_first_names
+from zoneward.routing.placement.groups import ZoneGroup, own_group
 from zoneward.routing.placement.homes import Homes, homes_of
-from zoneward.routing.placement.placement import Lot, Placement, place
+from zoneward.routing.placement.placement import Placement, PlacementUnit, place
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason, counted, describe_without, format_percent, listed
 from zoneward.routing.score import MAX_OVERLOAD
@@ -30,82 +30,84 @@ BALANCED_GROUPS: Final = frozenset(f"{Approach.SUBSETTING}/{name}" for name in S
 """What slices say is in force where the starting threshold applies."""
 
 
-def decide_balanced(case: Case, heuristic: Heuristic) -> Decision:
+def decide_balanced(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Decide by one of the algorithms of `SUBSETTING_ALGORITHMS` (KEP-2004 § Auto Approach)."""
-    demand = _demand(case)
+    demand = _demand(context)
     refusal = (
-        case.external_policy_refusal()
-        or case.ready_nodes_refusal()
-        or case.one_zone_refusal(demand)
-        or case.ready_endpoints_refusal()
-        or _encoding_refusal(case, heuristic)
-        or _threshold_refusal(case, len(demand.zones))
+        context.check_external_policy()
+        or context.check_ready_nodes()
+        or context.check_zones(demand)
+        or context.check_ready_endpoints()
+        or _encoding_refusal(context, heuristic)
+        or _threshold_refusal(context, len(demand.zones))
     )
     if refusal is not None:
         return refusal
-    kept = case.in_force == f"{Approach.SUBSETTING}/{heuristic.name}"
+    kept = context.in_force == f"{Approach.SUBSETTING}/{heuristic.name}"
     # With hints, a slice that has none is one whose endpoints are not ready.
-    homes = homes_of(case, demand, demand.zones, kept=kept and case.configuration.subsetting.encoding != "hints")
-    groups = _rebalance_lazily(case, heuristic, homes) if kept and any(homes.before.values()) else None
+    homes = homes_of(context, demand, demand.zones, kept=kept and context.configuration.subsetting.encoding != "hints")
+    groups = _rebalance_lazily(context, heuristic, homes) if kept and any(homes.remaining_groups.values()) else None
     if groups is None:
-        groups = _rebalance_fully(case, heuristic, homes)
-    limit = format_percent(case.configuration.subsetting.overload_threshold)
-    numbers = f"{counted(case.number, 'endpoint')} for {counted(len(demand.zones), 'zone')}"
-    if not case.rules.record("overload-threshold", groups is not None, f"{heuristic.name}: {numbers}, below {limit}"):
-        return case.inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
+        groups = _rebalance_fully(context, heuristic, homes)
+    limit = format_percent(context.configuration.subsetting.overload_threshold)
+    numbers = f"{counted(context.ready_count, 'endpoint')} for {counted(len(demand.zones), 'zone')}"
+    if not context.rules.record(
+        "overload-threshold", groups is not None, f"{heuristic.name}: {numbers}, below {limit}"
+    ):
+        return context.build_inactive(Reason.OVERLOAD, f"{numbers}: some endpoint would get {limit} or more above fair")
     assert groups is not None
-    return _decide_with_groups(case, heuristic, homes, groups)
+    return _decide_with_groups(context, heuristic, homes, groups)
 
 
-def decide_require_zone(case: Case, heuristic: Heuristic) -> Decision:
+def decide_require_zone(context: DecisionContext, heuristic: Heuristic) -> Decision:
     """Every endpoint joins its own zone's group, whatever the load (KEP-2004 § Future Expansion, ``RequireZone``)."""
-    refusal = case.external_policy_refusal() or case.ready_endpoints_refusal()
+    refusal = context.check_external_policy() or context.check_ready_endpoints()
     if refusal is not None:
         return refusal
-    demand = _demand(case)
-    zones = {*demand.zones, *case.crowd.zones()}
+    demand = _demand(context)
+    zones = {*demand.zones, *context.endpoint_index.zones()}
     if not zones:
-        number, without = named(case.crowd.ready())
-        case.rules.record("endpoint-zones", False, describe_without(without, "endpoint", "zone", number=number))
-        return case.inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
-    homes = homes_of(case, demand, tuple(sorted(zones)), kept=False)
-    groups = _rebalance_fully(case, heuristic, homes)
+        number, without = count_and_first_names(context.endpoint_index.ready_buckets())
+        context.rules.record("endpoint-zones", False, describe_without(without, "endpoint", "zone", number=number))
+        return context.build_inactive(Reason.ENDPOINT_WITHOUT_ZONE, "no endpoint and no node has a zone")
+    homes = homes_of(context, demand, tuple(sorted(zones)), kept=False)
+    groups = _rebalance_fully(context, heuristic, homes)
     assert groups is not None, f"{heuristic.name} refused, though it has no threshold"
-    return _decide_with_groups(case, heuristic, homes, groups)
+    return _decide_with_groups(context, heuristic, homes, groups)
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _demand(case: Case) -> Demand:
+def _demand(context: DecisionContext) -> Demand:
     """Demand by CPU, or by Nodes in all zones where one has no CPU (KEP-2004 § Assumptions).
 
     A Node without a zone refuses nothing here: its proxy uses all slices.
     """
-    demand = case.demand
+    demand = context.demand
     if demand.without_zone:
         detail = describe_without(demand.without_zone, "node", "zone label")
-        case.rules.record("node-zones", True, f"{detail}: proxies there use all slices")
+        context.rules.record("node-zones", True, f"{detail}: proxies there use all slices")
     if demand.without_cpu:
         detail = describe_without(demand.without_cpu, "node", "allocatable CPU")
-        case.rules.record("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
+        context.rules.record("node-cpu", True, f"{detail}: nodes are counted instead, in all zones")
         return demand.by_count
     return demand
 
 
-def _encoding_refusal(case: Case, heuristic: Heuristic) -> Decision | None:
-    if case.configuration.subsetting.encoding != "hints":
+def _encoding_refusal(context: DecisionContext, heuristic: Heuristic) -> Decision | None:
+    if context.configuration.subsetting.encoding != "hints":
         return None
-    if case.rules.record("hint-weights", not heuristic.weighs, f"hints for {heuristic.name}, which have no weights"):
+    if context.rules.record("hint-weights", not heuristic.weighs, f"hints for {heuristic.name}, which have no weights"):
         return None
-    return case.inactive(Reason.HINTS_WITHOUT_WEIGHTS, f"{heuristic.name} needs weights, and hints have none")
+    return context.build_inactive(Reason.HINTS_WITHOUT_WEIGHTS, f"{heuristic.name} needs weights, and hints have none")
 
 
-def _threshold_refusal(case: Case, zones: int) -> Decision | None:
+def _threshold_refusal(context: DecisionContext, zones: int) -> Decision | None:
     """KEP-2004 § Starting Threshold. It applies before the algorithm, which does not know it."""
-    number = counted(case.number, "endpoint")
-    kept = case.in_force in BALANCED_GROUPS
-    threshold, padding = case.asked.starting_threshold, case.configuration.subsetting.padding
+    number = counted(context.ready_count, "endpoint")
+    kept = context.in_force in BALANCED_GROUPS
+    threshold, padding = context.request.starting_threshold, context.configuration.subsetting.padding
 
     def bound(*, kept: bool) -> str:
         sign, limit = ("-", "stops at") if kept else ("+", "starts at")
@@ -114,10 +116,12 @@ def _threshold_refusal(case: Case, zones: int) -> Decision | None:
 
     needed = endpoints_needed(threshold, padding, zones, kept=kept)
     detail = f"{number}; {'on already, ' if kept else ''}{bound(kept=kept)}"
-    if case.rules.record("starting-threshold", has_enough_endpoints(case.number, needed, padding, kept=kept), detail):
+    if context.rules.record(
+        "starting-threshold", has_enough_endpoints(context.ready_count, needed, padding, kept=kept), detail
+    ):
         return None
     # What stops here must start again: the message with the bound for starting spares the conditions a second write.
-    return case.inactive(Reason.BELOW_STARTING_THRESHOLD, f"{number}, {bound(kept=False)}")
+    return context.build_inactive(Reason.BELOW_STARTING_THRESHOLD, f"{number}, {bound(kept=False)}")
 
 
 # --- homes and groups -------------------------------------------------------------------------------------------------
@@ -132,12 +136,12 @@ class _PlacedGroups:
     moved: int
 
 
-def _rebalance_lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
+def _rebalance_lazily(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
     """Make only the update itself; None where that would overload an endpoint (KEP-2004 § Optimizations), or lose too
     much traffic to other zones (`zoneward.routing.thresholds.lost_in_zone`).
     """
     zones = homes.zones
-    shared = _shared_groups(homes.before.values())
+    shared = _shared_groups(homes.remaining_groups.values())
     number_of: dict[tuple[str, ...], int] = {(zone,): number for number, zone in enumerate(zones)}
     number_of |= {group.zones: len(zones) + number for number, group in enumerate(shared)}
     groups, size = len(number_of), len(zones)
@@ -148,10 +152,10 @@ def _rebalance_lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _Placed
     for group in shared:
         for position, zone in enumerate(zones):
             weights[number_of[group.zones] * size + position] = group.weight(zone)
-    for lot in (each.lot(number_of) for each in homes.ready):
-        if lot.before >= 0:
-            composition[lot.before * size + lot.home] += len(lot)
-    threshold = case.configuration.subsetting.overload_threshold
+    for unit in (each.unit(number_of) for each in homes.ready):
+        if unit.previous_group >= 0:
+            composition[unit.previous_group * size + unit.home] += len(unit)
+    threshold = context.configuration.subsetting.overload_threshold
     found = rebalance_lazily(
         homes.weights,
         homes.supply,
@@ -165,54 +169,60 @@ def _rebalance_lazily(case: Case, heuristic: Heuristic, homes: Homes) -> _Placed
     limit = format_percent(threshold)
     if found == IMPOSSIBLE:
         detail = f"not below {limit} with the groups as they are: they are balanced anew"
-        case.rules.record("lazy-rebalance", False, detail)
+        context.rules.record("lazy-rebalance", False, detail)
         return None
     allocation = allocation_of(zones, groups, composition, weights)
-    anew = _balance(case, heuristic, homes)
+    anew = _balance(context, heuristic, homes)
     lost = lost_in_zone(allocation, anew, homes.weights) if anew else 0.0
-    most = case.configuration.subsetting.in_zone_tolerance
+    most = context.configuration.subsetting.in_zone_tolerance
     detail = f"below {limit} with the groups as they are, {lost * 100:.3g} % less traffic in its zone"
     if lost > most:
-        case.rules.record("lazy-rebalance", False, f"{detail}, {format_percent(most)} at most: they are balanced anew")
+        context.rules.record(
+            "lazy-rebalance", False, f"{detail}, {format_percent(most)} at most: they are balanced anew"
+        )
         return None
-    case.rules.record("lazy-rebalance", True, f"{detail}: only the update is made")
+    context.rules.record("lazy-rebalance", True, f"{detail}: only the update is made")
     return _place_groups(homes, allocation)
 
 
-def _rebalance_fully(case: Case, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
+def _rebalance_fully(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> _PlacedGroups | None:
     """Compute all groups anew; None where the algorithm finds none."""
-    allocation = _balance(case, heuristic, homes)
+    allocation = _balance(context, heuristic, homes)
     return None if allocation is None else _place_groups(homes, allocation)
 
 
-def _balance(case: Case, heuristic: Heuristic, homes: Homes) -> Allocation | None:
+def _balance(context: DecisionContext, heuristic: Heuristic, homes: Homes) -> Allocation | None:
     return allocate(
         heuristic,
         zones=homes.zones,
         demand=homes.weights,
         supply=homes.supply,
         previous=(0,) * len(homes.zones) ** 2,
-        threshold=case.configuration.subsetting.overload_threshold,
-        start_threshold=case.configuration.subsetting.overload_threshold,
+        threshold=context.configuration.subsetting.overload_threshold,
+        start_threshold=context.configuration.subsetting.overload_threshold,
     )
 
 
 def _place_groups(homes: Homes, allocation: Allocation) -> _PlacedGroups:
     number_of = _group_numbers(allocation)
-    lots = [each.lot(number_of) for each in homes.ready]
-    placed = place(lots, allocation.counts, len(homes.zones))
+    units = [each.unit(number_of) for each in homes.ready]
+    placed = place(units, allocation.counts, len(homes.zones))
     # No endpoint stays in a group that no longer exists.
-    lost = sum(len(lot) for lot, each in zip(lots, homes.ready, strict=True) if each.was is not None and lot.before < 0)
+    lost = sum(
+        len(unit)
+        for unit, each in zip(units, homes.ready, strict=True)
+        if each.previous_group is not None and unit.previous_group < 0
+    )
     return _PlacedGroups(allocation, placed, placed.moved + lost)
 
 
-def _shared_groups(groups: Iterable[Group | None]) -> list[Group]:
+def _shared_groups(groups: Iterable[ZoneGroup | None]) -> list[ZoneGroup]:
     """The groups that several zones share, in order.
 
     Of groups that differ by weights alone, it takes the one that weighs most: an interrupted write of several slices
     leaves such groups.
     """
-    found: dict[tuple[str, ...], Group] = {}
+    found: dict[tuple[str, ...], ZoneGroup] = {}
     for group in groups:
         if group is not None and len(group.zones) > 1:
             other = found.get(group.zones)
@@ -227,51 +237,63 @@ def _group_numbers(allocation: Allocation) -> dict[tuple[str, ...], int]:
 # --- the decision -----------------------------------------------------------------------------------------------------
 
 
-def _decide_with_groups(case: Case, heuristic: Heuristic, homes: Homes, groups: _PlacedGroups) -> Decision:
+def _decide_with_groups(
+    context: DecisionContext, heuristic: Heuristic, homes: Homes, groups: _PlacedGroups
+) -> Decision:
     allocation = groups.allocation
     all_zones = set(homes.demand.zones)
-    as_hints = case.configuration.subsetting.encoding == "hints"
+    as_hints = context.configuration.subsetting.encoding == "hints"
     if as_hints:
         most = max((len(group.zones) for group in allocation.groups), default=0)
         detail = f"{counted(most, 'zone')} in a hint, {MAX_ZONE_HINTS} at most"
-        if not case.rules.record("hint-zones", most <= MAX_ZONE_HINTS, detail):
-            return case.inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
-    slice_groups: Sequence[Group | None] = allocation.groups
-    whole, apart = _groups_by_cell(groups.placed, slice_groups)
+        if not context.rules.record("hint-zones", most <= MAX_ZONE_HINTS, detail):
+            return context.build_inactive(Reason.TOO_MANY_ZONES, f"a group for {detail}")
+    slice_groups: Sequence[ZoneGroup | None] = allocation.groups
+    bucket_groups, endpoint_groups = _groups_by_cell(groups.placed, slice_groups)
     if not as_hints:
         # What all zones consume alike needs no label: a proxy of any age reads such slices.
         slice_groups = [
             None if not group.weighted and all_zones <= set(group.zones) and len(all_zones) > 1 else group
             for group in allocation.groups
         ]
-        whole, apart = _groups_by_cell(groups.placed, slice_groups)
+        bucket_groups, endpoint_groups = _groups_by_cell(groups.placed, slice_groups)
         rest = _groups_by_cell(_place_not_ready(homes, allocation, by_need=heuristic.balances), slice_groups)
-        whole |= rest[0]
-        apart |= rest[1]
-    parts = groups.placed.parts
-    away = sum(number for (lot, group), number in parts.items() if allocation.groups[group].zones != (lot.zone,))
-    case.rules.record(
-        "placement",
-        True,
-        f"{counted(case.number - away, 'endpoint')} in their own zone's group, {away} in another; {groups.moved} moved",
-    )
-    return case.decided(
+        bucket_groups |= rest[0]
+        endpoint_groups |= rest[1]
+    parts = groups.placed.part_sizes
+    away = sum(number for (unit, group), number in parts.items() if allocation.groups[group].zones != (unit.zone,))
+    own = counted(context.ready_count - away, "endpoint")
+    context.rules.record("placement", True, f"{own} in their own zone's group, {away} in another; {groups.moved} moved")
+    return context.build_decision(
         active=True,
         reason=Reason.ENABLED,
-        message=_describe_groups(case, heuristic, homes, allocation),
-        assignment=Assignment(case.crowd, "hints" if as_hints else "groups", whole=whole, apart=apart),
+        message=_describe_groups(context, heuristic, homes, allocation),
+        assignment=Assignment(
+            context.endpoint_index,
+            "hints" if as_hints else "groups",
+            bucket_groups=bucket_groups,
+            endpoint_groups=endpoint_groups,
+        ),
         allocation=_by_location(homes, groups),
         moved=groups.moved,
     )
 
 
 def _groups_by_cell(
-    placed: Placement, groups: Sequence[Group | None]
-) -> tuple[dict[Cell, Group | None], dict[Member, Group | None]]:
-    """A placement as cells and single endpoints with their groups."""
-    whole = {lot.members: groups[number] for lot, number in placed.whole.items() if isinstance(lot.members, Cell)}
-    apart = {lot.members: groups[number] for lot, number in placed.whole.items() if isinstance(lot.members, Member)}
-    return whole, apart | {member: groups[number] for member, number in placed.apart.items()}
+    placed: Placement, groups: Sequence[ZoneGroup | None]
+) -> tuple[dict[Bucket, ZoneGroup | None], dict[IndexedEndpoint, ZoneGroup | None]]:
+    """A placement as buckets and single endpoints with their groups."""
+    bucket_groups = {
+        unit.members: groups[number] for unit, number in placed.unit_groups.items() if isinstance(unit.members, Bucket)
+    }
+    endpoint_groups = {
+        unit.members: groups[number]
+        for unit, number in placed.unit_groups.items()
+        if isinstance(unit.members, IndexedEndpoint)
+    }
+    return bucket_groups, endpoint_groups | {
+        member: groups[number] for member, number in placed.endpoint_groups.items()
+    }
 
 
 def _place_not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> Placement:
@@ -280,18 +302,18 @@ def _place_not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> 
     Where a decision is not ``by_need``, the one at home.
     """
     if not by_need:
-        return Placement({Lot(each.members, each.zone, -1): each.zone for each in homes.rest})
+        return Placement({PlacementUnit(each.members, each.zone, -1): each.zone for each in homes.unready})
     number_of = _group_numbers(allocation)
-    lots = [each.lot(number_of) for each in homes.rest]
+    units = [each.unit(number_of) for each in homes.unready]
     size = len(homes.zones)
     composition = list(allocation.counts)
     supply = list(homes.supply)
-    for lot in lots:
-        supply[lot.home] += len(lot)
-        if lot.before >= 0:
-            composition[lot.before * size + lot.home] += len(lot)
+    for unit in units:
+        supply[unit.home] += len(unit)
+        if unit.previous_group >= 0:
+            composition[unit.previous_group * size + unit.home] += len(unit)
     there = list(composition)
-    new = [lot for lot in lots if lot.before < 0]
+    new = [unit for unit in units if unit.previous_group < 0]
     if new:
         weights = [group.weight(zone) for group in allocation.groups for zone in homes.zones]
         number_of_groups = len(allocation.groups)
@@ -306,31 +328,31 @@ def _place_not_ready(homes: Homes, allocation: Allocation, *, by_need: bool) -> 
             [0.0] * (2 * size),
         )
     found = place(new, [after - was for after, was in zip(composition, there, strict=True)], size)
-    found.whole |= {lot: lot.before for lot in lots if lot.before >= 0}
+    found.unit_groups |= {unit: unit.previous_group for unit in units if unit.previous_group >= 0}
     return found
 
 
 def _by_location(homes: Homes, groups: _PlacedGroups) -> Allocation:
     """The allocation by where endpoints are, not by their homes; ``""`` for those without a zone."""
-    parts = groups.placed.parts
-    zones = tuple(sorted({*homes.zones, *(lot.zone for lot, _ in parts)}))
+    parts = groups.placed.part_sizes
+    zones = tuple(sorted({*homes.zones, *(unit.zone for unit, _ in parts)}))
     shared = groups.allocation.groups[len(homes.zones) :]
     everything = (*map(own_group, zones), *shared)
     number_of = {group.zones: number for number, group in enumerate(everything)}
     index = {zone: number for number, zone in enumerate(zones)}
     counts = [0] * (len(everything) * len(zones))
-    for (lot, group), number in parts.items():
-        counts[number_of[groups.allocation.groups[group].zones] * len(zones) + index[lot.zone]] += number
+    for (unit, group), number in parts.items():
+        counts[number_of[groups.allocation.groups[group].zones] * len(zones) + index[unit.zone]] += number
     return Allocation(zones, everything, tuple(counts))
 
 
-def _describe_groups(case: Case, heuristic: Heuristic, homes: Homes, allocation: Allocation) -> str:
+def _describe_groups(context: DecisionContext, heuristic: Heuristic, homes: Homes, allocation: Allocation) -> str:
     if not heuristic.balances:
         empty = tuple(zone for number, zone in enumerate(homes.demand.zones) if not homes.supply[number])
         text = "every endpoint is in its own zone's group"
         return f"{text}; {listed(empty)} without endpoints: all serve there" if empty else text
     used = sum(1 for number in range(len(allocation.groups)) if allocation.size(number))
-    numbers = f"{counted(case.number, 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
+    numbers = f"{counted(context.ready_count, 'endpoint')} in {counted(used, 'group')} for {len(homes.zones)} zones"
     worst = measures_of(allocation, homes.weights)[MAX_OVERLOAD]
     if worst < 1e-9:
         return f"every endpoint gets its fair part; {numbers}"

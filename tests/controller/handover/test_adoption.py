@@ -39,7 +39,8 @@ from zoneward.kube.adoption import (
 from zoneward.kube.objects import EndpointConditions, EndpointSlice, Node, ObjectMeta, Pod, Service, is_ready
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 SELECTOR = {"app": "cart"}
 MARK = '{"app":"cart"}'
@@ -84,13 +85,13 @@ def a_service(
 
 
 def planned(pods: Sequence[Pod]) -> Callable[[There], ServicePlan]:
-    surroundings = Surroundings(
+    cluster_state = ClusterState(
         demand=compute_demand(NODES),
         node_zones={f"node-{zone}": zone for zone in ZONES},
         configuration=Configuration(),
     )
     return lambda there: plan_service(
-        with_selector(there.service), pods=pods, slices=there.slices, surroundings=surroundings
+        with_selector(there.service), pods=pods, slices=there.slices, cluster_state=cluster_state
     )
 
 

@@ -31,7 +31,8 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 OTHER = ("default", "other")
 PORTS = (EndpointPort(name="", port=80, protocol="TCP"),)
@@ -215,8 +216,8 @@ def a_plan(*slices: EndpointSlice, pods: int) -> ServicePlan:
         metadata=ObjectMeta(name=KEY[1], namespace=KEY[0]),
         spec=ServiceSpec(selector={"a": "b"}, ports=(ServicePort(port=80),), ip_families=("IPv4",)),
     )
-    surroundings = Surroundings(demand=compute_demand(()), node_zones={}, configuration=configuration)
-    return plan_service(service, pods=msgspec.convert(found, list[LivePod]), slices=slices, surroundings=surroundings)
+    cluster_state = ClusterState(demand=compute_demand(()), node_zones={}, configuration=configuration)
+    return plan_service(service, pods=msgspec.convert(found, list[LivePod]), slices=slices, cluster_state=cluster_state)
 
 
 @pytest.mark.parametrize(

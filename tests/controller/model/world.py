@@ -23,7 +23,8 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.slices.plan import Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import plan_service
 from zoneward.snapshots.snapshot import Snapshot
 
 QUIET_WITHIN: Final = 200.0
@@ -248,14 +249,14 @@ class World:
             slices=convert(objects(SLICES), tuple[EndpointSlice, ...]),
             lists_pods=True,
         )
-        surroundings = Surroundings(
+        cluster_state = ClusterState(
             demand=compute_demand(snapshot.nodes),
             node_zones={node.metadata.name: zone_of(node) for node in snapshot.nodes},
             configuration=self.configuration,
         )
         for service in snapshot.services:
             pods, slices = snapshot.pods_of(service), snapshot.slices_of(service)
-            plan = plan_service(service, pods=pods, slices=slices, surroundings=surroundings)
+            plan = plan_service(service, pods=pods, slices=slices, cluster_state=cluster_state)
             changes = [each.changes for each in plan.families]
             left = [
                 [each.create, each.update, each.delete] for each in changes if each.create or each.update or each.delete

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.clusters import Cluster, a_node, a_service, demand_in, nodes_in, pods_in
+from tests.clusters import Cluster, a_node, a_service, demand_in, endpoint_answers, nodes_in, pods_in
 from tests.properties.random_clusters import BALANCED, clusters, examples
 
 from zoneward.controller.sync.demand_changes import Counted, counted, may_differ, services_to_requeue
@@ -38,14 +38,17 @@ def with_zones(**weights: int) -> Demand:
 def state_of(cluster: Cluster, family: FamilyPlan) -> Counted:
     """What the controller knows when it has decided."""
     assert family.decision.assignment is not None
-    crowd = family.decision.assignment.crowd
-    zones = cluster.surroundings.demand.zones
-    homeless = any((each.endpoint.zone or "") not in zones for each in crowd.in_order())
-    return counted(family.decision, twins=len(crowd.twins), homeless=homeless)
+    endpoint_index = family.decision.assignment.endpoint_index
+    zones = cluster.cluster_state.demand.zones
+    buckets = (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
+    homeless = any(each.zone not in zones for each in buckets) or any(
+        (each.endpoint.zone or "") not in zones for each in endpoint_index.shared_address
+    )
+    return counted(family.decision, twins=len(endpoint_index.shared_address), homeless=homeless)
 
 
 def outcome(decision: Decision) -> tuple[object, ...]:
-    return decision.active, decision.reason, decision.hints, decision.groups
+    return decision.active, decision.reason, endpoint_answers(decision)
 
 
 @st.composite
@@ -73,7 +76,7 @@ def differences(data: st.DataObject, cluster: Cluster) -> Iterable[tuple[bool, b
     """For each address family, whether another demand gives another decision, and whether it may by its numbers."""
     settled = cluster.with_(configuration=changed(cluster.configuration, upstream=False)).settled()
     later = settled.with_(nodes=data.draw(other_nodes(settled.nodes)))
-    old, new = settled.surroundings.demand, later.surroundings.demand
+    old, new = settled.cluster_state.demand, later.cluster_state.demand
     for before, after in zip(settled.plan().families, later.plan().families, strict=True):
         differs = outcome(before.decision) != outcome(after.decision)
         state = state_of(settled, before)
@@ -132,7 +135,7 @@ def test_a_service_s_own_threshold_decides_whether_it_is_asked_again(threshold: 
         pods=pods_in({"a": 5, "b": 5}),
     ).settled()
     (family,) = cluster.plan().families
-    demands = {"old": cluster.surroundings.demand, "new": with_zones(a=7, b=3)}
+    demands = {"old": cluster.cluster_state.demand, "new": with_zones(a=7, b=3)}
     assert may_differ(state_of(cluster, family), **demands, configuration=cluster.configuration) == expected
 
 
@@ -166,7 +169,7 @@ def test_a_node_more_of_many_requeues_only_what_goes_by_exact_shares(asked: dict
     ]
     cluster = Cluster(service=a_service(**asked), nodes=tuple(nodes), pods=pods_in({"a": 12, "b": 12})).settled()
     (family,) = cluster.plan().families
-    old = cluster.surroundings.demand
+    old = cluster.cluster_state.demand
     new = compute_demand([*nodes, a_node("more", "a", cpu=4)])
     states = [(("ns", "svc"), [state_of(cluster, family)])]
     assert bool(services_to_requeue(states, old=old, new=new, configuration=cluster.configuration)) == expected

@@ -9,11 +9,14 @@ from msgspec.structs import replace
 from zoneward.controller.sync.ordering import MOST_ENDPOINTS, Step, steps_of
 from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectMeta, Service
+from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
+from zoneward.routing.demand import compute_demand
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.rules import Reason
-from zoneward.slices.packing import SliceChanges
-from zoneward.slices.planned import FamilyPlan, ServicePlan
+from zoneward.slices.changes import SliceChanges
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 NAMES = tuple("abcd")
 OLD, NEW = ((EndpointPort(name="", port=number, protocol="TCP"),) for number in (80, 81))
@@ -26,9 +29,9 @@ DECISION = Decision(
     message="",
     endpoints=0,
     allocation=None,
-    hints=(),
     rules=(),
 )
+CLUSTER_STATE = ClusterState(demand=compute_demand(()), node_zones={}, configuration=Configuration())
 Places = Mapping[int, str]
 """The slice that each endpoint is in."""
 
@@ -54,7 +57,7 @@ def steps(before: Mapping[str, EndpointSlice], after: Mapping[str, EndpointSlice
         update=tuple(each for name, each in after.items() if name in before and each != before[name]),
         delete=tuple(each for name, each in before.items() if name not in after),
     )
-    family = FamilyPlan("IPv4", DECISION, changes, (), (), None)
+    family = FamilyPlan(SERVICE, "IPv4", DECISION, changes, (), (), CLUSTER_STATE)
     return steps_of(ServicePlan(SERVICE, (family,), (), ()), before=before)
 
 

@@ -23,7 +23,7 @@ from zoneward.kube.objects import (
     is_ready,
 )
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.placement.groups import Group, own_group
+from zoneward.routing.placement.groups import ZoneGroup, own_group
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     CURRENT,
@@ -316,8 +316,8 @@ SLICES: Final[tuple[EndpointSlice, ...]] = (
     a_slice("s3", an_endpoint("10.0.0.3")),
 )
 """A slice for zone b, one for both zones with weights, and one for all."""
-READS: Final[Mapping[str, Mapping[str, Group]]] = {
-    "zoneward": {"10.0.0.1": own_group("b"), "10.0.0.2": Group(("a", "b"), (0.75, 0.25))},
+READS: Final[Mapping[str, Mapping[str, ZoneGroup]]] = {
+    "zoneward": {"10.0.0.1": own_group("b"), "10.0.0.2": ZoneGroup(("a", "b"), (0.75, 0.25))},
     "current": {},
     "zone-slices": {"10.0.0.1": own_group("b"), "10.0.0.2": own_group("a")},
     "zone-hints": {},

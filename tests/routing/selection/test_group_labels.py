@@ -24,7 +24,7 @@ from tests.properties.random_clusters import examples
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
 from zoneward.routing.configuration import Configuration, FeatureGates
-from zoneward.routing.placement.groups import WEIGHT_DIGITS, Group, among, own_group
+from zoneward.routing.placement.groups import WEIGHT_DIGITS, ZoneGroup, own_group, restrict_to_zones
 from zoneward.routing.selection.endpoint_selection import (
     CONSUMERS,
     CURRENT,
@@ -63,14 +63,14 @@ WEIGHTS: Final = st.one_of(
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> Group:
+def groups(draw: st.DrawFn) -> ZoneGroup:
     zones = tuple(sorted(draw(st.sets(ZONES, min_size=1, max_size=10))))
-    return Group(zones, tuple(draw(st.lists(WEIGHTS, min_size=len(zones), max_size=len(zones)))))
+    return ZoneGroup(zones, tuple(draw(st.lists(WEIGHTS, min_size=len(zones), max_size=len(zones)))))
 
 
 @examples(300)
 @given(groups())
-def test_every_group_comes_back_from_its_label_and_annotation(group: Group) -> None:
+def test_every_group_comes_back_from_its_label_and_annotation(group: ZoneGroup) -> None:
     """Weights to the last digit that groups have; a proxy that knows the label alone gets the one zone it names."""
     each = labelled(zone_label(group), zones_annotation(group))
     assert group_of_slice(each) == group
@@ -86,13 +86,13 @@ def test_what_is_in_no_group_has_neither_label_nor_annotation() -> None:
     assert group_of_slice(labelled(None)) is None
 
 
-TEXTS: Final[Mapping[str, tuple[Group, str, str | None]]] = {
+TEXTS: Final[Mapping[str, tuple[ZoneGroup, str, str | None]]] = {
     "own": (own_group("a"), "a", None),
-    "shared": (Group(("a", "b"), (1.0, 1.0)), "a", "a,b"),
-    "weighted": (Group(("a", "b"), (0.75, 0.25)), "a", "a=0.750000,b=0.250000"),
-    "weighted, all alike": (Group(("a", "b", "c"), (0.333333,) * 3), "a", "a=0.333333,b=0.333333,c=0.333333"),
-    "weighted, one of them 1": (Group(("a", "b"), (0.5, 1.0)), "b", "a=0.500000,b=1.000000"),
-    "one zone, weighted": (Group(("a",), (0.5,)), "a", "a=0.500000"),
+    "shared": (ZoneGroup(("a", "b"), (1.0, 1.0)), "a", "a,b"),
+    "weighted": (ZoneGroup(("a", "b"), (0.75, 0.25)), "a", "a=0.750000,b=0.250000"),
+    "weighted, all alike": (ZoneGroup(("a", "b", "c"), (0.333333,) * 3), "a", "a=0.333333,b=0.333333,c=0.333333"),
+    "weighted, one of them 1": (ZoneGroup(("a", "b"), (0.5, 1.0)), "b", "a=0.500000,b=1.000000"),
+    "one zone, weighted": (ZoneGroup(("a",), (0.5,)), "a", "a=0.500000"),
 }
 
 
@@ -117,16 +117,16 @@ def test_label_and_annotation_of_a_group(what: str) -> None:
 def test_the_zone_label_is_the_largest_weight_then_the_first_by_name(
     weights: tuple[float, float, float], expected: str
 ) -> None:
-    assert zone_label(Group(("a", "b", "c"), weights)) == expected
+    assert zone_label(ZoneGroup(("a", "b", "c"), weights)) == expected
 
 
-READ: Final[Mapping[str, Group]] = {
-    "a,b": Group(("a", "b"), (1.0, 1.0)),
-    "b,a": Group(("a", "b"), (1.0, 1.0)),
-    "a=0.75,b=0.25": Group(("a", "b"), (0.75, 0.25)),
-    "a=2,b": Group(("a", "b"), (2.0, 1.0)),
+READ: Final[Mapping[str, ZoneGroup]] = {
+    "a,b": ZoneGroup(("a", "b"), (1.0, 1.0)),
+    "b,a": ZoneGroup(("a", "b"), (1.0, 1.0)),
+    "a=0.75,b=0.25": ZoneGroup(("a", "b"), (0.75, 0.25)),
+    "a=2,b": ZoneGroup(("a", "b"), (2.0, 1.0)),
     "b": own_group("b"),
-    "a=1,b=1.0": Group(("a", "b"), (1.0, 1.0)),
+    "a=1,b=1.0": ZoneGroup(("a", "b"), (1.0, 1.0)),
 }
 """Annotations that others may write; the label is ``a`` in all of them."""
 NONSENSE: Final = (
@@ -154,11 +154,11 @@ def test_without_a_label_a_slice_is_for_all_whatever_the_annotation_says(label: 
 
 
 def test_a_group_among_fewer_zones_keeps_its_weights_and_is_an_own_one_in_the_end() -> None:
-    group = Group(("a", "b", "c"), (0.5, 0.3, 0.2))
-    assert among(group, {"a", "b", "c", "d"}) is group
-    assert among(group, {"a", "c"}) == Group(("a", "c"), (0.5, 0.2))
-    assert among(group, {"c"}) == own_group("c")
-    assert among(group, {"d"}) is None
+    group = ZoneGroup(("a", "b", "c"), (0.5, 0.3, 0.2))
+    assert restrict_to_zones(group, {"a", "b", "c", "d"}) is group
+    assert restrict_to_zones(group, {"a", "c"}) == ZoneGroup(("a", "c"), (0.5, 0.2))
+    assert restrict_to_zones(group, {"c"}) == own_group("c")
+    assert restrict_to_zones(group, {"d"}) is None
 
 
 # --- selection --------------------------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service, zone_of
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
-from zoneward.slices.plan import ServicePlan, Surroundings, plan_service
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan, plan_service
 
 LIMIT: Final = 60.0
 """Seconds for all of it. It takes a few, most of them waiting for controllers."""
@@ -152,13 +153,15 @@ class Adopting:
     def plan(self, there: There) -> ServicePlan:
         """With the Pods of the last look."""
         configuration = self._configuration
-        surroundings = Surroundings(
+        cluster_state = ClusterState(
             demand=compute_demand(self._nodes, missing_cpu=configuration.hints.missing_cpu),
             node_zones={node.metadata.name: zone_of(node) for node in self._nodes},
             configuration=configuration,
         )
         service = with_selector(there.service)
-        return plan_service(service, pods=self._pods, slices=there.slices, surroundings=surroundings, taken=self._taken)
+        return plan_service(
+            service, pods=self._pods, slices=there.slices, cluster_state=cluster_state, taken=self._taken
+        )
 
     async def _look_at_pods(self, service: Service) -> None:
         selector = selector_of(service) or {}

@@ -33,7 +33,7 @@ from zoneward.kube.adoption import (
 )
 from zoneward.kube.objects import EndpointSlice, Identity, Service, identity, is_ready
 from zoneward.routing.rules import counted
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import PortKey, port_key
 
 Legacy = Literal["keep", "delete"]

@@ -42,7 +42,7 @@ from zoneward.client.resources import Key
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL
 from zoneward.kube.objects import EndpointSlice, is_ready
 from zoneward.routing.configuration import Configuration
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import port_key
 
 STILL: Final = 1.0

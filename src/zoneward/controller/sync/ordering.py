@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from zoneward.controller.sync_counts import Operation
 from zoneward.kube.objects import Endpoint, EndpointSlice, Identity, ObjectMeta, identity
 from zoneward.routing.selection.group_labels import group_of_slice
-from zoneward.slices.naming import slice_name
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.changes import slice_name
+from zoneward.slices.plan import ServicePlan
 from zoneward.slices.ports import port_key
 
 MOST_ENDPOINTS: Final = 1_000

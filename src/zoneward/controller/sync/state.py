@@ -19,15 +19,16 @@ from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import Demand, changes_demand, compute_demand
 from zoneward.routing.selection.endpoint_selection import ZONEWARD, Consumer
-from zoneward.slices.kept import KeptService
-from zoneward.slices.planned import ServicePlan, Surroundings
+from zoneward.slices.cluster_state import ClusterState
+from zoneward.slices.plan import ServicePlan
+from zoneward.slices.planner import ServicePlanner
 
 
 @dataclass(slots=True)
 class _Kept:
     """A Service, and what changed since its last plan."""
 
-    service: KeptService
+    service: ServicePlanner
     pods: dict[Key, LivePod | None] = field(default_factory=dict)
     slices: dict[str, EndpointSlice | None] = field(default_factory=dict)
 
@@ -131,14 +132,14 @@ class State:
         )
 
     @property
-    def surroundings(self) -> Surroundings:
+    def cluster_state(self) -> ClusterState:
         """As of the last `refresh`."""
         return self._surroundings
 
-    def _made(self, zones: Mapping[str, str | None], demand: Demand | None) -> Surroundings:
+    def _made(self, zones: Mapping[str, str | None], demand: Demand | None) -> ClusterState:
         if demand is None:
             demand = compute_demand(self._cache.nodes, missing_cpu=self._configuration.hints.missing_cpu)
-        return Surroundings(demand=demand, node_zones=zones, configuration=self._configuration, consumer=self._consumer)
+        return ClusterState(demand=demand, node_zones=zones, configuration=self._configuration, consumer=self._consumer)
 
     # --- plans --------------------------------------------------------------------------------------------------------
 
@@ -183,15 +184,15 @@ class State:
         has_slices = any(is_own(each, self._configuration) for each in slices)
         since = {pod.metadata.name: pod.status.ready_since for pod in pods}
         self.times.observe(key, created=service.metadata.creation_timestamp, pods=since, has_slices=has_slices)
-        return _Kept(KeptService(service, self._surroundings, pods=pods, slices=slices))
+        return _Kept(ServicePlanner(service, self._surroundings, pods=pods, slices=slices))
 
     def _mend(self, key: Key, kept: _Kept, service: Service) -> None:
-        kept.service.surroundings(self._surroundings)
-        kept.service.service(service)
+        kept.service.update_cluster(self._surroundings)
+        kept.service.update_service(service)
         for pod_key, pod in kept.pods.items():
-            kept.service.pod(pod_key, pod)
+            kept.service.update_pod(pod_key, pod)
         for name, slice_ in kept.slices.items():
-            kept.service.slice(name, slice_)
+            kept.service.update_slice(name, slice_)
         since = {name: None if pod is None else pod.status.ready_since for (_, name), pod in kept.pods.items()}
         self.times.changed(key, created=service.metadata.creation_timestamp, pods=since)
         kept.pods, kept.slices = {}, {}
@@ -210,8 +211,8 @@ def _counted(decision: Decision, demand: Demand) -> Counted:
     assignment = decision.assignment
     if assignment is None:
         return counted(decision, homeless=True)
-    crowd, zones = assignment.crowd, set(demand.zones)
-    homeless = any(cell.zone not in zones for cell in (*crowd.ready(), *crowd.rest())) or any(
-        (twin.endpoint.zone or "") not in zones for twin in crowd.twins
-    )
-    return counted(decision, twins=len(crowd.twins), homeless=homeless)
+    endpoint_index, zones = assignment.endpoint_index, set(demand.zones)
+    homeless = any(
+        bucket.zone not in zones for bucket in (*endpoint_index.ready_buckets(), *endpoint_index.unready_buckets())
+    ) or any((twin.endpoint.zone or "") not in zones for twin in endpoint_index.shared_address)
+    return counted(decision, twins=len(endpoint_index.shared_address), homeless=homeless)

@@ -34,8 +34,8 @@ from zoneward.kube.names import SERVICE_NAME_LABEL
 from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.service_events import ServiceEvent
-from zoneward.slices.packing import is_owned
-from zoneward.slices.planned import ServicePlan
+from zoneward.slices.existing import is_owned
+from zoneward.slices.plan import ServicePlan
 
 CONTESTED: Final = ServiceEvent(
     "Warning",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, Service, is_ready, is_serving, is_terminating
 from zoneward.routing.configuration import FeatureGates
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.request.annotations import topology_annotation
 from zoneward.routing.selection.group_labels import ZoneSlices, group_of_slice
 
@@ -169,11 +169,11 @@ def honored_hints(service: Service, consumer: Consumer, gates: FeatureGates) -> 
     )
 
 
-def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: FeatureGates) -> dict[int, Group]:
+def slice_groups(slices: Iterable[EndpointSlice], consumer: Consumer, gates: FeatureGates) -> dict[int, ZoneGroup]:
     """The slice group of every endpoint (by ``id``) that has one for this consumer; the others are for all zones."""
     if consumer.zone_slices == "ignored" or not gates.topology_aware_subsetting:
         return {}
-    found: dict[int, Group] = {}
+    found: dict[int, ZoneGroup] = {}
     for each in slices:
         group = group_of_slice(each, reads=consumer.zone_slices)
         if group is not None:
@@ -258,7 +258,7 @@ def select_endpoints(
     honored: HonoredHints,
     node: str,
     zone: str | None,
-    groups: Mapping[int, Group] = MappingProxyType({}),
+    groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
 ) -> EndpointSelection:
     """Select for the proxy of one node. ``endpoints`` hold each address once; ``zone`` is None without a label.
 
@@ -309,13 +309,13 @@ def select_endpoints(
     )
 
 
-def _in_groups_of(zone: str, ready: tuple[Endpoint, ...], groups: Mapping[int, Group]) -> tuple[Endpoint, ...]:
+def _in_groups_of(zone: str, ready: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup]) -> tuple[Endpoint, ...]:
     """Endpoints of groups that the zone consumes, and those without a group; all endpoints where that leaves none."""
     found = tuple(endpoint for endpoint in ready if (group := groups.get(id(endpoint))) is None or zone in group.zones)
     return found or ready
 
 
-def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, Group], zone: str) -> tuple[float, ...] | None:
+def _weights(cluster: tuple[Endpoint, ...], groups: Mapping[int, ZoneGroup], zone: str) -> tuple[float, ...] | None:
     """Weights of the chosen endpoints; None where all are alike, also where they are those that other zones consume."""
     found = tuple(
         group.weight(zone) if (group := groups.get(id(endpoint))) is not None else 1.0 for endpoint in cluster

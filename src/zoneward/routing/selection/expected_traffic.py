@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from zoneward.kube.objects import Endpoint, is_ready, is_serving, is_terminating
 from zoneward.routing.demand import Demand
-from zoneward.routing.placement.groups import Group
+from zoneward.routing.placement.groups import ZoneGroup
 from zoneward.routing.selection.endpoint_selection import HonoredHints, Policies, select_endpoints
 
 
@@ -55,7 +55,7 @@ def predict_traffic(
     demand: Demand,
     policies: Policies,
     honored: HonoredHints,
-    groups: Mapping[int, Group] = MappingProxyType({}),
+    groups: Mapping[int, ZoneGroup] = MappingProxyType({}),
 ) -> ExpectedTraffic | None:
     """Predict for the endpoints of a Service (each address once) and their slice groups. None where no demand is known.
 

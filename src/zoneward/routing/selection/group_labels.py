@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice
-from zoneward.routing.placement.groups import Group, own_group
+from zoneward.routing.placement.groups import ZoneGroup, own_group
 
 ZoneSlices = Literal["groups", "labels", "ignored"]
 """What a consumer reads: labels and the annotation, the label alone, or neither."""
@@ -22,12 +22,12 @@ ZoneSlices = Literal["groups", "labels", "ignored"]
 _PART: Final = re.compile(r"([^=,]+)(?:=([0-9]{1,4}(?:\.[0-9]{1,9})?))?")
 
 
-def zone_label(group: Group | None) -> str | None:
+def zone_label(group: ZoneGroup | None) -> str | None:
     """The value of the zone label on slices of a group."""
     return group.label_zone if group else None
 
 
-def zones_annotation(group: Group | None) -> str | None:
+def zones_annotation(group: ZoneGroup | None) -> str | None:
     """The value of the annotation: ``a,b``, or ``a=0.75,b=0.25``; None where the label says it all."""
     if group is None or (len(group.zones) == 1 and not group.weighted):
         return None
@@ -36,7 +36,7 @@ def zones_annotation(group: Group | None) -> str | None:
     return ",".join(f"{zone}={weight:.6f}" for zone, weight in zip(group.zones, group.weights, strict=True))
 
 
-def group_of_slice(each: EndpointSlice, *, reads: ZoneSlices = "groups") -> Group | None:
+def group_of_slice(each: EndpointSlice, *, reads: ZoneSlices = "groups") -> ZoneGroup | None:
     """The group that a slice belongs to; None for one that all zones consume.
 
     An invalid annotation is ignored: only the label counts.
@@ -50,7 +50,7 @@ def group_of_slice(each: EndpointSlice, *, reads: ZoneSlices = "groups") -> Grou
     return (_parse_zones(text) if text else None) or own_group(label)
 
 
-def _parse_zones(text: str) -> Group | None:
+def _parse_zones(text: str) -> ZoneGroup | None:
     weights: dict[str, float] = {}
     for part in text.split(","):
         found = _PART.fullmatch(part)
@@ -60,4 +60,4 @@ def _parse_zones(text: str) -> Group | None:
     if not all(weights.values()):
         return None
     zones = tuple(sorted(weights))
-    return Group(zones, tuple(weights[zone] for zone in zones))
+    return ZoneGroup(zones, tuple(weights[zone] for zone in zones))

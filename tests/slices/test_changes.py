@@ -8,7 +8,7 @@ from tests.clusters import a_service
 
 from zoneward.kube.formats import subdomain_problems
 from zoneward.kube.objects import Service
-from zoneward.slices.naming import slice_name
+from zoneward.slices.changes import slice_name
 from zoneward.slices.ports import PortKey
 
 PORTS: PortKey = (("http", 8080, "TCP", ""),)

@@ -1,4 +1,4 @@
-"""A Service that is kept and mended comes to the same plan as one that is planned anew, whatever happened to it."""
+"""A planner comes to the same plan as `plan_service` for the same objects, whatever happened before."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -20,6 +20,7 @@ from tests.clusters import (
     a_service,
     a_slice,
     an_endpoint,
+    endpoint_answers,
     hints,
     nodes_in,
     only_family,
@@ -34,7 +35,6 @@ from zoneward.kube import names
 from zoneward.kube.objects import (
     Condition,
     EndpointSlice,
-    Identity,
     Node,
     NodeCondition,
     Pod,
@@ -45,26 +45,25 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.algorithms.heuristics import SUBSETTING_ALGORITHMS
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.decision import Decision
-from zoneward.slices.kept import KeptService
 from zoneward.slices.plan import ServicePlan, plan_service
+from zoneward.slices.planner import ServicePlanner
 
 STRANGE: Final = ("ready", "ready", "ready", "not ready", "leaving", "going", "finished", "no address")
 STRANGER: Final = (*STRANGE, "gone", "host", "host", "host leaving", "other port", "no port")
 
 
 class Pair:
-    """A kept Service, and the objects that it was told of."""
+    """A planner, and the objects that it was told of."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.pods = {pod.metadata.name: pod for pod in cluster.pods}
         self.slices = {each.metadata.name: each for each in cluster.slices}
-        self.kept = KeptService(cluster.service, cluster.surroundings, pods=cluster.pods, slices=cluster.slices)
+        self.planner = ServicePlanner(cluster.service, cluster.cluster_state, pods=cluster.pods, slices=cluster.slices)
         self.version = 0
 
     def pod(self, name: str, pod: Pod | None) -> None:
-        self.kept.pod(("shop", name), pod)
+        self.planner.update_pod(("shop", name), pod)
         if pod is None:
             self.pods.pop(name, None)
         else:
@@ -75,34 +74,34 @@ class Pair:
             self.version += 1
             metadata = replace(slice_.metadata, resource_version=str(self.version))
             slice_ = replace(slice_, metadata=metadata)
-        self.kept.slice(name, slice_)
+        self.planner.update_slice(name, slice_)
         if slice_ is None:
             self.slices.pop(name, None)
         else:
             self.slices[name] = slice_
 
     def service(self, service: Service) -> None:
-        self.kept.service(service)
+        self.planner.update_service(service)
         self.cluster = self.cluster.with_(service=service)
 
     def nodes(self, nodes: Iterable[Node]) -> None:
         self.cluster = self.cluster.with_(nodes=tuple(nodes))
-        self.kept.surroundings(self.cluster.surroundings)
+        self.planner.update_cluster(self.cluster.cluster_state)
 
     def plan(self) -> ServicePlan:
         """The plan, which must be that of the same objects planned anew."""
-        plan = self.kept.plan(trigger_time="now")
+        plan = self.planner.plan(trigger_time="now")
         anew = plan_service(
             self.cluster.service,
             pods=self.pods.values(),
             slices=self.slices.values(),
-            surroundings=self.cluster.surroundings,
+            cluster_state=self.cluster.cluster_state,
             trigger_time="now",
         )
         assert [each.address_type for each in plan.families] == [each.address_type for each in anew.families]
         for this, that in zip(plan.families, anew.families, strict=True):
-            assert bare(this.decision) == bare(that.decision)
-            assert by_identity(this.decision) == by_identity(that.decision)
+            assert this.decision == that.decision
+            assert endpoint_answers(this.decision) == endpoint_answers(that.decision)
             assert this.changes == that.changes
             assert (this.replaced, this.others, this.traffic) == (that.replaced, that.others, that.traffic)
         assert (plan.conditions, plan.events, plan.surplus) == (anew.conditions, anew.events, anew.surplus)
@@ -119,21 +118,6 @@ class Pair:
             self.slice(each.metadata.name, None)
         if most >= len(new):
             self.service(told(self.cluster.service, plan))
-
-
-def bare(decision: Decision) -> Decision:
-    return dataclasses.replace(decision, hints=(), groups=None)
-
-
-def by_identity(decision: Decision) -> list[tuple[Identity, object, object]]:
-    """Each endpoint with what the decision says of it; the order in which they came does not matter."""
-    if decision.assignment is None:
-        return []
-    members = list(decision.assignment.crowd.in_order())
-    groups = decision.groups or (None,) * len(members)
-    return sorted(
-        zip((each.identity for each in members), decision.hints, groups, strict=True), key=lambda each: each[0]
-    )
 
 
 @st.composite
@@ -296,7 +280,7 @@ def rare_changes(draw: st.DrawFn, pair: Pair) -> None:
             if draw(st.sampled_from((False, False, True))):
                 configuration = configuration.as_upstream()
             pair.cluster = pair.cluster.with_(configuration=configuration)
-            pair.kept.surroundings(pair.cluster.surroundings)
+            pair.planner.update_cluster(pair.cluster.cluster_state)
 
 
 @examples(150)
@@ -343,15 +327,15 @@ def test_a_flip_leaves_all_other_slices_alone(service: Service) -> None:
     """Only the slice that lists the Pod is looked into, and only that one is written."""
     pair = settled(service, pods_in({"a": 40, "b": 40, "c": 40}))
     assert len(pair.slices) >= 12
-    assert pair.kept.open_slices == 0
+    assert pair.planner.pending_slices == 0
     pair.pod("b-0007", flipped(pair.pods["b-0007"]))
-    assert pair.kept.open_slices == 1
+    assert pair.planner.pending_slices == 1
     plan = pair.plan()
     assert len(written(plan)) == 1
     pair.write(plan)
-    assert pair.kept.open_slices == 1
+    assert pair.planner.pending_slices == 1
     assert not written(pair.plan())
-    assert pair.kept.open_slices == 0
+    assert pair.planner.pending_slices == 0
 
 
 @pytest.mark.parametrize("service", SETTINGS.values(), ids=SETTINGS)
@@ -363,13 +347,13 @@ def test_what_no_endpoint_depends_on_opens_no_slice(service: Service) -> None:
     pair.nodes([*THREE_ZONES, a_node("node-new", "b", ready=False)])
     pair.nodes(nodes_in({"a": 8, "b": 8, "c": 8}))
     assert not written(pair.plan())
-    assert pair.kept.open_slices == 0
+    assert pair.planner.pending_slices == 0
 
 
 def test_a_node_that_changes_its_zone_opens_the_slices_of_its_pods() -> None:
     pair = settled(SETTINGS["PreferSameZone"], [*pods_in({"a": 10, "b": 10}), a_pod("z", "node-c", ips=("10.9.0.1",))])
     pair.nodes([*THREE_ZONES[:2], a_node("node-c", "b")])
-    assert pair.kept.open_slices == 1
+    assert pair.planner.pending_slices == 1
     assert len(written(pair.plan())) == 1
 
 
@@ -433,10 +417,10 @@ def test_who_was_given_a_home_stays_there_and_is_not_looked_at(algorithm: str) -
     pair = Pair(Cluster(service=service, nodes=nodes, pods=pods, configuration=SMALL_SLICES))
     pair.write(pair.plan())
     assert not written(pair.plan())
-    assert pair.kept.open_slices == 0
+    assert pair.planner.pending_slices == 0
     pair.pod("c-0007", flipped(pair.pods["c-0007"]))
     assert len(written(pair.plan())) == 1
-    assert pair.kept.open_slices == 1
+    assert pair.planner.pending_slices == 1
 
 
 def test_who_shared_an_address_is_looked_at_when_it_has_it_alone() -> None:
@@ -463,17 +447,6 @@ def test_an_endpoint_stays_in_the_first_slice_by_name_that_lists_it() -> None:
     changes = only_family(pair.plan()).changes
     assert moved not in (changes.update[0].endpoints or ())
     assert [each.metadata.name for each in changes.update] == [second]
-
-
-def test_hints_one_by_one_are_of_their_moment() -> None:
-    """They are made when they are asked for; when the endpoints are others, that is an error and no nonsense."""
-    pair = settled(SETTINGS["PreferSameZone"], pods_in({"a": 1, "b": 1}))
-    early, late = only_family(pair.plan()).decision, only_family(pair.kept.plan()).decision
-    assert set(early.hints) == {hints("a"), hints("b")}
-    pair.pod("a-0000", None)
-    assert set(early.hints) == {hints("a"), hints("b")}
-    with pytest.raises(RuntimeError, match="expected a decision to be asked before its endpoints change"):
-        assert late.hints
 
 
 def test_a_service_without_families_has_those_of_its_pods() -> None:

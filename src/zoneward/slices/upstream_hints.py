@@ -1,7 +1,7 @@
-"""Upstream's way to set hints, which sees how endpoints lie in slices (``--compat=upstream``). Nothing else here does.
+"""Upstream's hints (``--compat=upstream``), which depend on which endpoints share a slice. No other hints do.
 
-Upstream packs first and sets hints on what it is about to write; slices that did not change are only checked, and join
-the writes where they fail. So the result depends on which slices a change happened to touch.
+Upstream first packs, and then sets hints in the slices that it is about to write. It only checks the slices that did
+not change, and writes those that fail. The result therefore depends on which slices a change happens to touch.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,30 +11,50 @@ from msgspec.structs import replace
 
 from zoneward.kube.objects import Endpoint, EndpointSlice, ForNode, ForZone, Hints
 from zoneward.routing.algorithms.heuristics import HEURISTICS
+from zoneward.routing.allocation import Allocation
 from zoneward.routing.decision import Decision
+from zoneward.routing.placement.groups import own_group
 from zoneward.routing.request.approach import Approach
 from zoneward.routing.upstream_ranges import ZoneRange
-from zoneward.slices.packing import Packed
+from zoneward.slices.pack import PackedSlices
 
 HintsOf = Callable[[Endpoint], Hints | None]
 
 
-def set_hints(packed: Packed, decision: Decision) -> Packed:
+def set_hints(packed: PackedSlices, decision: Decision) -> PackedSlices:
     """Set, check or remove the hints of packed slices, as upstream would for this decision."""
     if decision.ranges is not None:
-        return proportional(packed, decision.ranges)
+        return hint_proportionally(packed, decision.ranges)
     if decision.approach is Approach.TRAFFIC_DISTRIBUTION and decision.heuristic is not None:
-        return by_own_topology(packed, node_hints=HEURISTICS[decision.heuristic].node_hints)
-    return without_any(packed)
+        return hint_own_topology(packed, node_hints=HEURISTICS[decision.heuristic].node_hints)
+    return remove_hints(packed)
+
+
+def with_allocation(decision: Decision, packed: PackedSlices) -> Decision:
+    """A decision with the allocation that the hints in slices come to."""
+    if decision.ranges is None:
+        return decision
+    pairs = [
+        (endpoint.zone or "", endpoint.hints.for_zones[0].name)
+        for each in (*packed.create, *packed.update, *packed.unchanged)
+        for endpoint in each.endpoints or ()
+        if endpoint.hints is not None and endpoint.hints.for_zones and is_strictly_ready(endpoint)
+    ]
+    zones = tuple(sorted({*decision.ranges, *(zone for pair in pairs for zone in pair)}))
+    counts = [0] * (len(zones) ** 2)
+    for located, consumer in pairs:
+        counts[zones.index(consumer) * len(zones) + zones.index(located)] += 1
+    allocation = Allocation(zones, tuple(map(own_group, zones)), tuple(counts))
+    return with_fields(decision, allocation=allocation, ranges=None)
 
 
 def is_strictly_ready(endpoint: Endpoint) -> bool:
-    """Ready only where it says so: here upstream's controller is stricter than its proxy."""
+    """Whether the endpoint says that it is ready: upstream's controller is stricter here than its proxy."""
     return endpoint.conditions is not None and endpoint.conditions.ready is True
 
 
-def without_any(packed: Packed) -> Packed:
-    """No hint anywhere; slices that held one are written."""
+def remove_hints(packed: PackedSlices) -> PackedSlices:
+    """Remove all hints. Slices that have any are written."""
     return _rewritten(
         packed,
         fails=lambda each: any(endpoint.hints is not None for endpoint in each.endpoints or ()),
@@ -43,8 +63,8 @@ def without_any(packed: Packed) -> Packed:
     )
 
 
-def by_own_topology(packed: Packed, *, node_hints: bool) -> Packed:
-    """Each ready endpoint to its own zone, and node where asked for (KEP-3015)."""
+def hint_own_topology(packed: PackedSlices, *, node_hints: bool) -> PackedSlices:
+    """Hint each ready endpoint to its own zone, and with ``node_hints`` to its own node (KEP-3015)."""
 
     def hints(endpoint: Endpoint) -> Hints | None:
         zones = (ForZone(name=endpoint.zone),) if endpoint.zone else None
@@ -64,7 +84,9 @@ def _differ(one: Hints | None, other: Hints | None) -> bool:
     return (one or Hints()) != (other or Hints())
 
 
-def _rewritten(packed: Packed, *, fails: Callable[[EndpointSlice], bool], hints: HintsOf, ready_only: bool) -> Packed:
+def _rewritten(
+    packed: PackedSlices, *, fails: Callable[[EndpointSlice], bool], hints: HintsOf, ready_only: bool
+) -> PackedSlices:
     def hinted(each: EndpointSlice) -> EndpointSlice:
         endpoints = tuple(
             endpoint if ready_only and not is_strictly_ready(endpoint) else replace(endpoint, hints=hints(endpoint))
@@ -81,8 +103,9 @@ def _rewritten(packed: Packed, *, fails: Callable[[EndpointSlice], bool], hints:
     )
 
 
-def proportional(packed: Packed, ranges: Mapping[str, ZoneRange]) -> Packed:
-    """``Auto``: unchanged slices within their zones' maximums stay; all others are hinted anew and shared out."""
+def hint_proportionally(packed: PackedSlices, ranges: Mapping[str, ZoneRange]) -> PackedSlices:
+    """``Auto``: unchanged slices that stay within the maximums of their zones keep their hints. All other slices get
+    new hints, and some of their endpoints serve other zones."""
     hinted: dict[str, int] = {}
     update, unchanged = list(packed.update), []
     for each in packed.unchanged:
@@ -134,9 +157,8 @@ def allowed_hints(
 def givers_and_receivers(
     desired: Mapping[str, float], hinted: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """How many endpoints each zone gives or receives: one at a time from the most over to the most under.
-
-    It ends when either difference is below a half, or both are below one.
+    """How many endpoints each zone gives or receives. One at a time goes from the zone that has most beyond what it
+    wants to the one that lacks most, until either difference is below a half, or both are below one.
     """
     over = {zone: hinted.get(zone, 0) - want for zone, want in desired.items() if hinted.get(zone, 0) > want}
     under = {zone: want - hinted.get(zone, 0) for zone, want in desired.items() if hinted.get(zone, 0) < want}

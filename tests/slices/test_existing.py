@@ -1,4 +1,4 @@
-"""Existing slices back to the decision that they were written for."""
+"""What existing slices show: the approach in force, and the group that each endpoint was in."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,8 @@ from tests.clusters import a_service, a_slice, an_endpoint, hints
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Hints, identity
 from zoneward.routing.configuration import Configuration
-from zoneward.routing.deciding import PreviousDecision
-from zoneward.routing.placement.groups import EVERY_ZONE, Group, own_group
-from zoneward.slices.kept_slices import KeptSlices
-from zoneward.slices.previous import agreed
+from zoneward.routing.placement.groups import EVERY_ZONE, ZoneGroup, own_group
+from zoneward.slices.existing import ExistingSlices
 
 AUTO = "Hints/ProportionalZoneCPU"
 ONE = an_endpoint("10.0.0.1", "a", hinted=hints("b"), pod="p")
@@ -20,15 +18,15 @@ TWO = an_endpoint("10.0.0.2", "b", hinted=hints("b"), pod="q")
 BARE = an_endpoint("10.0.0.3", "a", pod="r")
 
 
-def previous_of(own: Iterable[EndpointSlice], theirs: Iterable[EndpointSlice] = ()) -> PreviousDecision:
-    """What our slices, and those that they replace, tell of before."""
-    slices = KeptSlices(a_service(), Configuration())
+def existing(own: Iterable[EndpointSlice], theirs: Iterable[EndpointSlice] = ()) -> ExistingSlices:
+    """Our slices, and those of the built-in controller."""
+    slices = ExistingSlices(a_service(), Configuration())
     for rank, each in enumerate(own):
-        slices.put(each, rank)
+        slices.set(each, rank)
     for rank, each in enumerate(theirs, start=100):
         labels = {**(each.metadata.labels or {}), names.MANAGED_BY_LABEL: names.BUILT_IN_MANAGER}
-        slices.put(replace(each, metadata=replace(each.metadata, labels=labels)), rank)
-    return PreviousDecision(agreed(slices.said), slices.placement())
+        slices.set(replace(each, metadata=replace(each.metadata, labels=labels)), rank)
+    return slices
 
 
 @pytest.mark.parametrize(
@@ -48,14 +46,14 @@ def previous_of(own: Iterable[EndpointSlice], theirs: Iterable[EndpointSlice] = 
 def test_what_was_in_force_is_what_all_slices_with_endpoints_say(
     slices: list[EndpointSlice], expected: str | None
 ) -> None:
-    assert previous_of(slices).in_force == expected
+    assert existing(slices).in_force == expected
 
 
 def test_slices_of_the_controller_that_is_replaced_say_nothing() -> None:
     """Their hints give placement only, and the start threshold holds. A zone label there is the Service's own."""
-    found = previous_of([], [a_slice("s1", ONE), a_slice("s2", BARE, labels={names.ZONE_LABEL: "c"})])
+    found = existing([], [a_slice("s1", ONE), a_slice("s2", BARE, labels={names.ZONE_LABEL: "c"})])
     assert found.in_force is None
-    assert found.placement == {identity(ONE): own_group("b")}
+    assert found.previous_groups() == {identity(ONE): own_group("b")}
 
 
 def test_slices_that_we_wrote_under_another_label_say_what_they_were_written_for() -> None:
@@ -64,19 +62,19 @@ def test_slices_that_we_wrote_under_another_label_say_what_they_were_written_for
         a_slice("s1", ONE, in_force=AUTO),
         a_slice("s2", BARE, in_force=AUTO, labels={names.ZONE_LABEL: "c"}),
     ]
-    found = previous_of([], there)
+    found = existing([], there)
     assert found.in_force == AUTO
-    assert found.placement == {identity(ONE): own_group("b"), identity(BARE): own_group("c")}
+    assert found.previous_groups() == {identity(ONE): own_group("b"), identity(BARE): own_group("c")}
 
 
 def test_what_the_built_in_controller_wrote_takes_nothing_from_what_ours_say() -> None:
     ours, theirs, former = a_slice("s3", ONE, in_force=AUTO), a_slice("s1", BARE), a_slice("s2", TWO, in_force=AUTO)
-    assert previous_of([ours], [theirs, former]).in_force == AUTO
-    assert previous_of([ours], [former, theirs]).in_force == AUTO
+    assert existing([ours], [theirs, former]).in_force == AUTO
+    assert existing([ours], [former, theirs]).in_force == AUTO
 
 
 def test_placement_is_the_zone_that_an_endpoint_was_hinted_to() -> None:
-    assert previous_of([a_slice("s1", ONE, TWO)]).placement == {
+    assert existing([a_slice("s1", ONE, TWO)]).previous_groups() == {
         identity(ONE): own_group("b"),
         identity(TWO): own_group("b"),
     }
@@ -86,7 +84,9 @@ def test_placement_is_the_zone_that_an_endpoint_was_hinted_to() -> None:
 def test_hints_for_several_zones_are_the_group_that_these_share(hinted: Hints) -> None:
     """In name order, each once, all with the weight 1."""
     endpoint = an_endpoint("10.0.0.1", hinted=hinted)
-    assert previous_of([a_slice("s1", endpoint)]).placement == {identity(endpoint): Group(("a", "b"), (1.0, 1.0))}
+    assert existing([a_slice("s1", endpoint)]).previous_groups() == {
+        identity(endpoint): ZoneGroup(("a", "b"), (1.0, 1.0))
+    }
 
 
 def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
@@ -94,22 +94,26 @@ def test_placement_is_the_group_of_the_slice_that_an_endpoint_was_in() -> None:
     shared = a_slice("s2", TWO, labels={names.ZONE_LABEL: "a"})
     annotations = {names.ZONES_ANNOTATION: "a=0.75,c=0.25"}
     shared = replace(shared, metadata=replace(shared.metadata, annotations=annotations))
-    found = previous_of([a_slice("s1", ONE, labels={names.ZONE_LABEL: "c"}), shared, a_slice("s3", BARE)]).placement
-    assert found == {identity(ONE): own_group("c"), identity(TWO): Group(("a", "c"), (0.75, 0.25))}
+    found = existing([a_slice("s1", ONE, labels={names.ZONE_LABEL: "c"}), shared, a_slice("s3", BARE)])
+    assert found.previous_groups() == {
+        identity(ONE): own_group("c"),
+        identity(TWO): ZoneGroup(("a", "c"), (0.75, 0.25)),
+    }
 
 
 def test_a_slice_group_without_a_label_is_that_of_every_zone() -> None:
     """Where hints tell the groups, an endpoint without one is in none: it is not ready."""
-    assert previous_of([a_slice("s1", BARE, in_force="Subsetting/random")]).placement == {identity(BARE): EVERY_ZONE}
-    assert previous_of([a_slice("s1", ONE, BARE, in_force="Subsetting/local")]).placement.keys() == {identity(ONE)}
-    assert previous_of([a_slice("s1", BARE, in_force=AUTO)]).placement == {}
+    found = existing([a_slice("s1", BARE, in_force="Subsetting/random")])
+    assert found.previous_groups() == {identity(BARE): EVERY_ZONE}
+    assert existing([a_slice("s1", ONE, BARE, in_force="Subsetting/local")]).previous_groups().keys() == {identity(ONE)}
+    assert existing([a_slice("s1", BARE, in_force=AUTO)]).previous_groups() == {}
 
 
 @pytest.mark.parametrize("hinted", [None, Hints(), Hints(for_zones=()), hints(nodes=["n"])])
 def test_hints_for_no_zone_place_nobody(hinted: Hints | None) -> None:
-    assert previous_of([a_slice("s1", an_endpoint("10.0.0.1", hinted=hinted))]).placement == {}
+    assert existing([a_slice("s1", an_endpoint("10.0.0.1", hinted=hinted))]).previous_groups() == {}
 
 
 def test_ours_count_before_theirs() -> None:
     theirs = an_endpoint("10.0.0.1", "a", hinted=hints("c"), pod="p")
-    assert previous_of([a_slice("s1", ONE)], [a_slice("s0", theirs)]).placement == {identity(ONE): own_group("b")}
+    assert existing([a_slice("s1", ONE)], [a_slice("s0", theirs)]).previous_groups() == {identity(ONE): own_group("b")}

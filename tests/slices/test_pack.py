@@ -9,9 +9,10 @@ from tests.clusters import UID, a_service, a_slice, an_endpoint, hints
 
 from zoneward.kube import names
 from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, OwnerReference, Service, identity
-from zoneward.slices.endpoints import PortGroup
-from zoneward.slices.labels import slice_labels
-from zoneward.slices.packing import SliceChanges, Target, finish, is_owned, pack
+from zoneward.slices.changes import SliceChanges, changes_of
+from zoneward.slices.encode import EncodedGroup, SliceTemplate, encode_group, slice_labels
+from zoneward.slices.existing import GroupKey, is_owned
+from zoneward.slices.pack import pack
 from zoneward.slices.ports import port_key
 
 AUTO = "Hints/ProportionalZoneCPU"
@@ -38,17 +39,19 @@ def packed(
     """Pack one group of endpoints; without any, there is no group."""
     service = service if service is not None else a_service()
     endpoints = {identity(endpoint): endpoint for endpoint in wanted}
-    target = Target(
+    template = SliceTemplate(
         service=service,
         address_type="IPv4",
         labels=slice_labels(service, manager=names.MANAGER),
         in_force=in_force,
         max_endpoints=most,
     )
-    groups = {port_key(ports): PortGroup(ports, endpoints)} if endpoints else {}
-    packing = pack(target, existing, groups)
+    labels, annotations = encode_group(template, None)
+    group = EncodedGroup(ports=ports, labels=labels, annotations=annotations, endpoints=endpoints)
+    encoded: dict[GroupKey, EncodedGroup] = {(port_key(ports), ()): group} if endpoints else {}
+    packing = pack(template, encoded, existing)
     taken = (*taken, *(each.metadata.name for each in existing))
-    return finish(packing, existing, service=service, taken=(taken,), trigger_time=trigger_time)
+    return changes_of(packing, existing, service=service, taken=(taken,), trigger_time=trigger_time)
 
 
 def addresses(slices: Iterable[EndpointSlice]) -> list[list[int]]:
@@ -262,15 +265,6 @@ def test_the_empty_slice_is_filled_when_endpoints_come() -> None:
 
 
 # --- writes -----------------------------------------------------------------------------------------------------------
-
-
-def test_new_slices_have_names_that_are_free_and_the_same_each_time() -> None:
-    first = packed([], some(1, 2, 3, 4))
-    found = [each.metadata.name for each in first.create]
-    assert len(set(found)) == 2
-    assert [each.metadata.name for each in packed([], some(1, 2, 3, 4)).create] == found
-    (other,) = packed([], some(1), taken=found).create
-    assert other.metadata.name not in found
 
 
 def test_a_new_slice_belongs_to_its_service() -> None:
